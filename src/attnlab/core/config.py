@@ -1,0 +1,97 @@
+"""Settings are data: strict, frozen, no unknown key, one canonical JSON text and one hash.
+
+Every way in (Python, `--set key=value`, a TOML file, a stored study.json) goes through
+`build`, so the same value is accepted or refused everywhere, with the same sentence.
+"""
+
+import difflib
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from attnlab.core.errors import UsageError
+
+CONFIG_FILE_LIMIT = 1_000_000  # bytes; a settings file larger than this is not one
+
+
+class Settings(BaseModel):
+    """A frozen record that refuses unknown keys, wrong types and non-finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: keys sorted, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def content_hash(value: object, digits: int = 64) -> str:
+    """First hex digits of SHA-256 over the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """'; did you mean X?', or the whole list when nothing is close."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(known)
+
+
+def build(model: type[S], values: Mapping[str, Any]) -> S:
+    """model(**values), or one UsageError line naming the field, the reason, the nearest name."""
+    for key in values:
+        if key not in model.model_fields:
+            raise UsageError(f"unknown setting {key!r}: {nearest(key, model.model_fields)}")
+    try:
+        # through JSON: arrays become tuples, and Python callers get no laxer rule than files
+        text = canonical(dict(values))
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"settings must be plain finite values: {error}") from None
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise UsageError(_one_line(error)) from None
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "settings"
+    given = repr(first["input"])
+    shown = given if len(given) <= 60 else given[:57] + "..."
+    return f"setting {where!r}: {first['msg']} (got {shown})"
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """'key=value' with the value read as TOML (numbers, lists, true/false), else as a bare word."""
+    key, equals, raw = text.partition("=")
+    key, raw = key.strip(), raw.strip()
+    if not equals or not key:
+        raise UsageError(f"--set needs key=value, got {text!r}")
+    if len(raw) > CONFIG_FILE_LIMIT:
+        raise UsageError(f"--set {key}: value longer than {CONFIG_FILE_LIMIT} characters")
+    try:
+        return key, tomllib.loads(f"value = {raw}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError):
+        return key, raw
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file; anything else is one UsageError line."""
+    try:
+        if path.stat().st_size > CONFIG_FILE_LIMIT:
+            raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from None

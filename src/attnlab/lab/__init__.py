@@ -1,0 +1,1 @@
+"""Declare a question, execute its trials, store and resume them."""

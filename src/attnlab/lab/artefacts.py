@@ -1,0 +1,109 @@
+"""What a trial leaves besides numbers: arrays (safetensors), curves and samples (JSON).
+
+Files are on the disk, whole, before the row that names them is committed; the row holds their
+SHA-256, and every read checks it. No pickle.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.files import write_bytes
+from attnlab.lab.manifest import FileEntry, check_entry, entry_of
+from attnlab.lab.trial import Outcome
+
+ARTEFACTS = "artefacts"
+ARRAYS, CURVES, SAMPLES = "arrays.safetensors", "curves.json", "samples.json"
+TRIAL_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """safetensors bytes, the same for equal arrays."""
+    return save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+
+
+def decode_arrays(data: bytes) -> dict[str, np.ndarray]:
+    """The arrays in safetensors bytes."""
+    return load(data)
+
+
+def encode_outcome(outcome: Outcome) -> dict[str, bytes]:
+    """File name -> bytes for everything an outcome holds besides its metrics."""
+    files: dict[str, bytes] = {}
+    if outcome.arrays:
+        files[ARRAYS] = encode_arrays(outcome.arrays)
+    if outcome.curves:
+        curves = {
+            name: [number if math.isfinite(number) else None for number in outcome.curves[name]]
+            for name in sorted(outcome.curves)
+        }
+        files[CURVES] = _json_bytes(curves)
+    if outcome.samples:
+        files[SAMPLES] = _json_bytes(list(outcome.samples))
+    return files
+
+
+def write_artefacts(run: Path, trial_id: str, outcome: Outcome) -> dict[str, FileEntry]:
+    """Put the files of a trial in its folder and on the disk; what they are, by name."""
+    files = encode_outcome(outcome)
+    folder = run / ARTEFACTS / trial_id
+    remove_folder(folder)  # left by a run that was killed before it committed the row
+    for name, data in files.items():
+        write_bytes(folder / name, data)
+    if files:
+        _sync(run / ARTEFACTS)
+        _sync(run)
+    return {name: entry_of(folder / name) for name in files}
+
+
+def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
+    """The content of one file, after its hash was checked."""
+    path = run / ARTEFACTS / trial_id / name
+    problem = check_entry(path, entry)
+    if problem:
+        raise IntegrityError(f"{path}: {problem}")
+    try:
+        data = path.read_bytes()
+        if name == ARRAYS:
+            return decode_arrays(data)
+        value = json.loads(data)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise IntegrityError(f"{path}: unreadable: {error}") from None
+    if name == CURVES:
+        return {key: [math.nan if v is None else v for v in value[key]] for key in value}
+    return value
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and all below it, if it is there."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror or error}") from None
+
+
+def _json_bytes(value: object) -> bytes:
+    return (json.dumps(value, allow_nan=False) + "\n").encode()
+
+
+def _sync(folder: Path) -> None:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror or error}") from None

@@ -1,0 +1,79 @@
+"""study.json: what was asked, complete enough to ask it again; and the names in a run folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import attnlab
+from attnlab.core.config import Settings, content_hash
+from attnlab.core.errors import IntegrityError
+from attnlab.core.files import read_json
+from attnlab.lab.manifest import FORMAT, refuse_newer
+from attnlab.lab.source import Source
+from attnlab.lab.study import Study
+
+STUDY, ENV, TRIALS, RESULTS = "study.json", "env.json", "trials.db", "results.json"
+REPORT, FIGURES = "report.html", "figures"
+
+
+class Card(Settings):
+    """The content of study.json; `run` is the hash of study, version and settings."""
+
+    format: Literal[1]
+    attnlab: str
+    study: str
+    version: int
+    source: str | dict[str, str]
+    scale: str
+    run: str
+    trials: int
+    settings: dict[str, Any]
+
+    @property
+    def source_sha256(self) -> str | None:
+        """Hash of the user's file this run was started from; None for a built-in study."""
+        return self.source.get("sha256") if isinstance(self.source, dict) else None
+
+
+def card_of(study: Study, scale: str, source: Source) -> Card:
+    """The card of a run about to be made."""
+    return Card(
+        format=FORMAT,
+        attnlab=attnlab.__version__,
+        study=study.name,
+        version=study.version,
+        source=source.as_json(),
+        scale=scale,
+        run=study.run_id,
+        trials=len(study.trials()),
+        settings=study.settings_json(),
+    )
+
+
+def read_card(folder: Path) -> Card:
+    """The folder's study.json; IntegrityError when it is damaged, newer or of another run."""
+    path = folder / STUDY
+    value = read_json(path)
+    refuse_newer(path, value)
+    try:
+        # through JSON, as it was written: strict fields then mean the same on both ways
+        card = Card.model_validate_json(json.dumps(value))
+        own = {"study": card.study, "version": card.version, "settings": card.settings}
+        same = content_hash(own, 12) == card.run
+    except (ValueError, RecursionError):
+        raise IntegrityError(f"{path}: not a study that was written here") from None
+    if not same:
+        raise IntegrityError(f"{path}: its settings are not those of run {card.run[:40]}")
+    return card
+
+
+def digest_of(card: Card, row_hashes: Sequence[str]) -> str:
+    """SHA-256 over everything deterministic: question, settings, and the hash of every row."""
+    asked: Mapping[str, Any] = {
+        "study": card.study,
+        "version": card.version,
+        "run": card.run,
+        "settings": card.settings,
+    }
+    return content_hash([asked, list(row_hashes)])

@@ -1,0 +1,104 @@
+"""A claim's verdict is computed from an estimate and a rule, never written by hand.
+
+interval inside the claimed range   -> holds
+interval outside it                 -> fails
+anything else, or fewer than 3 runs -> undecided ("not a result")
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from attnlab.measure.intervals import Estimate
+
+Verdict = Literal["holds", "fails", "undecided"]
+MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?"}
+MIN_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A published number beside ours. `comparable` is False when data or model differ."""
+
+    value: float | None
+    source: str
+    comparable: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence that can be wrong, and what the trials say about it."""
+
+    name: str
+    statement: str
+    verdict: Verdict
+    estimate: Estimate
+    why: str
+    quantity: str = ""
+    reported: Reported | None = None
+    trials: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The form stored in results.json and printed by `attnlab run --json`."""
+        e, r = self.estimate, self.reported
+        return {
+            "name": self.name,
+            "statement": self.statement,
+            "verdict": self.verdict,
+            "quantity": self.quantity,
+            "effect": _number(e.value),
+            "interval": None if not e.has_interval else [_number(e.low), _number(e.high)],
+            "interval_method": e.method,
+            "n": e.n,
+            "reported": None if r is None else r.value,
+            "reported_source": None if r is None else r.source,
+            "comparable": None if r is None else r.comparable,
+            "reported_note": "" if r is None else r.note,
+            "why": self.why,
+            "trials": list(self.trials),
+        }
+
+
+def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the call)
+    name: str,
+    statement: str,
+    estimate: Estimate,
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+    quantity: str = "",
+    reported: Reported | None = None,
+    trials: Sequence[str] = (),
+) -> Claim:
+    """The claim `above < quantity < below`, decided by where the estimate's interval lies."""
+    verdict, why = _decide(estimate, above, below)
+    return Claim(name, statement, verdict, estimate, why, quantity, reported, tuple(trials))
+
+
+def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
+    wanted = _range_words(above, below)
+    if not math.isfinite(e.value):
+        return "undecided", "no estimate: " + (e.method or "nothing was measured")
+    if not e.exact and (e.n < MIN_SEEDS or not e.has_interval):
+        return "undecided", f"not a result: {e.n} independent runs, at least {MIN_SEEDS} needed"
+    low, high = (e.low, e.high) if e.has_interval else (e.value, e.value)
+    shown = f"[{low:.4g}, {high:.4g}]"
+    if low > above and high < below:
+        return "holds", f"interval {shown} lies inside {wanted}"
+    if high <= above or low >= below:
+        return "fails", f"interval {shown} lies outside {wanted}"
+    return "undecided", f"interval {shown} crosses the edge of {wanted}"
+
+
+def _range_words(above: float, below: float) -> str:
+    if math.isinf(below):
+        return f"> {above:.4g}"
+    if math.isinf(above):
+        return f"< {below:.4g}"
+    return f"({above:.4g}, {below:.4g})"
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,72 @@
+"""Who executes the trials: an interface, so that a machine and a cluster differ by one file.
+
+An engine runs trials in any order, anywhere, and hands each result to the sink in the driver's
+process, one by one; the driver alone writes. The number of workers never changes a result.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from attnlab.core.config import nearest
+from attnlab.core.errors import UsageError
+from attnlab.lab.source import Source
+from attnlab.lab.study import Study
+from attnlab.lab.trial import Outcome, State, Trial
+
+ENGINES = ("local", "ray")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Trials of one study, and all a worker needs to build it again."""
+
+    source: Source
+    study: Study
+    trials: Sequence[Trial]
+    device: str  # resolved: never "auto"
+    scratch: Path  # a folder the engine may fill and must not expect to survive
+    workers: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one trial ended."""
+
+    trial: Trial
+    state: State
+    outcome: Outcome | None = None
+    error: str = ""
+    cost: Mapping[str, float] = field(default_factory=dict)
+
+
+class Sink(Protocol):
+    """The driver's side. Both methods may raise: the engine then ends its workers and passes on."""
+
+    def accept(self, result: Result) -> None:
+        """A trial ended."""
+        ...
+
+    def tick(self) -> None:
+        """Called several times a second, also when nothing arrives."""
+        ...
+
+
+class Engine(Protocol):
+    """Runs a job to its end, or until the sink raises; leaves no process behind."""
+
+    def execute(self, job: Job, sink: Sink) -> None:
+        """Hand every trial's result to the sink."""
+        ...
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name; loaded only when asked for."""
+    if name == "local":
+        from attnlab.lab.engine.local import LocalEngine
+
+        return LocalEngine()
+    if name == "ray":
+        raise UsageError("engine 'ray' is not built yet: use 'local'")
+    raise UsageError(f"unknown engine {name!r}: {nearest(name, ENGINES)}")

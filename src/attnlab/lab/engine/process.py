@@ -1,0 +1,122 @@
+"""The driver's end of one worker process: start, order, listen, end."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from attnlab.core.errors import StorageError
+from attnlab.lab.engine.text import tail
+from attnlab.lab.engine.wire import Unpacker, pack
+from attnlab.lab.trial import Trial
+
+THREADS = {  # one thread a worker, or the number of workers would change the bits
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",  # sets iterate in the same order in every worker
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
+LOG_BYTES = 16_384
+
+
+class WorkerProcess:
+    """A worker in a session of its own: Ctrl-C reaches the driver alone, which then ends it."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.trial: Trial | None = None
+        self.deadline = time.monotonic() + 120.0  # for starting; then one for each trial
+        self.ready = False
+        self.handed_out = 0.0
+        self._unpacker = Unpacker()
+        try:
+            self._log = _log_file(scratch)
+            orders, self._orders = os.pipe()
+            self.results, answers = os.pipe()
+        except OSError as error:
+            raise StorageError(f"{scratch}: {error.strerror or error}") from None
+        os.set_blocking(self.results, False)
+        words = [sys.executable, "-P", "-m", "attnlab.lab.engine.worker", str(orders), str(answers)]
+        self.process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            pass_fds=(orders, answers),
+            env={**os.environ, **THREADS},
+            start_new_session=True,
+        )
+        os.close(orders)
+        os.close(answers)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Give an order; a worker that is dead already is found out by `receive`."""
+        data = memoryview(pack(message))
+        with suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self._orders, data) :]
+
+    def hand(self, trial: Trial, seconds: float) -> None:
+        """Hand out a trial; its log and its time start now."""
+        os.ftruncate(self._log, 0)
+        self.trial = trial
+        self.handed_out = time.monotonic()
+        self.deadline = self.handed_out + seconds
+        self.send({"config": dict(trial.config), "seed": trial.seed})
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the trial was handed out."""
+        return time.monotonic() - self.handed_out
+
+    def receive(self) -> list[tuple[dict[str, Any], bytes]] | None:
+        """Messages that arrived, or None when the worker is gone or talks nonsense."""
+        try:
+            data = os.read(self.results, 1 << 20)
+            return self._unpacker.feed(data) if data else None
+        except BlockingIOError:
+            return []
+        except (OSError, ValueError):
+            return None
+
+    def end(self) -> tuple[int, int]:
+        """Kill what is left of its process group; exit code (minus signal) and peak bytes."""
+        if self.process.returncode is not None:
+            return self.process.returncode, 0
+        # before reaping: until then the number names this group and nobody else's, and a worker
+        # that died of something else keeps that as its status
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        _, status, used = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        unit = 1 if sys.platform == "darwin" else 1024
+        return self.process.returncode, used.ru_maxrss * unit
+
+    def log_tail(self) -> str:
+        """The end of what the worker printed during its trial."""
+        size = os.fstat(self._log).st_size
+        data = os.pread(self._log, LOG_BYTES, max(0, size - LOG_BYTES))
+        return tail(data.decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """End it and let go of its pipes and log."""
+        self.end()
+        for handle in (self._orders, self.results, self._log):
+            os.close(handle)
+
+
+def _log_file(scratch: Path) -> int:
+    scratch.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=scratch, prefix="log-")
+    os.close(handle)
+    # append: the driver empties it before each trial, and writes must then start at its new end
+    log = os.open(name, os.O_RDWR | os.O_APPEND)
+    Path(name).unlink()
+    return log

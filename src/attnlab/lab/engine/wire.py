@@ -1,0 +1,37 @@
+"""What driver and worker say to each other: length-prefixed JSON, then raw bytes. No pickle.
+
+4 bytes length of the JSON | 8 bytes length of the bytes after it | JSON | bytes (safetensors)
+"""
+
+import json
+import struct
+from typing import Any
+
+HEADER = struct.Struct(">IQ")
+
+
+def pack(message: dict[str, Any], blob: bytes = b"") -> bytes:
+    """One frame."""
+    text = json.dumps(message, allow_nan=False).encode()
+    return HEADER.pack(len(text), len(blob)) + text + blob
+
+
+class Unpacker:
+    """Bytes in, in pieces of any size; whole frames out."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
+        """The frames that became whole with this piece."""
+        self._buffer += data
+        frames: list[tuple[dict[str, Any], bytes]] = []
+        while len(self._buffer) >= HEADER.size:
+            text, blob = HEADER.unpack_from(self._buffer)
+            start, end = HEADER.size + text, HEADER.size + text + blob
+            if len(self._buffer) < end:
+                break
+            message = json.loads(self._buffer[HEADER.size : start])
+            frames.append((message, bytes(self._buffer[start:end])))
+            del self._buffer[:end]
+        return frames

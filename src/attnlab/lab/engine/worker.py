@@ -1,0 +1,194 @@
+"""A worker process: builds the study from its source, then runs trials until the driver is gone.
+
+    python -P -m attnlab.lab.engine.worker READ_FD WRITE_FD
+
+Standard output and error are a log file, so nothing a study prints can reach the protocol.
+"""
+
+import contextlib
+import faulthandler
+import math
+import os
+import queue
+import resource
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from attnlab.core.config import build
+from attnlab.core.errors import AttnlabError
+from attnlab.lab.artefacts import encode_arrays
+from attnlab.lab.engine.text import tail
+from attnlab.lab.engine.wire import Unpacker, pack
+from attnlab.lab.source import Source, load_study_class
+from attnlab.lab.study import Study
+from attnlab.lab.trial import Bench, Outcome, Trial
+
+Message = dict[str, Any]
+Send = Callable[[Message, bytes], None]
+OOM_SCORE = "500"  # the kernel should end a worker before the driver or anybody's editor
+
+
+def main() -> None:
+    """Serve the driver at the other end of two pipes."""
+    read, write = int(sys.argv[1]), int(sys.argv[2])
+    for handle in (read, write):
+        os.set_inheritable(handle, False)  # a study's own subprocesses must not hold them open
+    faulthandler.enable()  # a segfault leaves its Python stack in the log
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(read, inbox), daemon=True).start()
+    with os.fdopen(write, "wb", closefd=False) as pipe:
+
+        def send(message: Message, blob: bytes = b"") -> None:
+            pipe.write(pack(message, blob))
+            pipe.flush()
+
+        _serve(inbox, send)
+
+
+def _listen(read: int, inbox: "queue.SimpleQueue[Message]") -> None:
+    """Pass orders on; when the driver is gone, however it went, so is this process group."""
+    unpacker = Unpacker()
+    while data := os.read(read, 1 << 16):
+        for message, _ in unpacker.feed(data):
+            inbox.put(message)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:
+    order = inbox.get()
+    try:
+        study = _study(order)
+    except AttnlabError as error:
+        send({"unfit": str(error)}, b"")
+        return
+    _limit_memory(order["memory_bytes"])
+    scratch = Path(order["scratch"]) / str(os.getpid())
+    bench = Bench(device=order["device"], scratch=scratch)
+    send({"ready": True}, b"")
+    while True:
+        order = inbox.get()
+        trial = Trial(study.name, study.version, order["config"], order["seed"])
+        scratch.mkdir(parents=True, exist_ok=True)
+        message, blob = _attempt(study, trial, bench)
+        shutil.rmtree(scratch, ignore_errors=True)
+        send(message, blob)
+
+
+def _study(order: Message) -> Study:
+    kind = load_study_class(Source(**order["source"]))
+    return kind(build(kind.Settings, order["settings"]))
+
+
+def _limit_memory(limit: int) -> None:
+    """Refuse allocations beyond the limit; 0 for a GPU, whose driver reserves far more."""
+    if limit:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def _attempt(study: Study, trial: Trial, bench: Bench) -> tuple[Message, bytes]:
+    _reset_peak()
+    started, used = time.perf_counter(), time.process_time()
+    message: Message
+    try:
+        outcome = study.run(trial, bench)
+        message, blob = _told(outcome)
+    except BaseException as error:  # sys.exit in a study is its failure, not ours
+        state = "oom" if _is_out_of_memory(error) else "failed"
+        message, blob = {"state": state, "error": tail(_lines(error)), "cost": {}}, b""
+    measured = {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - used,
+        "peak_memory_mb": _peak_mb(),
+    }
+    message["cost"] = {**measured, **message["cost"]}
+    return message, blob
+
+
+def _told(outcome: object) -> tuple[Message, bytes]:
+    """An outcome as a message; a number that is not finite becomes null with a reason."""
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"run must return an Outcome, got {type(outcome).__name__}")
+    metrics, reasons = {}, {str(name): str(why) for name, why in outcome.reasons.items()}
+    diverged = False
+    for name, value in outcome.metrics.items():
+        plain = _plain(name, value)
+        if isinstance(plain, float) and not math.isfinite(plain):
+            diverged = True
+            plain, reasons[name] = None, reasons.get(name, f"not finite: {plain}")
+        metrics[str(name)] = plain
+    message: Message = {
+        "state": "diverged" if diverged else "done",
+        "metrics": metrics,
+        "reasons": reasons,
+        "curves": {str(key): [_null(v) for v in values] for key, values in outcome.curves.items()},
+        "samples": [str(text) for text in outcome.samples],
+        "cost": _finite(outcome.cost),
+    }
+    return message, encode_arrays(outcome.arrays) if outcome.arrays else b""
+
+
+def _plain(name: str, value: Any) -> float | int | str | bool | None:
+    """A Python scalar out of whatever torch or numpy gave."""
+    if value is not None and not isinstance(value, str | bool | int | float):
+        value = value.item() if hasattr(value, "item") else value
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value)
+    raise TypeError(f"metric {name!r} must be a number, a text or None, got {type(value).__name__}")
+
+
+def _null(value: float) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _finite(cost: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in cost.items() if math.isfinite(value)}
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Python's, numpy's, torch's on the CPU, torch's on a GPU."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
+
+
+def _lines(error: BaseException) -> str:
+    """The traceback without our own first frame."""
+    inner = error.__traceback__.tb_next if error.__traceback__ else None
+    return "".join(traceback.format_exception(type(error), error, inner))
+
+
+def _reset_peak() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark anew
+
+
+def _peak_mb() -> float:
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # macOS: in bytes
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Run what is missing of a study, and only that.
+
+with running(study, out=out, scale="quick", source=source) as record:
+    ...  # every trial has ended; claims, figures, report; then record.seal()
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from attnlab.core.devices import resolve_device
+from attnlab.core.errors import StoppedError, UsageError
+from attnlab.lab.engine import Job, Result, engine_named
+from attnlab.lab.manifest import PARTIAL
+from attnlab.lab.record import Record
+from attnlab.lab.source import Source, read_source
+from attnlab.lab.stop import Stop, stop_on_signals
+from attnlab.lab.study import Study
+from attnlab.lab.trial import Trial
+
+
+class Progress(Protocol):
+    """Who shows how far a run is. `advance` comes when a trial is on the disk, not before."""
+
+    def start(self, total: int, already_done: int) -> None:
+        """Trials of the run, and how many need not run."""
+        ...
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """One more is stored."""
+        ...
+
+    def stop(self) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def start(self, total: int, already_done: int) -> None:
+        """Say nothing."""
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """Say nothing."""
+
+    def stop(self) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def running(  # noqa: PLR0913  (the options of `attnlab run`)
+    study: Study,
+    *,
+    out: Path,
+    scale: str,
+    source: str | Source,
+    workers: int | None = None,
+    engine: str = "local",
+    progress: Progress | None = None,
+) -> Iterator[Record]:
+    """The record with every trial ended and the lock held; leave the block to let go of it.
+
+    StoppedError after a signal, RunInUseError when another process owns the run; what was
+    finished is stored in every case.
+    """
+    chosen = engine_named(engine)
+    origin = read_source(source) if isinstance(source, str) else source
+    trials = _checked(study)
+    device = resolve_device(study.settings.device)
+    record = Record.create_or_open(out, study, scale, origin)
+    with record.lock():
+        finished = record.finished_ids()
+        missing = [trial for trial in trials if trial.id not in finished]
+        if missing:
+            _refuse_other_code(record, origin)
+            record.begin()
+            # named so that a leftover of it is removed like that of any killed write
+            scratch = record.path / f"{PARTIAL}scratch-{os.getpid()}"
+            job = Job(origin, study, missing, device, scratch, workers)
+            with stop_on_signals() as stop:
+                sink = _Sink(record, progress or Silent(), stop)
+                sink.progress.start(len(trials), len(trials) - len(missing))
+                try:
+                    chosen.execute(job, sink)
+                    sink.settle()
+                except StoppedError:
+                    record.seal(complete=False)  # as it is, so that any later damage shows
+                    raise
+                finally:
+                    sink.progress.stop()
+                    shutil.rmtree(job.scratch, ignore_errors=True)
+        yield record
+
+
+def execute(  # noqa: PLR0913  (the options of `attnlab run`)
+    study: Study,
+    *,
+    out: Path,
+    scale: str,
+    source: str | Source,
+    workers: int | None = None,
+    engine: str = "local",
+    progress: Progress | None = None,
+) -> Record:
+    """`running` for those who want the table only: sealed, without claims or figures."""
+    with running(
+        study,
+        out=out,
+        scale=scale,
+        source=source,
+        workers=workers,
+        engine=engine,
+        progress=progress,
+    ) as record:
+        record.seal()
+    return record
+
+
+class _Sink:
+    """Results into the record; a trial is announced once it is committed."""
+
+    def __init__(self, record: Record, progress: Progress, stop: Stop) -> None:
+        self.record, self.progress, self.stop = record, progress, stop
+        self._unannounced: list[Result] = []
+
+    def accept(self, result: Result) -> None:
+        self.record.add(result.trial, result.state, result.outcome, result.error, result.cost)
+        self._unannounced.append(result)
+        self._announce()
+
+    def tick(self) -> None:
+        self.record.flush_if_due()
+        self._announce()
+        if self.stop.signal_number:
+            self.settle()
+
+    def settle(self) -> None:
+        """Commit all, then answer a signal."""
+        self.record.flush()
+        self._announce()
+        self.stop.raise_if_asked("what was finished is stored; the same command goes on from there")
+
+    def _announce(self) -> None:
+        if not self.record.pending:
+            for result in self._unannounced:
+                self.progress.advance(result.trial, result.state)
+            self._unannounced.clear()
+
+
+def _checked(study: Study) -> Sequence[Trial]:
+    """The study's trials: at least one, no two alike, all its own."""
+    trials = study.trials()
+    if not trials:
+        raise UsageError(f"study {study.name!r} declares no trials with these settings")
+    ids = {trial.id for trial in trials}
+    if len(ids) != len(trials):
+        raise UsageError(f"study {study.name!r} declares {len(trials) - len(ids)} trials twice")
+    for trial in trials:
+        if (trial.study, trial.version) != (study.name, study.version):
+            raise UsageError(f"study {study.name!r} declares a trial of {trial.study!r}")
+        if not -(1 << 63) <= trial.seed < 1 << 63:
+            raise UsageError(f"seed {trial.seed} does not fit in 64 bits")
+    return trials
+
+
+def _refuse_other_code(record: Record, source: Source) -> None:
+    """Trials of an edited file must not be mixed with those of the old one."""
+    rows = record.card.source_sha256
+    if source.sha256 != rows and record.finished_ids():
+        raise UsageError(
+            f"{source.name} changed since run {record.name} was started, and some of its trials "
+            f"are stored: raise `version` in it, or remove the run"
+        )

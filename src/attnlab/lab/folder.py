@@ -1,0 +1,67 @@
+"""A run folder comes into being all at once, and loses what killed writes left behind."""
+
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from attnlab.core.errors import StorageError
+from attnlab.core.files import write_json
+from attnlab.lab.card import ENV, STUDY, TRIALS, Card
+from attnlab.lab.manifest import (
+    FORMAT,
+    PARTIAL,
+    Manifest,
+    entry_of,
+    write_manifest,
+    write_signed,
+)
+from attnlab.lab.store import create_store
+
+STALE_SECONDS = 600  # a folder being made for longer than this belongs to a killed process
+
+
+def open_manifest(folder: Path, card: Card) -> Manifest:
+    """The manifest of a run under way: it covers study.json alone."""
+    files = {STUDY: entry_of(folder / STUDY)}
+    return Manifest(format=FORMAT, run=card.run, complete=False, sealed=False, files=files)
+
+
+def create_folder(folder: Path, card: Card) -> None:
+    """Make the folder under another name and rename it: there is never half a run."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(folder.parent)
+        draft = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{folder.name}-", dir=folder.parent))
+        draft.chmod(0o755)
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror or error}") from None
+    try:
+        write_json(draft / STUDY, card.model_dump(mode="json"))
+        write_signed(draft / ENV, {"sessions": []})
+        create_store(draft / TRIALS, card.run)
+        write_manifest(draft, open_manifest(draft, card))
+        draft.rename(folder)
+    except OSError as error:
+        if not folder.is_dir():  # otherwise another process was quicker: use its folder
+            raise StorageError(f"{folder}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def remove_partial(folder: Path) -> None:
+    """The leftovers of killed writes."""
+    for found in [*folder.rglob(f"{PARTIAL}*")]:
+        if found.is_dir() and not found.is_symlink():
+            shutil.rmtree(found, ignore_errors=True)  # a dying worker may still be in it
+        else:
+            with suppress(OSError):
+                found.unlink(missing_ok=True)
+
+
+def _remove_stale(out: Path) -> None:
+    for found in out.glob(f"{PARTIAL}*"):
+        with suppress(OSError):
+            if time.time() - found.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(found)

@@ -1,0 +1,89 @@
+"""Between a trial's outcome and its row of text: canonical JSON out, checked JSON in."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from attnlab.core.config import canonical, content_hash
+from attnlab.core.errors import IntegrityError
+from attnlab.lab.artefacts import ARRAYS, CURVES, SAMPLES, TRIAL_ID, read_artefact
+from attnlab.lab.manifest import FileEntry
+from attnlab.lab.store import StoredRow, parse_object
+from attnlab.lab.table import Row
+from attnlab.lab.trial import Outcome, State, Trial
+
+STATES: frozenset[str] = frozenset(get_args(State))
+ERROR_LIMIT = 8_000  # characters of traceback or log kept with a trial
+
+
+def stored_row(
+    trial: Trial,
+    state: State,
+    outcome: Outcome | None,
+    files: Mapping[str, FileEntry],
+    cost: Mapping[str, float],
+    error: str,
+) -> StoredRow:
+    """The row of a trial that ended, however it ended."""
+    return StoredRow(
+        id=trial.id,
+        seed=trial.seed,
+        config=canonical(dict(trial.config)),
+        state=state,
+        metrics=canonical(dict(outcome.metrics) if outcome else {}),
+        reasons=canonical(dict(outcome.reasons) if outcome else {}),
+        artefacts=canonical({name: entry.model_dump() for name, entry in files.items()}),
+        cost=canonical(dict(cost)),
+        error=error[-ERROR_LIMIT:].encode("utf-8", "replace").decode(),
+    )
+
+
+def artefacts_of(row: StoredRow) -> dict[str, FileEntry]:
+    """The files a row names, by file name."""
+    what = f"trial {row.id!s:.40}"
+    found = parse_object(row.artefacts, lambda item: isinstance(item, dict), what)
+    try:
+        if set(found) <= {ARRAYS, CURVES, SAMPLES}:
+            return {name: FileEntry.model_validate(found[name]) for name in sorted(found)}
+    except ValueError:
+        pass
+    raise IntegrityError(f"{what}: names files that no trial writes")
+
+
+def checked_row(run: Path, stored: StoredRow, study: str, version: int) -> Row:
+    """The row as the table shows it; arrays and curves are read, and checked, when asked for."""
+    what = f"trial {stored.id!s:.40}"
+    config = parse_object(stored.config, lambda _: True, what)
+    own = {"study": study, "version": version, "config": config, "seed": stored.seed}
+    if not TRIAL_ID.fullmatch(str(stored.id)) or _hash(own, what) != stored.id:
+        raise IntegrityError(f"{what}: its id is not the hash of its configuration and seed")
+    if stored.state not in STATES:
+        raise IntegrityError(f"{what}: unknown state {stored.state!s:.40}")
+    files = artefacts_of(stored)
+    loaders = {
+        name: partial(read_artefact, run, stored.id, name, entry) for name, entry in files.items()
+    }
+    return Row(
+        id=stored.id,
+        seed=stored.seed,
+        state=stored.state,
+        config=config,
+        metrics=parse_object(stored.metrics, _is_scalar, what),
+        cost=parse_object(stored.cost, lambda item: isinstance(item, int | float), what),
+        error=stored.error,
+        reasons=parse_object(stored.reasons, lambda item: isinstance(item, str), what),
+        load_arrays=loaders.get(ARRAYS, dict),
+        load_curves=loaders.get(CURVES, dict),
+    )
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, float | int | str)
+
+
+def _hash(value: object, what: str) -> str:
+    try:
+        return content_hash(value, 16)
+    except (ValueError, TypeError, RecursionError):
+        raise IntegrityError(f"{what}: not what a trial writes") from None

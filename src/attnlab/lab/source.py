@@ -1,0 +1,131 @@
+"""Where a study's class comes from: a built-in name, or one Python file of a user's.
+
+A file is read once: its bytes are hashed, recorded, and sent to the workers, so that editing it
+while a run is under way changes nothing in that run.
+"""
+
+import hashlib
+import importlib
+import inspect
+import re
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab.core.config import CONFIG_FILE_LIMIT, nearest
+from attnlab.core.errors import UsageError
+from attnlab.lab.study import Study
+
+REGISTRY = "attnlab.studies"  # by name only: rooms below must not import the one above
+STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A built-in `name`, or the `path` of a user's file with the `code` it held when read."""
+
+    name: str
+    path: str = ""
+    code: str = ""
+
+    @property
+    def sha256(self) -> str | None:
+        """Hash of the user's file; a built-in study has the version of attnlab instead."""
+        return hashlib.sha256(self.code.encode()).hexdigest() if self.path else None
+
+    def as_json(self) -> str | dict[str, str]:
+        """What study.json says: a name, or the file's own name (never its folder) and hash."""
+        return (
+            {"file": Path(self.path).name, "sha256": self.sha256 or ""} if self.path else self.name
+        )
+
+
+def read_source(text: str) -> Source:
+    """`phase-transition` -> the built-in study; `./mine.py` -> the file, read now."""
+    if not text.endswith(".py") and "/" not in text:
+        registry = _registry()
+        if text not in registry:
+            raise UsageError(f"unknown study {text!r}: {nearest(text, registry)}")
+        return Source(text)
+    path = Path(text)
+    try:
+        if path.stat().st_size > CONFIG_FILE_LIMIT:
+            raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
+        code = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a Python file: {error}") from None
+    return Source(path.stem, str(path.resolve()), code)
+
+
+def load_study_class(source: str | Source) -> type[Study]:
+    """The study class behind a name or a file; anything else is one UsageError line."""
+    found = read_source(source) if isinstance(source, str) else source
+    kind = _from_file(found) if found.path else _built_in(found.name)
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not STUDY_NAME.fullmatch(name):
+        raise UsageError(f"study {kind.__name__}: `name` must match {STUDY_NAME.pattern}")
+    return kind
+
+
+def source_of(study: Study) -> Source:
+    """Where a study object's class was defined, so that workers can load it again."""
+    kind = type(study)
+    for name, target in _registry().items():
+        if target == f"{kind.__module__}:{kind.__qualname__}":
+            return Source(name)
+    found = getattr(sys.modules.get(kind.__module__), "__attnlab_source__", None)
+    if isinstance(found, Source):
+        return found
+    try:
+        return read_source(inspect.getfile(kind))
+    except (OSError, TypeError):
+        raise UsageError(
+            f"study {kind.__name__} is not in a file: put it in one, so that workers can load it"
+        ) from None
+
+
+def _registry() -> dict[str, str]:
+    return dict(importlib.import_module(REGISTRY).STUDIES)
+
+
+def _built_in(name: str) -> type[Study]:
+    module, _, kind = _registry()[name].partition(":")
+    return getattr(importlib.import_module(module), kind)
+
+
+def _from_file(source: Source) -> type[Study]:
+    path = Path(source.path)
+    module = types.ModuleType(f"attnlab_study_{(source.sha256 or '')[:16]}")
+    module.__file__ = source.path
+    vars(module)["__attnlab_source__"] = source
+    sys.modules[module.__name__] = module  # dataclasses and pydantic look their module up here
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # its own helpers, without shadowing anyone else's
+    try:
+        exec(compile(source.code, source.path, "exec"), vars(module))
+    except Exception as error:  # whatever a user's file may raise while it is imported
+        where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
+        raise UsageError(f"{path.name}{where}: {type(error).__name__}: {error}") from None
+    return _the_one_study(vars(module), path.name, module.__name__)
+
+
+def _the_one_study(names: dict[str, Any], file: str, module: str) -> type[Study]:
+    found = {
+        value.__name__: value
+        for value in names.values()
+        if inspect.isclass(value)
+        and issubclass(value, Study)
+        and value.__module__ == module
+        and not inspect.isabstract(value)
+    }
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        raise UsageError(
+            f"{file}: defines {len(found)} studies ({', '.join(sorted(found))}), not one"
+        )
+    raise UsageError(f"{file}: defines no subclass of Study with `trials`, `run` and `claims`")

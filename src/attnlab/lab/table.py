@@ -1,0 +1,91 @@
+"""The results of a run as rows: one a trial, its configuration and metrics side by side."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from attnlab.core.errors import UsageError
+from attnlab.lab.trial import Scalar
+
+Loader = Callable[[], Mapping[str, Any]]
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial that ran: `row["alpha"]` finds a metric first, then a setting of its config."""
+
+    id: str
+    seed: int
+    state: str
+    config: Mapping[str, Any]
+    metrics: Mapping[str, Scalar]
+    cost: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    load_arrays: Loader = _nothing
+    load_curves: Loader = _nothing
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self.metrics:
+            return self.metrics[key]
+        if key in self.config:
+            return self.config[key]
+        raise UsageError(f"trial {self.id} has no column {key!r}")
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """row[key], or `default` when the trial has no such column."""
+        return self.metrics.get(key, self.config.get(key, default))
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """The trial's arrays, read from its safetensors file when asked for."""
+        return self.load_arrays()
+
+    @property
+    def curves(self) -> Mapping[str, list[float]]:
+        """The trial's curves, read from its JSON file when asked for."""
+        return self.load_curves()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows sorted by trial id, with the three verbs figures and claims need."""
+
+    rows: Sequence[Row]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def done(self) -> "Table":
+        """Only the trials that ended well."""
+        return Table([r for r in self.rows if r.state == "done"])
+
+    def where(self, **values: object) -> "Table":
+        """Only the rows whose columns equal these values."""
+        return Table([r for r in self.rows if all(r.get(k) == v for k, v in values.items())])
+
+    def column(self, key: str) -> np.ndarray:
+        """One column as floats; what does not exist is NaN."""
+        found = [r.get(key) for r in self.rows]
+        return np.array([np.nan if v is None else float(v) for v in found])
+
+    def groups(self, *keys: str) -> dict[tuple[Any, ...], "Table"]:
+        """Rows that agree on `keys`, by the agreed values, sorted."""
+        found: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(tuple(row.get(k) for k in keys), []).append(row)
+        return {key: Table(found[key]) for key in sorted(found)}
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The trials behind this table, so that every number can be traced."""
+        return tuple(r.id for r in self.rows)

@@ -1,0 +1,75 @@
+"""The unit of work: a frozen configuration with a seed, and what comes out of it.
+
+id(trial) = first 16 hex of SHA-256(study, version, configuration, seed): same question, same id,
+on any machine. `metrics`, `arrays`, `curves`, `samples` are a pure function of the trial; `cost`
+(seconds, memory) is kept apart, outside every digest.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from attnlab.core.config import content_hash
+from attnlab.core.seeds import Seed
+
+Scalar = float | int | str | bool | None
+State = Literal["done", "failed", "crashed", "oom", "timeout", "diverged"]
+FINISHED: frozenset[str] = frozenset({"done", "diverged"})  # never run again
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One independent piece of a study; `config` holds plain JSON values only."""
+
+    study: str
+    version: int
+    config: Mapping[str, Any]
+    seed: int
+
+    @cached_property
+    def id(self) -> str:
+        """Content hash: 16 hex digits."""
+        return content_hash(
+            {
+                "study": self.study,
+                "version": self.version,
+                "config": self.config,
+                "seed": self.seed,
+            },
+            digits=16,
+        )
+
+    @property
+    def stream(self) -> Seed:
+        """The seed object every random number of this trial comes from."""
+        return Seed(self.seed)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial found. A metric that does not exist is None, with its reason in `reasons`."""
+
+    metrics: Mapping[str, Scalar]
+    cost: Mapping[str, float] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    curves: Mapping[str, list[float]] = field(default_factory=dict)
+    samples: list[str] = field(default_factory=list)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    def is_finite(self) -> bool:
+        """False when any metric is NaN or infinite: the trial diverged."""
+        numbers = [v for v in self.metrics.values() if isinstance(v, float)]
+        return all(math.isfinite(v) for v in numbers)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What the lab gives a running trial: where to compute, and a folder to scribble in."""
+
+    device: str = "cpu"
+    scratch: Path | None = None

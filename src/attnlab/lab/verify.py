@@ -1,0 +1,173 @@
+"""Is every byte of a run what was written? Damage is a list of sentences, never an exception."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab.core.errors import AttnlabError, IntegrityError
+from attnlab.lab.artefacts import ARRAYS, ARTEFACTS, CURVES, SAMPLES, TRIAL_ID
+from attnlab.lab.card import (
+    ENV,
+    FIGURES,
+    REPORT,
+    RESULTS,
+    STUDY,
+    TRIALS,
+    Card,
+    digest_of,
+    read_card,
+)
+from attnlab.lab.manifest import (
+    LOCK,
+    MANIFEST,
+    Manifest,
+    check_entry,
+    files_of,
+    read_manifest,
+    read_signed,
+)
+from attnlab.lab.rows import artefacts_of, checked_row
+from attnlab.lab.store import StoredRow, inspect_store
+
+TRIES = 3  # a run may be resealed while we look at it
+
+
+@dataclass(frozen=True)
+class Verification:
+    """`ok` means nothing is damaged; an unfinished run can be ok. `digest` of what is there."""
+
+    run: str
+    complete: bool
+    ok: bool
+    digest: str | None
+    problems: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document `attnlab verify --json` prints."""
+        return {
+            "run": self.run,
+            "complete": self.complete,
+            "ok": self.ok,
+            "digest": self.digest,
+            "problems": list(self.problems),
+        }
+
+
+def verify_run(folder: Path) -> Verification:
+    """Check every file, row and hash of a run folder; reads only."""
+    found = _verify_once(folder)
+    for _ in range(TRIES - 1):
+        before = _manifest_bytes(folder)
+        if found.ok:
+            break
+        found = _verify_once(folder)
+        if before == _manifest_bytes(folder):
+            break
+    return found
+
+
+def _verify_once(folder: Path) -> Verification:
+    problems: list[str] = []
+    card = manifest = None
+    try:
+        manifest = read_manifest(folder)
+    except AttnlabError as error:
+        problems.append(_short(folder, error))
+    try:
+        card = read_card(folder)
+        if manifest is not None and manifest.run != card.run:
+            problems.append(f"{MANIFEST}: belongs to run {manifest.run[:40]}")
+    except AttnlabError as error:
+        problems.append(_short(folder, error))
+    sealed = manifest is not None and manifest.sealed
+    problems += _files(folder, manifest)
+    rows: list[StoredRow] = []
+    if card is not None:
+        rows, wrong = _store(folder, card, still=sealed)
+        problems += wrong
+        # a sealed manifest has just been checked against every file: compare with it, not again
+        problems += _artefacts(folder, rows, manifest if sealed else None)
+    return Verification(
+        run=folder.resolve().name,
+        complete=manifest is not None and manifest.complete,
+        ok=not problems,
+        digest=digest_of(card, [row.sha256 for row in rows]) if card and not problems else None,
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _files(folder: Path, manifest: Manifest | None) -> Iterator[str]:
+    """What the manifest says against what is there."""
+    known = manifest.files if manifest is not None else {}
+    for name, entry in known.items():
+        problem = check_entry(folder / name, entry)
+        if problem:
+            yield f"{name}: {problem}"
+    try:
+        read_signed(folder / ENV)
+        present = list(files_of(folder))
+    except IntegrityError as error:
+        yield _short(folder, error)
+        return
+    for name in present:
+        if name in known:
+            continue
+        if manifest is None or manifest.sealed or not _belongs(name):
+            yield f"{name}: not in the manifest" if manifest else f"{name}: no manifest covers it"
+    lock = folder / LOCK
+    if lock.is_symlink() or (lock.exists() and lock.stat().st_size):
+        yield f"{LOCK}: not an empty file"
+
+
+def _belongs(name: str) -> bool:
+    """Whether a run under way may hold this file without the manifest naming it."""
+    if name in (STUDY, ENV, TRIALS, f"{TRIALS}-journal", RESULTS, REPORT):
+        return True
+    top, *rest = name.split("/")
+    if top == FIGURES:
+        return bool(rest)
+    own = (ARRAYS, CURVES, SAMPLES)
+    return (
+        top == ARTEFACTS and len(rest) == 2 and TRIAL_ID.fullmatch(rest[0]) is not None
+    ) and rest[1] in own
+
+
+def _store(folder: Path, card: Card, still: bool) -> tuple[list[StoredRow], list[str]]:
+    path = folder / TRIALS
+    if not path.is_file() or path.is_symlink():
+        return [], [f"{TRIALS}: missing"]
+    rows, problems = inspect_store(path, card.run, still)
+    for row in rows:
+        try:
+            checked_row(folder, row, card.study, card.version)
+        except IntegrityError as error:
+            problems.append(f"{TRIALS}: {error}")
+    return rows, problems
+
+
+def _artefacts(folder: Path, rows: list[StoredRow], manifest: Manifest | None) -> Iterator[str]:
+    for row in rows:
+        try:
+            entries = artefacts_of(row)
+        except IntegrityError:
+            continue  # said by _store already
+        for file, entry in entries.items():
+            name = f"{ARTEFACTS}/{row.id}/{file}"
+            if manifest is None:
+                problem = check_entry(folder / name, entry)
+            else:
+                problem = "" if manifest.files.get(name) == entry else "not what its trial wrote"
+            if problem:
+                yield f"{name}: {problem}"
+
+
+def _manifest_bytes(folder: Path) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError:
+        return b""
+
+
+def _short(folder: Path, error: Exception) -> str:
+    return str(error).removeprefix(f"{folder}/")

@@ -1,0 +1,1 @@
+"""Numbers about numbers: pure functions, no state, no files."""

@@ -1,0 +1,1 @@
+"""A run folder becomes one page: question, answer, claims, figures, method, trials."""

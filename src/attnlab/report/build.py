@@ -1,0 +1,198 @@
+"""A run folder becomes one HTML file: nothing is loaded from outside, nothing stored can run.
+
+What is in the folder is treated as text from a stranger: Jinja2 escapes every value, figures are
+images in data: URIs (a script inside an SVG image never runs), and the page's own policy
+forbids everything but its styles and those images. Same folder, same bytes.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+import jinja2
+from markupsafe import Markup, escape
+
+from attnlab.core.errors import UsageError
+from attnlab.lab.record import Record
+from attnlab.lab.table import Table
+from attnlab.report import view
+from attnlab.report.text import counted
+from attnlab.report.trials import id_lists, trials_view
+
+REPORT = "report.html"
+_SUBSCRIPT = re.compile(r"\b([^\W\d_])_(\w{1,2})\b")  # one letter: batch_size stays as it is
+LIMIT_BYTES = 5_000_000
+_FIGURE_BYTES = 2_200_000  # of base64, all figures together
+_TABLE_BYTES = 2_000_000  # with LISTED_BYTES for ids this leaves 200 kB for words
+
+
+class CardLike(Protocol):
+    """study.json: what was asked."""
+
+    @property
+    def study(self) -> str:
+        """The study's name."""
+        ...
+
+    @property
+    def scale(self) -> str:
+        """smoke, quick or full."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, as plain values."""
+        ...
+
+
+class Readable(Protocol):
+    """What the page needs of a record; attnlab.lab.record.Record is one."""
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        ...
+
+    @property
+    def card(self) -> CardLike:
+        """study.json."""
+        ...
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Where it was computed: the entries of env.json."""
+        ...
+
+    def table(self) -> Table:
+        """All trials that ended."""
+        ...
+
+    def read_results(self) -> dict[str, Any]:
+        """results.json."""
+        ...
+
+
+def write_report(run_folder: Path) -> Path:
+    """Write the run's report.html, whole or not at all; an equal one is left as it is.
+
+    Takes the run's lock and seals the run again. Inside the lock use `add_report`.
+    """
+    record = Record.open(run_folder)
+    path = run_folder / REPORT
+    page = render(record).encode()
+    if path.is_file() and not path.is_symlink() and path.read_bytes() == page:
+        return path
+    complete = record.complete
+    with record.lock():
+        record.write_file(REPORT, page)
+        record.seal(complete)
+    return path
+
+
+def add_report(record: Record) -> Path:
+    """The same for whoever owns the run: call it inside `record.lock()`, then seal."""
+    return record.write_file(REPORT, render(record).encode())
+
+
+def render(record: Readable) -> str:
+    """The page as text, under LIMIT_BYTES."""
+    results, table = record.read_results(), record.table()
+    sets = view.TrialSets()
+    claims = view.claims(results.get("claims") or [], sets)
+    figures = _figures(results.get("figures") or [], record.path, sets)
+    trials = trials_view(table, _TABLE_BYTES)
+    defaults = results.get("defaults") or {}
+    changed, everything = view.settings_rows(record.card.settings, defaults)
+    page = _template().render(
+        css=Markup(_resource("style.css")),  # safe: a file of this package
+        study=record.card.study,
+        scale=record.card.scale,
+        run=record.path.resolve().name,
+        question=str(results.get("question") or record.card.study),
+        source=str(results.get("source") or ""),
+        answer=str(results.get("answer") or ""),
+        claims=claims,
+        audits=view.audits(results.get("audits") or []),
+        figures=figures,
+        discussion=results.get("discussion") or [],
+        has_defaults=bool(defaults),
+        changed=changed,
+        everything=everything,
+        counts=view.counts_text(results.get("counts") or _counts(table)),
+        cost=view.cost_text(results, table),
+        seeds=view.seeds_text(table),
+        commits=view.commits(record.sessions()),
+        machines=view.machines(record.sessions()),
+        trials=trials,
+        id_lists=id_lists(list(sets), table, trials.shown),
+    )
+    size = len(page.encode())
+    if size > LIMIT_BYTES:
+        raise UsageError(
+            f"the report would be {size:,} bytes, more than {LIMIT_BYTES:,}: shorten the texts "
+            "of the study (claims, captions, discussion, settings)"
+        )
+    return page
+
+
+def _counts(table: Table) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in table:
+        found[row.state] = found.get(row.state, 0) + 1
+    return found
+
+
+def _figures(
+    stored: Iterable[Mapping[str, Any]], folder: Path, sets: view.TrialSets
+) -> list[dict[str, Any]]:
+    """Each figure with its picture as a data: URI, or the reason why there is none."""
+    made: list[dict[str, Any]] = []
+    left = _FIGURE_BYTES
+    for index, figure in enumerate(stored, start=1):
+        uri, problem = _data_uri(folder, str(figure.get("file") or ""), left)
+        left -= len(uri)
+        trials = figure.get("trials") or []
+        made.append(
+            {
+                "number": index,
+                "title": str(figure.get("title") or figure.get("name") or ""),
+                "caption": str(figure.get("caption") or ""),
+                "alt": str(figure.get("alt") or figure.get("title") or ""),
+                "uri": uri,
+                "problem": problem,
+                "trials": len(trials),
+                "set_key": sets.key_of(trials, f"figure {index}"),
+            }
+        )
+    return made
+
+
+def _data_uri(folder: Path, file: str, left: int) -> tuple[str, str]:
+    """Only a plain .svg file of the run's own figures/ is ever read."""
+    name = file.replace("\\", "/").rpartition("/")[2]
+    path = folder / "figures" / name
+    if not name.endswith(".svg") or path.is_symlink() or not path.is_file():
+        return "", f"The file figures/{name} is not in the run folder."
+    if path.stat().st_size * 4 / 3 + 64 > left:
+        return "", f"Too large to embed here: open figures/{name} in the run folder."
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode(), ""
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["maths"] = subscripts
+    environment.globals["counted"] = counted
+    return environment.from_string(_resource("template.html.jinja"))
+
+
+def subscripts(text: str) -> Markup:
+    """α_c with a real subscript; the text is escaped first, so nothing else becomes markup."""
+    return Markup(_SUBSCRIPT.sub(r"\1<sub>\2</sub>", str(escape(text))))
+
+
+def _resource(name: str) -> str:
+    return resources.files("attnlab.report").joinpath(name).read_text(encoding="utf-8")

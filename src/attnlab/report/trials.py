@@ -1,0 +1,122 @@
+"""The trial table inside the page: compact rows within a budget of bytes, failures never hidden."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from attnlab.lab.table import Row, Table
+from attnlab.report.text import plain
+from attnlab.report.view import TrialSet
+
+LINKED_IDS = 300  # a longer list of ids is text only: links cost four times the bytes
+LISTED_BYTES = 600_000  # for all lists of ids together
+_CELL = 120  # characters of one cell
+
+
+@dataclass(frozen=True)
+class TrialsView:
+    """The rows that fit, what they share, and how many were left out."""
+
+    columns: list[str]
+    constant: list[tuple[str, str]]
+    rows: Markup
+    shown: int
+    total: int
+    bad: list[Row]
+
+
+def trials_view(table: Table, budget: int) -> TrialsView:
+    """Columns that vary become a table; those that do not are said once, above it."""
+    config, constant = _config_columns(table)
+    metrics = sorted({key for row in table for key in row.metrics} - set(config))
+    lines: list[str] = []
+    used = 0
+    for index, row in enumerate(table):
+        line = _row_html(index, row, config, metrics)
+        used += len(line.encode())
+        if used > budget:
+            break
+        lines.append(line)
+    return TrialsView(
+        columns=["seed", "state", *config, *metrics, "seconds"],
+        constant=[(key, plain(value)) for key, value in constant.items()],
+        rows=Markup("\n".join(lines)),  # safe: _row_html escaped every cell
+        shown=len(lines),
+        total=len(table),
+        bad=[row for row in table if row.state != "done"],
+    )
+
+
+def _config_columns(table: Table) -> tuple[list[str], dict[str, Any]]:
+    keys = list(dict.fromkeys(key for row in table for key in row.config))
+    if len(table) < 2:
+        return keys, {}
+    first: dict[str, Any] = {key: table.rows[0].config.get(key) for key in keys}
+    same = {k: v for k, v in first.items() if all(r.config.get(k) == v for r in table)}
+    return [key for key in keys if key not in same], same
+
+
+def _row_html(index: int, row: Row, config: Sequence[str], metrics: Sequence[str]) -> str:
+    """End tags of rows and cells are optional in HTML; over 10,000 rows they weigh a megabyte."""
+    values: list[object] = [row.config.get(key) for key in config]
+    values += [_metric(row, key) for key in metrics]
+    values.append(row.cost.get("seconds"))
+    cells = "".join(f"<td>{escape(plain(v, _CELL))}" for v in values)
+    head = f'<tr id="t{index}"><th scope="row">{escape(row.id)}<td>{row.seed}'
+    return f"{head}<td>{escape(row.state)}{cells}"
+
+
+def _metric(row: Row, key: str) -> object:
+    value = row.metrics.get(key)
+    return row.reasons.get(key) if value is None else value
+
+
+@dataclass(frozen=True)
+class IdList:
+    """One set of trials as the page lists it: who stands on it, how many, the ids if they fit."""
+
+    key: str
+    users: str
+    count: int
+    ids: Markup | None
+
+
+def id_lists(sets: Sequence[TrialSet], table: Table, shown: int) -> list[IdList]:
+    """Every set with its ids: links to rows when few, text when many, a count when too many."""
+    where = {row.id: index for index, row in enumerate(table) if index < shown}
+    short = _prefix_length([row.id for row in table])
+    left = LISTED_BYTES
+    made: list[IdList] = []
+    for one in sets:
+        ids = _ids_html(one.ids, where if len(one.ids) <= LINKED_IDS else {}, short)
+        left -= len(ids)
+        made.append(IdList(one.key, _users(one.users), len(one.ids), ids if left >= 0 else None))
+    return made
+
+
+def _ids_html(ids: Sequence[str], where: Mapping[str, int], short: int) -> Markup:
+    parts = [
+        f'<a href="#t{where[i]}">{escape(i[:short])}</a>' if i in where else str(escape(i[:short]))
+        for i in ids
+    ]
+    return Markup(" ".join(parts))  # safe: each id was escaped above
+
+
+def _prefix_length(ids: Sequence[str]) -> int:
+    """The shortest prefix (at least 6) that still tells every trial from every other."""
+    for length in range(6, 16):
+        if len({i[:length] for i in ids}) == len(set(ids)):
+            return length
+    return 64
+
+
+def _users(users: Sequence[str]) -> str:
+    """`Claims 1, 4; figure 2`."""
+    grouped: dict[str, list[str]] = {}
+    for user in users:
+        kind, _, index = user.rpartition(" ")
+        grouped.setdefault(kind, []).append(index)
+    words = [f"{k}{'s' if len(v) > 1 else ''} {', '.join(v)}" for k, v in grouped.items()]
+    return "; ".join(words)

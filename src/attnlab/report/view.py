@@ -1,0 +1,189 @@
+"""What the page shows, as plain values: stored results in, strings and lists out. No HTML here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnlab.lab.table import Table
+from attnlab.report.text import MISSING, counted, duration, number, plain, typeset, with_interval
+
+VERDICTS = {"holds": "✓", "fails": "✗", "undecided": "?"}
+AUDITS = {"fail": "✗", "pass": "✓", "not-applicable": "–"}
+AUDIT_WORDS = {"fail": "fails", "pass": "passes", "not-applicable": "not applicable"}
+_FEW_SEEDS = 12
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """A row of the claims table, and the paragraph behind it."""
+
+    key: str
+    name: str
+    statement: str
+    verdict: str
+    mark: str
+    ours: str
+    quantity: str
+    n: str
+    reported: str
+    comparable: bool
+    reported_source: str
+    reported_note: str
+    why: str
+    method: str
+    trials: int
+    set_key: str
+
+
+@dataclass(frozen=True)
+class AuditView:
+    """A mark, a word and, when it fails, the sentence."""
+
+    name: str
+    verdict: str
+    word: str
+    mark: str
+    measured: str
+    why: str
+
+
+@dataclass
+class TrialSet:
+    """Distinct sets of trials, shared by the claims and figures that stand on them."""
+
+    key: str
+    ids: tuple[str, ...]
+    users: list[str] = field(default_factory=list)
+
+
+class TrialSets:
+    """Each distinct set is listed once in the page, however many numbers stand on it."""
+
+    def __init__(self) -> None:
+        self._by_ids: dict[tuple[str, ...], TrialSet] = {}
+
+    def key_of(self, ids: Sequence[object], user: str) -> str:
+        """The anchor of this set; '' for the empty one."""
+        wanted = tuple(sorted({str(i) for i in ids}))
+        if not wanted:
+            return ""
+        made = self._by_ids.setdefault(wanted, TrialSet(f"set-{len(self._by_ids) + 1}", wanted))
+        made.users.append(user)
+        return made.key
+
+    def __iter__(self) -> Any:
+        return iter(self._by_ids.values())
+
+
+def claims(stored: Iterable[Mapping[str, Any]], sets: TrialSets) -> list[ClaimView]:
+    """Claims in the study's order; an unknown verdict is shown as undecided, never as a success."""
+    return [_claim(index, c, sets) for index, c in enumerate(stored, start=1)]
+
+
+def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> ClaimView:
+    verdict = c.get("verdict") if c.get("verdict") in VERDICTS else "undecided"
+    trials = c.get("trials") or []
+    return ClaimView(
+        key=f"claim-{index}",
+        name=str(c.get("name") or ""),
+        statement=str(c.get("statement") or c.get("name") or ""),
+        verdict=str(verdict),
+        mark=VERDICTS[str(verdict)],
+        ours=with_interval(c.get("effect"), c.get("interval")),
+        quantity=str(c.get("quantity") or ""),
+        n=_sample_size(c),
+        reported=number(c.get("reported")),
+        comparable=c.get("comparable") is not False,
+        reported_source=str(c.get("reported_source") or ""),
+        reported_note=str(c.get("reported_note") or ""),
+        why=typeset(str(c.get("why") or "")),
+        method=str(c.get("interval_method") or ""),
+        trials=len(trials),
+        set_key=sets.key_of(trials, f"claim {index}"),
+    )
+
+
+def _sample_size(c: Mapping[str, Any]) -> str:
+    if c.get("exact"):
+        return "exact"
+    return number(c.get("n")) if c.get("n") else MISSING
+
+
+def audits(stored: Iterable[Mapping[str, Any]]) -> list[AuditView]:
+    """Failures first, then passes, then what did not apply; an unknown verdict counts as failed."""
+    order = list(AUDITS)
+    found = [_audit(a) for a in stored]
+    return sorted(found, key=lambda a: order.index(a.verdict))
+
+
+def _audit(a: Mapping[str, Any]) -> AuditView:
+    verdict = str(a.get("verdict")) if a.get("verdict") in AUDITS else "fail"
+    measured = ""
+    if a.get("number") is not None:
+        measured = number(a["number"])
+        if a.get("threshold") is not None:
+            measured += f" against a threshold of {number(a['threshold'])}"
+    return AuditView(
+        name=str(a.get("name") or ""),
+        verdict=verdict,
+        word=AUDIT_WORDS[verdict],
+        mark=AUDITS[verdict],
+        measured=measured,
+        why=typeset(str(a.get("why") or "")),
+    )
+
+
+def settings_rows(
+    settings: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
+    """(name, here, default) where they differ; (name, here) for all."""
+    changed = [
+        (key, plain(value), plain(defaults.get(key)))
+        for key, value in settings.items()
+        if defaults and defaults.get(key) != value
+    ]
+    return changed, [(key, plain(value, longest=2_000)) for key, value in settings.items()]
+
+
+def commits(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The commits that computed this run; more than one deserves to be seen."""
+    return list(dict.fromkeys(str(s["commit"]) for s in sessions if s.get("commit")))
+
+
+def machines(sessions: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
+    """The distinct environments; the time is left out, so that reading again changes nothing."""
+    found: list[list[tuple[str, str]]] = []
+    for one in sessions:
+        facts = [(key, _fact(v)) for key, v in one.items() if key != "started" and v is not None]
+        if facts not in found:
+            found.append(facts)
+    return found
+
+
+def _fact(value: object) -> str:
+    return value if isinstance(value, str) else plain(value)
+
+
+def counts_text(counts: Mapping[str, Any]) -> str:
+    """`300 trials done, 2 failed, 1 timeout`; states that never occurred are not mentioned."""
+    done = counted(int(counts.get("done") or 0), "trial") + " done"
+    others = [f"{number(n)} {state}" for state, n in counts.items() if state != "done" and n]
+    return ", ".join([done, *others])
+
+
+def seeds_text(table: Table) -> str:
+    """The seeds themselves when few, otherwise how many and from where to where."""
+    seeds = sorted({row.seed for row in table})
+    if not seeds:
+        return MISSING
+    if len(seeds) <= _FEW_SEEDS:
+        return ", ".join(str(s) for s in seeds)
+    return f"{len(seeds):,} seeds from {seeds[0]} to {seeds[-1]}"
+
+
+def cost_text(results: Mapping[str, Any], table: Table) -> str:
+    """Computing time summed over trials: what it would take one after the other."""
+    stored = (results.get("cost") or {}).get("seconds")
+    if stored is None:
+        stored = sum(row.cost.get("seconds", 0.0) for row in table)
+    return f"{duration(float(stored))} of computing, summed over trials"

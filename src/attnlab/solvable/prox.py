@@ -1,0 +1,234 @@
+"""z = argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, two tokens, rank one.
+
+Each row of a 2x2 softmax is one sigmoid: a_11 = s(d_1) with d_1 = z_1^2 - z_1 z_2, and a_22 = s(d_2)
+with d_2 = z_2^2 - z_1 z_2. With rows of T that sum to one the second term is
+2 sigma^2 [(a_11 - T_11)^2 + (a_22 - T_22)^2], whose gradient and 2x2 Hessian are closed.
+It is not convex for the V that state evolution meets, so every minimum that several starts reach is
+kept and the lowest is the answer.
+
+Arrays inside this file are token first: h, t, z have shape (2, points), t = (T_11, T_22).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_STEP_DONE = 1e-7  # Newton is quadratic: a last step this long leaves an error near 1e-13
+_MAX_STEPS = 80
+_DISTINCT = 1e-4  # two minima nearer than this are one
+_PAIR = 0.7  # z of a softmax row near 0.73, mid-way on its rise
+_CHUNK = 4096  # points whose working arrays stay in the processor's cache
+
+
+class _Field(NamedTuple):
+    """What the energy depends on beside z: cavity fields, target diagonal, V, sigma^2."""
+
+    h: Array
+    t: Array
+    variance: float
+    sigma2: float
+
+    def take(self, keep: NDArray[np.intp] | NDArray[np.bool_] | slice) -> _Field:
+        return self._replace(h=self.h[:, keep], t=self.t[:, keep])
+
+
+class _Local(NamedTuple):
+    """Energy, gradient and the three entries of the Hessian at a point."""
+
+    energy: Array
+    gradient: Array
+    hessian: Array
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + e^-x), through tanh: no overflow and no branch."""
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def diagonal(z: Array) -> Array:
+    """(a_11, a_22) of softmax(z z^T), token first."""
+    return sigmoid(z * (z - z[::-1]))
+
+
+def _energy(z: Array, field: _Field) -> Array:
+    pull = ((z - field.h) ** 2).sum(axis=0) / field.variance
+    return pull + 2 * field.sigma2 * ((diagonal(z) - field.t) ** 2).sum(axis=0)
+
+
+def _local(z: Array, field: _Field) -> _Local:
+    """Second-order expansion of the energy.
+
+    With c = (a - T) a' and k = a'^2 + (a - T) a'', the fit term has gradient 4 sigma^2 sum c_l grad d_l
+    and Hessian 4 sigma^2 sum (k_l grad d_l grad d_l^T + c_l hess d_l).
+    """
+    h, t, variance, sigma2 = field
+    z1, z2 = z
+    a = diagonal(z)
+    slope = a * (1 - a)
+    miss = a - t
+    c1, c2 = c = miss * slope
+    k1, k2 = slope * slope + c * (1 - 2 * a)
+    e1, e2 = 2 * z1 - z2, 2 * z2 - z1  # d d_1 = (e1, -z1), d d_2 = (-z2, e2)
+    shift = z - h
+    curve = 4 * sigma2
+    energy = (shift * shift).sum(axis=0) / variance + 2 * sigma2 * (miss * miss).sum(axis=0)
+    gradient = (2 / variance) * shift
+    gradient[0] += curve * (c1 * e1 - c2 * z2)
+    gradient[1] += curve * (c2 * e2 - c1 * z1)
+    hessian = np.empty((3, z.shape[1]))
+    hessian[0] = 2 / variance + curve * (k1 * e1 * e1 + k2 * z2 * z2 + 2 * c1)
+    hessian[1] = -curve * (k1 * e1 * z1 + k2 * e2 * z2 + c1 + c2)
+    hessian[2] = 2 / variance + curve * (k2 * e2 * e2 + k1 * z1 * z1 + 2 * c2)
+    return _Local(energy, gradient, hessian)
+
+
+def _step(at: _Local, damping: Array, floor: float) -> Array:
+    """-(H + mu I)^-1 gradient, mu the least that makes the smallest eigenvalue reach the floor."""
+    h11, h12, h22 = at.hessian
+    smallest = 0.5 * (h11 + h22) - np.hypot(0.5 * (h11 - h22), h12)
+    mu = np.maximum(damping, floor - smallest)
+    h11, h22 = h11 + mu, h22 + mu
+    scale = -1 / (h11 * h22 - h12 * h12)
+    g1, g2 = at.gradient
+    step = np.stack([scale * (h22 * g1 - h12 * g2), scale * (h11 * g2 - h12 * g1)])
+    # The scores are quadratic in z: beyond a unit step the expansion says nothing.
+    return step / np.maximum(1.0, np.hypot(step[0], step[1]))
+
+
+def _descend_chunk(z: Array, field: _Field) -> Array:
+    """Safeguarded Newton: a step that does not lower the energy is refused and damped."""
+    result = z.copy()
+    where = np.arange(z.shape[1])
+    at = _local(z, field)
+    damping = np.zeros(z.shape[1])
+    unit = 2 / field.variance
+    for _ in range(_MAX_STEPS):
+        step = _step(at, np.where(damping < 0.05 * unit, 0.0, damping), 0.05 * unit)
+        trial = z + step
+        new = _local(trial, field)
+        better = new.energy <= at.energy
+        small = np.abs(step).max(axis=0) < _STEP_DONE
+        z = np.where(better, trial, z)
+        damping = np.where(better, 0.1 * damping, 4 * damping + unit)
+        if small.any():
+            result[:, where] = z
+            keep = np.flatnonzero(~small)
+            where, z, damping, field = where[keep], z[:, keep], damping[keep], field.take(keep)
+            at, new = (_Local(*(part[..., keep] for part in one)) for one in (at, new))
+            better = better[keep]
+        if not where.size:
+            return result
+        at = _Local(*(np.where(better, b, a) for a, b in zip(at, new, strict=True)))
+    result[:, where] = z
+    return result
+
+
+def _starts(h: Array) -> tuple[Array, ...]:
+    """h, 0 and both signs of an attentive pair (c, -c).
+
+    From 0, h/2 and h alone up to 0.4 % of the points stay in a higher minimum: the prox jumps where
+    the two signs of z are equally good, and the wrong sign is never tried. With both signs no better
+    minimum was found by 25 random starts a point (tests/solvable/test_prox.py).
+    """
+    pair = np.full_like(h, _PAIR)
+    pair[1] = -_PAIR
+    return h, np.zeros_like(h), pair, -pair
+
+
+def _descend(z: Array, field: _Field) -> Array:
+    """The local minimum below each start."""
+    parts = [slice(i, i + _CHUNK) for i in range(0, z.shape[1], _CHUNK)]
+    return np.concatenate([_descend_chunk(z[:, p], field.take(p)) for p in parts], axis=1)
+
+
+@dataclass
+class Minima:
+    """The lowest minimum of every point, and the other minima found, followed as h and V move.
+
+    `follow` slides every known minimum with a few Newton steps and keeps the lowest: cheap, and free
+    of hysteresis. `search` descends again from every start; it says how many answers changed.
+    """
+
+    best: Array
+    other: Array
+    owner: NDArray[np.intp]  # the point each column of `other` belongs to
+
+    @classmethod
+    def none(cls) -> Minima:
+        return cls(np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.intp))
+
+    def follow(self, field: _Field) -> Array:
+        self.best = _descend(self.best, field)
+        if self.owner.size:
+            self._compete(_descend(self.other, field.take(self.owner)), field)
+        return self.best
+
+    def _compete(self, rival: Array, field: _Field) -> None:
+        """Swap a rival with its owner's best where it is lower."""
+        owner = self.owner
+        # Each round settles at most one swap per owner; an owner has one or two rivals.
+        for _ in range(4):
+            mine = field.take(owner)
+            gain = _energy(self.best[:, owner], mine) - _energy(rival, mine)
+            lower = np.flatnonzero(gain > 0)
+            if not lower.size:
+                break
+            order = lower[np.argsort(-gain[lower], kind="stable")]
+            _, first = np.unique(owner[order], return_index=True)
+            chosen = order[first]
+            held = self.best[:, owner[chosen]]
+            self.best[:, owner[chosen]] = rival[:, chosen]
+            rival[:, chosen] = held
+        self.other = rival
+
+    def search(self, field: _Field, warm: Array | None = None) -> int:
+        """Every start again; returns the number of points whose answer moved."""
+        h = field.h
+        points = h.shape[1]
+        fresh = [_descend(start, field) for start in _starts(h)]
+        if warm is not None:
+            fresh.append(_descend(warm, field))
+        known = self.best.shape[1] == points
+        if known:
+            before = self.follow(field).copy()
+        else:
+            before = np.full_like(h, np.inf)
+            self.best = fresh[0]
+        rivals = np.concatenate([self.other, *fresh], axis=1)
+        everyone = np.arange(points)
+        self.owner = np.concatenate([self.owner, *(everyone for _ in fresh)])
+        self._compete(rivals, field)
+        self._forget_duplicates()
+        return int(np.count_nonzero(np.abs(self.best - before).max(axis=0) > _DISTINCT))
+
+    def _forget_duplicates(self) -> None:
+        apart = np.abs(self.other - self.best[:, self.owner]).max(axis=0) > _DISTINCT
+        other, owner = self.other[:, apart], self.owner[apart]
+        label = np.column_stack([owner, np.round(other.T / (10 * _DISTINCT))])
+        _, first = np.unique(label, axis=0, return_index=True)
+        self.other, self.owner = other[:, first], owner[first]
+
+
+def field(h: Array, t: Array, variance: float, sigma2: float) -> _Field:
+    """The proximal problem of every point; h and t are token first."""
+    return _Field(h, t, variance, sigma2)
+
+
+def prox(h: Array, T: Array, V: float, sigma2: float, warm: Array | None = None) -> Array:
+    """argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, the lowest of all starts.
+
+    h, warm and the answer are (points, 2); T is (points, 2, 2) with rows that sum to one.
+    Starts: h, 0, (c, -c), (-c, c) and, where given, warm.
+    """
+    if not np.allclose(T.sum(axis=-1), 1.0, atol=1e-9):
+        raise ValueError("each row of T must sum to 1: it is the target of a softmax row")
+    target = np.stack([T[:, 0, 0], T[:, 1, 1]])
+    minima = Minima.none()
+    minima.search(_Field(np.ascontiguousarray(h.T), target, V, sigma2), None if warm is None else warm.T)
+    return np.ascontiguousarray(minima.best.T)

@@ -1,0 +1,229 @@
+"""Minimise E(W) for many students at once: limited-memory quasi-Newton, or gradient descent.
+
+Along a direction d the fields are linear, S(W + t d) = S + t S_d, so after one product with x the
+line search is free of further products: an iteration costs exactly one product with x and one
+with xᵀ, whatever the line search does. The landscape has many minima, so the way down matters:
+the first steps follow the gradient, every step stops at the *first* minimum along its line and
+moves the fields by at most `max_move` (root mean square, relative where they exceed 1), which
+keeps a student in the basin gradient descent would end in (tests/solvable/test_solve.py).
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from attnlab.core.config import Settings
+from attnlab.solvable.student import Fields, Loss, Weights
+
+PerStudent = Float[Tensor, " student"]
+LINE_EVALUATIONS = 12  # each is cheap: no product with the data
+SLOPE_REDUCTION = 0.3  # the line search stops when the slope has fallen to this share
+ARMIJO = 1e-4
+FIRST_RATE = 0.6  # longest of the first gradient steps
+
+
+class SolverSettings(Settings):
+    """How to descend; tolerance is on the largest entry of the gradient."""
+
+    method: Literal["quasi-newton", "gradient-descent"] = "quasi-newton"
+    tolerance: float = Field(default=1e-6, gt=0)
+    max_evaluations: int = Field(default=2000, ge=1)
+    memory: int = Field(default=10, ge=1)  # curvature pairs
+    max_move: float = Field(default=0.1, gt=0)  # of the fields, rms, in one step
+    descent_steps: int = Field(default=30, ge=0)  # small gradient steps before curvature is used
+    rate: float = Field(default=0.15, gt=0)  # gradient descent only
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Weights where each student stopped; `value` is E, `evaluations` counts gradients."""
+
+    weights: Weights
+    value: PerStudent
+    gradient_max: PerStudent
+    evaluations: Tensor
+    converged: Tensor
+
+
+@dataclass
+class _Point:
+    """Where the students stand: weights, their fields, E and ∇E."""
+
+    weights: Weights
+    fields: Fields
+    value: PerStudent
+    gradient: Weights
+
+    @staticmethod
+    def at(loss: Loss, weights: Weights, fields: Fields) -> "_Point":
+        value, slope = loss.data_term(fields)
+        gradient = loss.pull_back(slope) + loss.ridge[:, None, None] * weights
+        value = value + 0.5 * loss.ridge * _dot(weights, weights)
+        return _Point(weights, fields, value, gradient)
+
+    @property
+    def gradient_max(self) -> PerStudent:
+        return self.gradient.abs().amax(dim=(1, 2))
+
+
+def minimise(loss: Loss, start: Weights, settings: SolverSettings | None = None) -> Solution:
+    """Descend from `start` until every student's |∇E|∞ < tolerance or evaluations run out."""
+    chosen = settings or SolverSettings()
+    if chosen.method == "gradient-descent":
+        return _gradient_descent(loss, start, chosen)
+    return _quasi_newton(loss, start, chosen)
+
+
+def _gradient_descent(loss: Loss, start: Weights, settings: SolverSettings) -> Solution:
+    """W ← W − rate·∇E: the plain recipe, kept as the reference of the basin."""
+    weights = start.clone()
+    count = torch.zeros(weights.shape[0], dtype=torch.long, device=weights.device)
+    for _ in range(settings.max_evaluations):
+        value, gradient = loss.value_and_gradient(weights)
+        largest = gradient.abs().amax(dim=(1, 2))
+        moving = largest >= settings.tolerance
+        count += 1
+        if not bool(moving.any()) or not bool(torch.isfinite(largest).all()):
+            break
+        weights = weights - settings.rate * moving[:, None, None] * gradient
+    value, gradient = loss.value_and_gradient(weights)
+    largest = gradient.abs().amax(dim=(1, 2))
+    return Solution(weights, value, largest, count, largest < settings.tolerance)
+
+
+@dataclass
+class _Curvature:
+    """The last `memory` pairs (step, change of gradient) of every student."""
+
+    memory: int
+    steps: list[Weights] = field(default_factory=list)
+    changes: list[Weights] = field(default_factory=list)
+    inverse: list[PerStudent] = field(default_factory=list)  # 1 / (s·y); 0 where unusable
+
+    def add(self, step: Weights, change: Weights) -> None:
+        product = _dot(step, change)
+        usable = product > 1e-12 * _dot(change, change).sqrt() * _dot(step, step).sqrt()
+        usable &= product > 0
+        self.steps.append(step)
+        self.changes.append(change)
+        self.inverse.append(torch.where(usable, 1 / product.clamp_min(1e-300), 0.0))
+        if len(self.steps) > self.memory:
+            for kept in (self.steps, self.changes, self.inverse):
+                del kept[0]
+
+    def newton_direction(self, gradient: Weights) -> Weights:
+        """−H∇E by the two-loop recursion; a pair that is unusable for a student is skipped."""
+        direction = -gradient
+        shares: list[PerStudent] = []
+        pairs = list(zip(self.steps, self.changes, self.inverse, strict=True))
+        for step, change, inverse in reversed(pairs):
+            share = inverse * _dot(step, direction)
+            direction = direction - share[:, None, None] * change
+            shares.append(share)
+        scale = torch.ones_like(self.inverse[0])
+        for _, change, inverse in pairs:  # the newest usable pair sets the scale
+            found = 1 / (inverse * _dot(change, change)).clamp_min(1e-300)
+            scale = torch.where(inverse > 0, found, scale)
+        direction = scale[:, None, None] * direction
+        for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
+            back = share - inverse * _dot(change, direction)
+            direction = direction + back[:, None, None] * step
+        return direction
+
+
+def _quasi_newton(loss: Loss, start: Weights, settings: SolverSettings) -> Solution:
+    """L-BFGS in the weights, exact line search in the fields."""
+    point = _Point.at(loss, start, loss.fields(start))
+    curvature = _Curvature(settings.memory)
+    count = torch.ones(start.shape[0], dtype=torch.long, device=start.device)
+    active = point.gradient_max >= settings.tolerance
+    stalls = torch.zeros_like(count)
+    for iteration in range(settings.max_evaluations - 1):
+        if not bool(active.any()):
+            break
+        first = iteration < settings.descent_steps
+        direction = -point.gradient if first else _descent_direction(curvature, point.gradient)
+        along = loss.fields(direction)
+        longest = _longest(point, along, settings.max_move)
+        if first:
+            longest = longest.clamp_max(FIRST_RATE)
+        length = _line_search(loss, point, direction, along, longest) * active
+        step = length[:, None, None] * direction
+        following = _Point.at(loss, point.weights + step,
+                              point.fields + length[None, None, :, None] * along)  # fmt: skip
+        curvature.add(step, following.gradient - point.gradient)
+        # rounding, not descent, when E no longer falls: twice in a row and the student rests
+        stalls = torch.where(following.value < point.value, 0, stalls + 1)
+        point = following
+        count += active
+        active = active & (point.gradient_max >= settings.tolerance) & (stalls < 3)
+    # the fields were updated step by step: measure the end afresh
+    end = _Point.at(loss, point.weights, loss.fields(point.weights))
+    largest = end.gradient_max
+    return Solution(end.weights, end.value, largest, count + 1, largest < settings.tolerance * 1.05)
+
+
+def _descent_direction(curvature: _Curvature, gradient: Weights) -> Weights:
+    """The quasi-Newton direction, or −∇E for students where that would not descend."""
+    if not curvature.steps:
+        return -gradient
+    direction = curvature.newton_direction(gradient)
+    downhill = _dot(direction, gradient) < 0
+    return torch.where(downhill[:, None, None], direction, -gradient)
+
+
+def _longest(point: _Point, along: Fields, max_move: float) -> PerStudent:
+    """The t at which the fields have moved by `max_move` of their size (at least of 1)."""
+    move = along.square().mean(dim=(0, 1, 3)).sqrt()
+    size = point.fields.square().mean(dim=(0, 1, 3)).sqrt()
+    return max_move * size.clamp_min(1.0) / move.clamp_min(1e-300)
+
+
+def _line_search(
+    loss: Loss, point: _Point, direction: Weights, along: Fields, largest: PerStudent
+) -> PerStudent:
+    """The first t > 0 where the slope of E(W + t d) has nearly vanished, student by student."""
+    cross, square = _dot(point.weights, direction), _dot(direction, direction)
+    norm = _dot(point.weights, point.weights)
+    slope_0 = _dot(point.gradient, direction)
+    low, slope_low = torch.zeros_like(largest), slope_0
+    high = torch.full_like(largest, torch.inf)
+    slope_high = torch.full_like(largest, torch.nan)
+    t = torch.minimum(torch.ones_like(largest), largest)
+    best = torch.zeros_like(t)
+    for _ in range(LINE_EVALUATIONS):
+        value, slope = loss.data_term(point.fields + t[None, None, :, None] * along)
+        value = value + 0.5 * loss.ridge * (norm + 2 * t * cross + t * t * square)
+        rise = (slope * along).sum(dim=(0, 1, 3)) + loss.ridge * (cross + t * square)
+        lower = value <= point.value + ARMIJO * t * slope_0 + 1e-15 * point.value.abs()
+        settled = lower & (rise.abs() <= -SLOPE_REDUCTION * slope_0)
+        best = torch.where(lower, t, best)
+        settled |= lower & (t >= largest) & (rise < 0)
+        if bool(settled.all()):
+            break
+        forward = lower & (rise < 0)
+        low, slope_low = torch.where(forward, t, low), torch.where(forward, rise, slope_low)
+        high = torch.where(forward, high, t)
+        slope_high = torch.where(forward, slope_high, rise)
+        t = torch.where(settled, t, _next_length(low, high, slope_low, slope_high, largest))
+    return best
+
+
+def _next_length(
+    low: PerStudent, high: PerStudent, slope_low: PerStudent, slope_high: PerStudent,
+    largest: PerStudent,
+) -> PerStudent:  # fmt: skip
+    """Twice as far while the slope is still negative, else the secant root inside the bracket."""
+    farther = torch.minimum(2 * low, largest)
+    share = slope_low / (slope_low - slope_high)
+    share = torch.where((slope_high > 0) & torch.isfinite(share), share, 0.5).clamp(0.1, 0.9)
+    inside = low + share * (torch.where(high.isinf(), low, high) - low)
+    return torch.where(high.isinf(), farther, inside)
+
+
+def _dot(a: Weights, b: Weights) -> PerStudent:
+    return (a * b).sum(dim=(1, 2))

@@ -1,0 +1,191 @@
+"""The teacher: targets t = A* x,  A* = (1−ω)·softmax(u uᵀ) + ω·F,  u = x W*ᵀ / √D.
+
+    tokens    x_l ~ N(0, σ² I_D), l = 1..L            weights  W* ~ N(0, 1), rank × D
+    positions p_l = s_l · 1_D / √D, s = 1 .. −1 (the student adds them; the targets do not)
+
+scaling="unscaled" drops both 1/√D, as many reproductions do: scores are then O(D).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from attnlab.core.config import Settings, build, canonical
+from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.core.files import sha256_file, write_bytes
+from attnlab.core.seeds import Seed
+
+CHUNK_NUMBERS = 16_000_000  # normals drawn at once; fixed, because the chunking fixes the draw
+Positive = Annotated[float, Field(gt=0)]
+
+
+class TeacherSettings(Settings):
+    """L, D, σ, ω, rank, F and the scaling of the model; defaults are the paper's."""
+
+    dim: int = Field(default=1000, ge=2)
+    tokens: int = Field(default=2, ge=2)
+    sigma: Positive = 0.5
+    omega: float = Field(default=0.3, ge=0, le=1)
+    rank: int = Field(default=1, ge=1)
+    mixing: tuple[tuple[float, ...], ...] = ((0.6, 0.4), (0.4, 0.6))
+    scaling: Literal["paper", "unscaled"] = "paper"
+    divide_by_rank: bool = False  # scores / √rank
+
+    @model_validator(mode="after")
+    def _mixing_is_attention(self) -> "TeacherSettings":
+        rows = self.mixing
+        if len(rows) != self.tokens or any(len(row) != self.tokens for row in rows):
+            raise ValueError(f"mixing must be {self.tokens}×{self.tokens}, like the attention")
+        if any(abs(sum(row) - 1) > 1e-9 or min(row) < 0 for row in rows):
+            raise ValueError("rows of mixing must be non-negative and sum to 1")
+        return self
+
+    @property
+    def field_scale(self) -> float:
+        """What multiplies x·W: 1/√D, or 1 when unscaled."""
+        return 1 / math.sqrt(self.dim) if self.scaling == "paper" else 1.0
+
+    @property
+    def position_size(self) -> float:
+        """Each entry of p_1: 1/√D, or 1 when unscaled."""
+        return self.field_scale
+
+    @property
+    def signs(self) -> Tensor:
+        """s_l: where on the line of positions token l stands; +1, −1 for two tokens."""
+        return torch.linspace(1, -1, self.tokens, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Tokens and the teacher's attention on them; targets are attention @ tokens.
+
+    Stored token-major: one matrix of L·n rows serves every product with weights.
+    """
+
+    settings: TeacherSettings
+    tokens: Float[Tensor, "token sample dim"]
+    attention: Float[Tensor, "token token2 sample"]  # float64
+
+    @property
+    def samples(self) -> int:
+        """n, the number of sequences."""
+        return self.tokens.shape[1]
+
+    def targets(self) -> Float[Tensor, "token sample dim"]:
+        """t_l = Σ_m a*_lm x_m."""
+        mix = self.attention.to(self.tokens.dtype)
+        return torch.einsum("lmn,mnd->lnd", mix, self.tokens)
+
+    def save(self, path: Path) -> str:
+        """Write one safetensors file, all or nothing; returns its SHA-256."""
+        tensors = {"tokens": self.tokens.contiguous(), "attention": self.attention.contiguous()}
+        meta = {"settings": canonical(self.settings.model_dump(mode="json")), "format": "1"}
+        write_bytes(path, save({k: v.cpu() for k, v in tensors.items()}, metadata=meta))
+        return sha256_file(path)
+
+    @staticmethod
+    def load(path: Path, sha256: str | None = None) -> "Dataset":
+        """Read a saved data set; with `sha256`, refuse any other content."""
+        if not path.is_file():
+            raise UsageError(f"{path}: no such data set")
+        if sha256 is not None and sha256_file(path) != sha256:
+            raise IntegrityError(f"{path}: content does not match its SHA-256")
+        try:
+            tensors = load_file(path)
+            settings = build(TeacherSettings, _metadata(path))
+            return Dataset(settings, tensors["tokens"], tensors["attention"])
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise IntegrityError(f"{path}: not a data set: {error}") from None
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    import json
+
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return json.loads(file.metadata()["settings"])
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """W* and the rule that turns tokens into targets."""
+
+    settings: TeacherSettings
+    weights: Float[Tensor, "rank dim"]  # float64
+
+    @staticmethod
+    def draw(settings: TeacherSettings, seed: Seed, device: str = "cpu") -> "Teacher":
+        """W* ~ N(0, 1); drawn on the CPU so that every device has the same teacher."""
+        weights = torch.randn(
+            settings.rank, settings.dim, generator=seed.torch_generator(), dtype=torch.float64
+        )
+        return Teacher(settings, weights.to(device))
+
+    def fields(self, tokens: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token sample r"]:
+        """u = x W*ᵀ · field scale, in float64."""
+        product = tokens @ self.weights.to(tokens.dtype).T
+        return product.double() * self.settings.field_scale
+
+    def attention(
+        self, tokens: Float[Tensor, "token sample dim"]
+    ) -> Float[Tensor, "token token2 sample"]:
+        """A* = (1−ω)·softmax_rows(u uᵀ) + ω·F."""
+        return mixed_attention(self.fields(tokens), self.settings)
+
+    def chunks(
+        self, samples: int, seed: Seed, dtype: torch.dtype
+    ) -> Iterator[Float[Tensor, "token sample dim"]]:
+        """x ~ N(0, σ²) in pieces of bounded size, drawn on the teacher's device."""
+        s = self.settings
+        generator = seed.torch_generator(str(self.weights.device))
+        step = max(1, CHUNK_NUMBERS // (s.tokens * s.dim))
+        for start in range(0, samples, step):
+            shape = (s.tokens, min(step, samples - start), s.dim)
+            tokens = torch.randn(
+                shape, generator=generator, dtype=dtype, device=self.weights.device
+            )
+            yield tokens.mul_(s.sigma)
+
+    def sample(self, samples: int, seed: Seed, dtype: torch.dtype = torch.float64) -> Dataset:
+        """A data set of `samples` sequences, filled chunk by chunk."""
+        s, device = self.settings, self.weights.device
+        tokens = torch.empty(s.tokens, samples, s.dim, dtype=dtype, device=device)
+        attention = torch.empty(s.tokens, s.tokens, samples, dtype=torch.float64, device=device)
+        start = 0
+        for chunk in self.chunks(samples, seed, dtype):
+            stop = start + chunk.shape[1]
+            tokens[:, start:stop] = chunk
+            attention[:, :, start:stop] = self.attention(chunk)
+            start = stop
+        return Dataset(s, tokens, attention)
+
+
+def softmax_scores(
+    fields: Float[Tensor, "token *batch r"], settings: TeacherSettings
+) -> Float[Tensor, "token token2 *batch"]:
+    """softmax over the second token of u uᵀ (/√rank where the settings say so)."""
+    scores = torch.einsum("l...r,m...r->lm...", fields, fields)
+    if settings.divide_by_rank:
+        scores = scores / math.sqrt(fields.shape[-1])
+    return torch.softmax(scores, dim=1)
+
+
+def mixed_attention(
+    fields: Float[Tensor, "token *batch r"], settings: TeacherSettings
+) -> Float[Tensor, "token token2 *batch"]:
+    """(1−ω)·softmax(u uᵀ) + ω·F."""
+    semantic = softmax_scores(fields, settings)
+    mixing = torch.tensor(settings.mixing, dtype=fields.dtype, device=fields.device)
+    mixing = mixing.reshape(mixing.shape + (1,) * (semantic.dim() - 2))
+    return (1 - settings.omega) * semantic + settings.omega * mixing

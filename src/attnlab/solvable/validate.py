@@ -1,0 +1,104 @@
+"""Choose the ridge λ from training data alone: k-fold cross-validation, or leave-one-out.
+
+k-fold: starts × ridges × folds are columns of one problem; a fold trains at α(k−1)/k, which can
+lie on the other side of the transition. Leave-one-out needs one fit: removing sample n moves its
+field from the trained z to the cavity field
+
+    h = z + V·∂ℓ/∂z,    V = σ² / (λ + σ²·(1/D) Σ_n tr[B_n (1 + V B_n)⁻¹]),   B_n = ∂²ℓ/∂z²,
+
+so the error on unseen data is the mean of ℓ(h).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.solvable.solve import SolverSettings, minimise
+from attnlab.solvable.student import Blocks, Loss, Weights, sample_losses
+from attnlab.solvable.teacher import Dataset
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Held-out error for every start (rows) and ridge (columns), and the ridge it prefers."""
+
+    ridges: tuple[float, ...]
+    errors: Float[Tensor, "start ridge"]
+
+    def best(self, start: int) -> float:
+        """The ridge with the lowest held-out error for this start."""
+        return self.ridges[int(self.errors[start].argmin())]
+
+
+def cross_validate(
+    data: Dataset,
+    starts: Weights,
+    ridges: Sequence[float],
+    folds: int,
+    seed: Seed,
+    solver: SolverSettings | None = None,
+) -> Validation:
+    """k-fold error of every start and ridge; test data are never seen."""
+    if folds < 2 or folds > data.samples:
+        raise UsageError(f"folds must be between 2 and the number of samples, got {folds}")
+    device, count = data.tokens.device, len(ridges) * folds
+    order = torch.randperm(data.samples, generator=seed.torch_generator()).to(device)
+    fold_of = torch.empty_like(order)
+    fold_of[order] = torch.arange(data.samples, device=device) % folds
+    keep = (fold_of[:, None] != torch.arange(folds, device=device)).double()  # n × folds
+    columns = keep.repeat(1, starts.shape[0] * len(ridges))
+    ridge = torch.tensor(ridges, dtype=torch.float64, device=device).repeat_interleave(folds)
+    loss = Loss(data, Blocks.of(data), ridge.repeat(starts.shape[0]), columns)
+    found = minimise(loss, starts.repeat_interleave(count, dim=0), solver)
+    losses, _ = sample_losses(loss.fields(found.weights), loss.blocks, data.settings)
+    held_out = (losses * (1 - columns)).sum(dim=0).reshape(starts.shape[0], len(ridges), folds)
+    return Validation(tuple(ridges), held_out.sum(dim=2) / data.samples)
+
+
+def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
+    """Mean of ℓ at the cavity fields of trained students: the error on unseen data, from one fit."""
+    if weights.shape[1] != 1:
+        raise UsageError("leave-one-out is derived for rank 1; use cross_validate")
+    settings = loss.data.settings
+    fields = loss.fields(weights)
+    _, slope = sample_losses(fields, loss.blocks, settings)
+    response = _response(loss, fields)
+    cavity = fields + response[None, None, :, None] * slope
+    losses, _ = sample_losses(cavity, loss.blocks, settings)
+    return losses.mean(dim=0)
+
+
+def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
+    """V of every student by bisection of V·(λ + σ²·S(V)) = σ² in log V."""
+    curvature = _sample_hessians(loss, fields)  # n k L L
+    values = torch.linalg.eigvalsh(curvature)
+    sigma2, dim = loss.data.settings.sigma ** 2, loss.data.settings.dim
+    low = torch.full((fields.shape[2],), 1e-6, dtype=torch.float64, device=fields.device)
+    high = (sigma2 / loss.ridge).expand_as(low).clone()
+    for _ in range(60):
+        middle = (low * high).sqrt()
+        # 1 + V·b > 0 at a minimum; samples on the edge of a jump are kept finite
+        stiff = (values / (1 + middle[None, :, None] * values).clamp_min(0.05)).sum(dim=(0, 2))
+        above = middle * (loss.ridge + sigma2 * stiff / dim) > sigma2
+        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+    return (low * high).sqrt()
+
+
+def _sample_hessians(loss: Loss, fields: Tensor) -> Float[Tensor, "sample student l m"]:
+    """B_n = ∂²ℓ/∂z², one forward-mode derivative of the slope a token."""
+
+    def slope_of(z: Tensor) -> Tensor:
+        return sample_losses(z, loss.blocks, loss.data.settings)[1]
+
+    columns = []
+    for token in range(fields.shape[0]):
+        direction = torch.zeros_like(fields)
+        direction[token] = 1.0
+        _, column = torch.func.jvp(slope_of, (fields,), (direction,))
+        columns.append(column[..., 0])
+    return torch.stack(columns).permute(2, 3, 1, 0)

@@ -1,0 +1,91 @@
+"""A study of a few milliseconds a trial, with one trial of every kind of misfortune."""
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from attnlab.core.config import Settings
+from attnlab.lab.claim import Claim
+from attnlab.lab.study import Study, StudySettings
+from attnlab.lab.table import Table
+from attnlab.lab.trial import Bench, Outcome, Trial
+
+
+class TinySettings(StudySettings):
+    trials: int = 8
+    bad: tuple[str, ...] = ()
+    sleep: float = 0.002
+    plain: bool = False  # no artefacts: for measuring the lab itself
+    trial_seconds: float = 30.0
+    trial_memory_gb: float = 2.0
+
+
+class Tiny(Study):
+    name = "tiny"
+    question = "Does the lab keep what it is given?"
+    Settings = TinySettings
+    presets = {"smoke": {"trials": 4}, "full": {"trials": 100}}
+
+    @property
+    def own(self) -> TinySettings:
+        return cast(TinySettings, self.settings)
+
+    def trials(self) -> Sequence[Trial]:
+        good = [self.trial(seed, kind="ok") for seed in range(self.own.trials)]
+        return good + [self.trial(0, kind=kind) for kind in self.own.bad]
+
+    def run(self, trial: Trial, bench: Bench) -> Outcome:
+        counter = os.environ.get("TINY_COUNTER")
+        if counter:  # one short append is atomic: every execution leaves one line
+            with open(counter, "ab", buffering=0) as file:
+                file.write(f"{trial.id}\n".encode())
+        print("a study may print what it likes")
+        if trial.config["kind"] != "ok":
+            return misfortune(trial.config["kind"])
+        time.sleep(self.own.sleep)
+        rng = trial.stream.child("x").numpy_generator()
+        values = rng.normal(size=5)
+        metrics = {"mean": float(values.mean()), "count": 5, "name": "x", "flag": True}
+        if self.own.plain:
+            return Outcome(metrics=metrics)
+        assert bench.scratch is not None
+        Path(bench.scratch, "note").write_text("scratch works")
+        return Outcome(
+            metrics=metrics,
+            arrays={"values": values, "square": np.outer(values, values).T},
+            curves={"sum": [float(v) for v in values.cumsum()]},
+            samples=[f"mean {values.mean():.3f}"],
+            cost={"evaluations": 5},
+        )
+
+    def claims(self, table: Table) -> list[Claim]:
+        return []
+
+
+def misfortune(kind: str) -> Outcome:
+    if kind == "exception":
+        raise ValueError("on purpose")
+    if kind == "exit":
+        raise SystemExit(3)
+    if kind == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if kind == "vanish":
+        os._exit(7)
+    if kind == "loop":
+        while True:
+            time.sleep(0.01)
+    if kind == "memory":
+        return Outcome(metrics={"sum": float(np.ones(1 << 31).sum())})  # 16 GiB
+    if kind == "nan":
+        return Outcome(metrics={"loss": float("nan"), "steps": 3})
+    if kind == "wrong":
+        return cast(Outcome, {"loss": 1.0})
+    raise AssertionError(kind)
+
+
+__all__ = ["Settings", "Tiny"]
