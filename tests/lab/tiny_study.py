@@ -9,7 +9,6 @@ from typing import cast
 
 import numpy as np
 
-from attnlab.core.config import Settings
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings
 from attnlab.lab.table import Table
@@ -29,7 +28,6 @@ class Tiny(Study):
     name = "tiny"
     question = "Does the lab keep what it is given?"
     Settings = TinySettings
-    presets = {"smoke": {"trials": 4}, "full": {"trials": 100}}
 
     @property
     def own(self) -> TinySettings:
@@ -46,7 +44,7 @@ class Tiny(Study):
                 file.write(f"{trial.id}\n".encode())
         print("a study may print what it likes")
         if trial.config["kind"] != "ok":
-            return misfortune(trial.config["kind"])
+            return MISFORTUNES[trial.config["kind"]]()
         time.sleep(self.own.sleep)
         rng = trial.stream.child("x").numpy_generator()
         values = rng.normal(size=5)
@@ -67,25 +65,60 @@ class Tiny(Study):
         return []
 
 
-def misfortune(kind: str) -> Outcome:
-    if kind == "exception":
-        raise ValueError("on purpose")
-    if kind == "exit":
-        raise SystemExit(3)
-    if kind == "segfault":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if kind == "vanish":
-        os._exit(7)
-    if kind == "loop":
-        while True:
-            time.sleep(0.01)
-    if kind == "memory":
-        return Outcome(metrics={"sum": float(np.ones(1 << 31).sum())})  # 16 GiB
-    if kind == "nan":
-        return Outcome(metrics={"loss": float("nan"), "steps": 3})
-    if kind == "wrong":
-        return cast(Outcome, {"loss": 1.0})
-    raise AssertionError(kind)
+def fail() -> Outcome:
+    raise ValueError("on purpose")
 
 
-__all__ = ["Settings", "Tiny"]
+def leave() -> Outcome:
+    raise SystemExit(3)
+
+
+def segfault() -> Outcome:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    raise AssertionError("still alive")
+
+
+def vanish() -> Outcome:
+    os._exit(7)
+
+
+def loop() -> Outcome:
+    while True:
+        time.sleep(0.01)
+
+
+def allocate() -> Outcome:
+    return Outcome(metrics={"sum": float(np.ones(1 << 31).sum())})  # 16 GiB
+
+
+def be_killed() -> Outcome:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("still alive")
+
+
+def be_killed_for_memory() -> Outcome:
+    """What the kernel does to a process when memory runs out: no word, SIGKILL."""
+    held = np.ones(104_000_000)  # 793 MiB, near a limit of 1024
+    return be_killed() if held[0] else Outcome({})
+
+
+def diverge() -> Outcome:
+    return Outcome(metrics={"loss": float("nan"), "steps": 3})
+
+
+def return_nonsense() -> Outcome:
+    return cast(Outcome, {"loss": 1.0})
+
+
+MISFORTUNES = {
+    "exception": fail,
+    "exit": leave,
+    "segfault": segfault,
+    "vanish": vanish,
+    "loop": loop,
+    "memory": allocate,
+    "killed": be_killed,
+    "oom-killed": be_killed_for_memory,
+    "nan": diverge,
+    "wrong": return_nonsense,
+}

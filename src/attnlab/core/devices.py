@@ -7,7 +7,6 @@ from attnlab.core.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 DtypeName = Literal["float32", "float64"]
 
 

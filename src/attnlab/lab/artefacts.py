@@ -1,15 +1,16 @@
 """What a trial leaves besides numbers: arrays (safetensors), curves and samples (JSON).
 
-Files are on the disk, whole, before the row that names them is committed; the row holds their
-SHA-256, and every read checks it. No pickle.
+Files are on the disk before the row that names them is committed: the row makes them exist. It
+holds their SHA-256, and every read checks it. No pickle.
 """
 
+import hashlib
 import json
 import math
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attnlab.core.errors import IntegrityError, StorageError
-from attnlab.core.files import write_bytes
-from attnlab.lab.manifest import FileEntry, check_entry, entry_of
+from attnlab.lab.manifest import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
 ARTEFACTS = "artefacts"
@@ -29,7 +29,7 @@ TRIAL_ID = re.compile(r"[0-9a-f]{16}")
 
 def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     """safetensors bytes, the same for equal arrays."""
-    return save({name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+    return save({name: np.asarray(arrays[name], order="C") for name in sorted(arrays)})
 
 
 def decode_arrays(data: bytes) -> dict[str, np.ndarray]:
@@ -54,16 +54,31 @@ def encode_outcome(outcome: Outcome) -> dict[str, bytes]:
 
 
 def write_artefacts(run: Path, trial_id: str, outcome: Outcome) -> dict[str, FileEntry]:
-    """Put the files of a trial in its folder and on the disk; what they are, by name."""
-    files = encode_outcome(outcome)
+    """Put the files of a trial in its folder; what they are, by name.
+
+    Until its row is committed the folder counts for nothing, so half a file in it does no harm.
+    """
     folder = run / ARTEFACTS / trial_id
     remove_folder(folder)  # left by a run that was killed before it committed the row
-    for name, data in files.items():
-        write_bytes(folder / name, data)
-    if files:
-        _sync(run / ARTEFACTS)
-        _sync(run)
-    return {name: entry_of(folder / name) for name in files}
+    entries: dict[str, FileEntry] = {}
+    for name, data in encode_outcome(outcome).items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        except OSError as error:
+            raise StorageError(f"{folder / name}: {error.strerror or error}") from None
+        entries[name] = FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return entries
+
+
+def sync_artefacts(run: Path, files: Sequence[Path]) -> None:
+    """Everything on the disk, names included, before the rows that name it are committed."""
+    for hurry in (True, False):  # start all writes, then wait: one wait serves many files
+        for path in files:
+            _sync(path, hurry)
+    folders = {path.parent for path in files}
+    for folder in [*folders, run / ARTEFACTS, run] if folders else []:
+        sync_folder(folder)
 
 
 def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
@@ -94,16 +109,24 @@ def remove_folder(folder: Path) -> None:
         raise StorageError(f"{folder}: {error.strerror or error}") from None
 
 
-def _json_bytes(value: object) -> bytes:
-    return (json.dumps(value, allow_nan=False) + "\n").encode()
+def sync_folder(folder: Path) -> None:
+    """The names in a folder reach the disk."""
+    _sync(folder, hurry=False)
 
 
-def _sync(folder: Path) -> None:
+def _sync(path: Path, hurry: bool) -> None:
     try:
-        handle = os.open(folder, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            if not hurry:
+                os.fsync(handle)
+            elif hasattr(os, "posix_fadvise"):  # on Linux this starts the write and returns
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
     except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
+        raise StorageError(f"{path}: {error.strerror or error}") from None
+
+
+def _json_bytes(value: object) -> bytes:
+    return (json.dumps(value, allow_nan=False) + "\n").encode()

@@ -52,6 +52,7 @@ class Claim:
             "interval": None if not e.has_interval else [_number(e.low), _number(e.high)],
             "interval_method": e.method,
             "n": e.n,
+            "exact": e.exact,
             "reported": None if r is None else r.value,
             "reported_source": None if r is None else r.source,
             "comparable": None if r is None else r.comparable,
@@ -94,10 +95,10 @@ def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
 
 def _range_words(above: float, below: float) -> str:
     if math.isinf(below):
-        return f"> {above:.4g}"
+        return f"the range above {above:.4g}"
     if math.isinf(above):
-        return f"< {below:.4g}"
-    return f"({above:.4g}, {below:.4g})"
+        return f"the range below {below:.4g}"
+    return f"the range {above:.4g} to {below:.4g}"
 
 
 def _number(value: float) -> float | None:

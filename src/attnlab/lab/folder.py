@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnlab.core.errors import StorageError
 from attnlab.core.files import write_json
+from attnlab.lab.artefacts import sync_folder
 from attnlab.lab.card import ENV, STUDY, TRIALS, Card
 from attnlab.lab.manifest import (
     FORMAT,
@@ -43,6 +44,7 @@ def create_folder(folder: Path, card: Card) -> None:
         create_store(draft / TRIALS, card.run)
         write_manifest(draft, open_manifest(draft, card))
         draft.rename(folder)
+        sync_folder(folder.parent)
     except OSError as error:
         if not folder.is_dir():  # otherwise another process was quicker: use its folder
             raise StorageError(f"{folder}: {error.strerror or error}") from None

@@ -23,6 +23,7 @@ from attnlab.lab.artefacts import (
     SAMPLES,
     read_artefact,
     remove_folder,
+    sync_artefacts,
     write_artefacts,
 )
 from attnlab.lab.card import ENV, RESULTS, TRIALS, Card, card_of, digest_of, read_card
@@ -61,6 +62,7 @@ class Record:
         self._owned = self._changing = False
         self._writer: StoreWriter | None = None
         self._pending: list[StoredRow] = []
+        self._unsynced: list[Path] = []
         self._pending_since = 0.0
 
     @classmethod
@@ -104,6 +106,7 @@ class Record:
             finally:
                 self._owned = self._changing = False
                 self._pending.clear()
+                self._unsynced.clear()
                 if self._writer is not None:
                     self._writer.close()
                     self._writer = None
@@ -123,6 +126,7 @@ class Record:
         """Store a trial that ended: its files now, its row with the next grouped commit."""
         self.begin()
         files = write_artefacts(self.path, trial.id, outcome) if outcome else {}
+        self._unsynced += [self.path / ARTEFACTS / trial.id / name for name in files]
         if not self._pending:
             self._pending_since = time.monotonic()
         self._pending.append(stored_row(trial, state, outcome, files, cost or {}, error))
@@ -144,8 +148,10 @@ class Record:
         if self._pending:
             if self._writer is None:
                 self._writer = StoreWriter(self.path / TRIALS)
+            sync_artefacts(self.path, self._unsynced)
             self._writer.put(self._pending)
             self._pending.clear()
+            self._unsynced.clear()
 
     def table(self) -> Table:
         """All trials that ended, sorted by id; arrays and curves are checked when read."""

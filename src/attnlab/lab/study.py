@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import Field
+
 from attnlab.audit.finding import Finding
 from attnlab.core.config import Settings, build, content_hash, nearest
-from attnlab.core.devices import DeviceName
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Table
@@ -28,10 +29,10 @@ SCALES: tuple[Scale, ...] = ("smoke", "quick", "full")
 class StudySettings(Settings):
     """Settings every study has; a study adds its own fields. Defaults are the quick scale."""
 
-    device: DeviceName = "cpu"
-    seeds: int = 3
-    trial_seconds: float = 3600.0  # a trial running longer is recorded as `timeout`
-    trial_memory_gb: float = 16.0  # a trial needing more is recorded as `oom`
+    device: Literal["cpu", "cuda", "mps"] = "cpu"  # part of the run's id: it changes bits
+    seeds: int = Field(default=3, ge=1)
+    trial_seconds: float = Field(default=3600.0, gt=0)  # longer is recorded as `timeout`
+    trial_memory_gb: float = Field(default=16.0, gt=0)  # more is recorded as `oom`
 
 
 @dataclass(frozen=True)

@@ -56,14 +56,13 @@ class Verification:
 
 def verify_run(folder: Path) -> Verification:
     """Check every file, row and hash of a run folder; reads only."""
+    before = _manifest_bytes(folder)
     found = _verify_once(folder)
-    for _ in range(TRIES - 1):
-        before = _manifest_bytes(folder)
-        if found.ok:
+    for _ in range(TRIES):
+        now = _manifest_bytes(folder)
+        if found.ok or now == before:
             break
-        found = _verify_once(folder)
-        if before == _manifest_bytes(folder):
-            break
+        before, found = now, _verify_once(folder)
     return found
 
 

@@ -57,6 +57,7 @@ def halo(width: float) -> list[patheffects.AbstractPathEffect]:
 def part_labels(figure: Figure) -> None:
     """Move direct labels up or down, as little as possible, until none overlaps another."""
     figure.draw_without_rendering()  # panel sizes are known only after the layout has run
+    figure.set_layout_engine("none")  # and stay: the layout drifts a little at every draw
     for ax in figure.axes:
         labels = [a for a in ax.texts if isinstance(a, Annotation) and a.get_gid() == _LABEL_ID]
         frame = ax.get_window_extent()

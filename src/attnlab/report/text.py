@@ -42,7 +42,7 @@ def with_interval(effect: float | None, interval: Sequence[float | None] | None)
         return number(effect)
     half = (high - low) / 2
     scale = max(abs(effect), abs(low), abs(high))
-    if half < 1e-6 * scale or half == 0:
+    if half <= 1e-12 * scale:  # rounding of the machine, not a width
         return f"{number(effect)} ± {number(float(half))}"
     power = 0 if 1e-3 <= scale < 1e7 else math.floor(math.log10(scale))
     unit = 10.0**power
@@ -98,7 +98,7 @@ def counted(n: int, noun: str) -> str:
 def _same_decimals(effect: float, low: float, high: float) -> str:
     """Two significant digits of the half width decide the decimals of all the numbers."""
     half = (high - low) / 2
-    places = min(max(0, 1 - math.floor(math.log10(half))), 12)
+    places = min(max(0, 1 - math.floor(math.log10(half))), 15)
     skew = abs((high - effect) - (effect - low))
     if skew <= _SYMMETRIC * (high - low):
         return f"{_fixed(effect, places)} ± {_fixed(half, places)}"

@@ -2,7 +2,7 @@
 
     h = sqrt(q) xi + (m, -m)          u = (theta / sqrt(q)) xi + sqrt(rho - theta^2 / q) eta
     T = (1 - omega) softmax(u u^T) + omega F        z = prox(h, T, V)        g = (z - h) / V
-    m^ = alpha E[g_1 - g_2]     q^ = alpha E|g|^2     theta^ = alpha E[g.eta] / sqrt(rho - theta^2 / q)
+    m^ = alpha E[g_1 - g_2]   q^ = alpha E|g|^2   theta^ = alpha E[g.eta] / sqrt(rho - theta^2 / q)
     V^ = -alpha E[g.xi] / sqrt(q) + theta theta^ / q           Z = ridge + sigma^2 V^
     V = sigma^2 / Z    m = m^ / Z    theta = sigma^2 rho theta^ / Z
     q = sigma^2 (sigma^2 q^ + m^^2 + sigma^2 rho theta^^2) / Z^2
@@ -21,22 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.solvable.integrate import Rule
-from attnlab.solvable.prox import Minima, diagonal, field
+from attnlab.solvable.prox import Field, Minima, diagonal
 from attnlab.solvable.roots import Problem
 
 Array = NDArray[np.float64]
 Branch = Literal["semantic", "positional", "trivial"]
 XI, ETA = slice(0, 2), slice(2, 4)
 
-# A sign change of one block is an exact symmetry of each branch; the other one is added to the points.
+# The sign changes that are no symmetry of a branch's integrand, and are added to the points.
 _SIGNS: dict[Branch, tuple[slice, ...]] = {"semantic": (ETA,), "positional": (XI,), "trivial": ()}
 _WEAK = 0.35  # cosine of theta up to which weights carry it: their variance is (1 - cos^2)^-2 - 1
-GONE = 0.02  # an order parameter (cosine of theta, or 4 m) below this belongs to the trivial solution
+_STRONG = 0.93
+GONE = 0.02  # an order parameter (cosine of theta, or 4 m) below this is the trivial solution's
 
 
 @dataclass(frozen=True)
 class Model:
-    """sigma: token scale; omega: share of the positional matrix F = mixing; ridge: weight penalty."""
+    """sigma: token scale; omega: share of the matrix F = mixing in the targets; ridge: penalty."""
 
     sigma: float = 0.5
     omega: float = 0.3
@@ -61,7 +62,7 @@ class Model:
 
 
 class State(NamedTuple):
-    """Overlaps: q = sigma^2 |W|^2 / D, m = W.1 / D, V the cavity variance, theta = sigma^2 W.W* / D."""
+    """q = sigma^2 |W|^2 / D, m = W.1 / D, V the cavity variance, theta = sigma^2 W.W* / D."""
 
     q: float
     m: float
@@ -70,20 +71,22 @@ class State(NamedTuple):
 
 
 class Evolution:
-    """The state-evolution map of one branch on one fixed point set; remembers the minima of the prox.
+    """The state-evolution map of one branch on one point set; remembers the minima of the prox.
 
-    The points (h, u) are placed for a reference state and, for states near it, reweighted by the ratio
-    of Gaussian densities: the prox jumps, so moving the points would make the map rough on the scale of
-    one weight, while the weights are smooth. A small theta is carried by the weights alone (reference
-    theta = 0): then u and -u share one prox, E[g.u] has no noise from points that jump, and
-    theta' / theta has a clean limit at 0. This is what makes alpha_w computable.
+    The points (h, u) are placed for a reference state and, for states near it, reweighted by the
+    ratio of Gaussian densities: the prox jumps, so moving the points would make the map rough on
+    the scale of one weight, while the weights are smooth. A small theta is carried by the weights
+    alone (reference theta = 0): then u and -u share one prox, E[g.u] has no noise from points that
+    jump, and theta' / theta has a clean limit at 0. This is what makes alpha_w computable.
+    Near theta^2 = q rho densities are too narrow for weights, and the points move after all.
     """
 
     def __init__(self, model: Model, branch: Branch, rule: Rule) -> None:
         if rule.dimension != 4:
-            raise ValueError(f"state evolution integrates over R^4, {rule.name} has {rule.dimension}")
+            raise ValueError(f"the integral is over R^4, but {rule.name} has {rule.dimension}")
         nodes, self.weights = rule.signed(*_SIGNS[branch])
-        self.model, self.branch = model, branch
+        self.model = model
+        self.branch: Branch = branch
         self.xi, self.eta = nodes[XI], nodes[ETA]
         self.minima = Minima.none()
         self.evaluations = 0
@@ -106,7 +109,7 @@ class Evolution:
     def prox(self, variance: float, search: bool = False) -> tuple[Array, int]:
         """Minimisers at V = variance and how many of them a new search moved."""
         known = self.minima.best.shape[1] == self.h.shape[1]
-        problem = field(self.h, self.t, variance, self.model.rho)
+        problem = Field(self.h, self.t, variance, self.model.rho)
         self.evaluations += 1
         moved = 0
         if search or not known:
@@ -117,7 +120,7 @@ class Evolution:
         return self.minima.best, moved
 
     def _log_density(self, state: State) -> Array:
-        """log p(h, u) up to a constant: two independent tokens, covariance [[q, theta], [theta, rho]]."""
+        """log p(h, u) but for a constant; the tokens have covariance [[q, theta], [theta, rho]]."""
         q, m, _, theta = state
         rho = self.model.rho
         determinant = q * rho - theta**2
@@ -138,6 +141,8 @@ class Evolution:
         """One step of the equations at the head of this file."""
         rho = self.model.rho
         q, m, V, theta = state
+        if theta > _STRONG * np.sqrt(q * rho) and state != self.reference:
+            self.refer(state)
         z, _ = self.prox(V)
         weights = self.weighted(state)
         g = (z - self.h) / V
@@ -150,7 +155,7 @@ class Evolution:
             teacher = alpha * float((g * self.u).sum(axis=0) @ weights)
             theta_hat = (teacher - theta * along) / (rho - theta**2 / q)
         V_hat = -along + theta * theta_hat / q
-        # V^ < -ridge / sigma^2 occurs far from a solution only; a fifth of the ridge is a floor there.
+        # Z <= 0 occurs only far from a solution; a fifth of the ridge serves as a floor there.
         Z = max(self.model.ridge + rho * V_hat, 0.2 * self.model.ridge)
         q_new = rho * (rho * q_hat + m_hat**2 + rho * rho * theta_hat**2) / Z**2
         return State(q_new, m_hat / Z, rho / Z, rho * rho * theta_hat / Z)
@@ -166,39 +171,43 @@ class Evolution:
         test = rho * float(((diagonal(self.h) - self.t) ** 2).sum(axis=0) @ weights)
         return alpha * fit + 0.5 * self.model.ridge * state.q / rho, test, fit + pull
 
-    def gain(self, alpha: float, order: Branch) -> float:
-        """d theta'/d theta (semantic) or d m'/d m (positional) at m = theta = 0, without differences.
+    def gain(self, state: State, alpha: float, order: Branch) -> float:
+        """d theta'/d theta at theta = 0 (semantic) or d m'/d m at m = 0 (positional), exactly.
 
-        For Gaussians with covariance theta between h and u, dE[f]/dtheta = E[f h.u] / (q rho) at 0
-        (Price), and eta = (u - theta h / q) / sqrt(rho) to first order, so
-            gain_theta = (alpha V / q) (E[(g.u)(h.u)] / rho - E[g.h]).
-        Moving the means of h by (m, -m) gives dE[f]/dm = E[f (h_1 - h_2)] / q, so
-            gain_m = (alpha V / (q rho)) E[(g_1 - g_2)(h_1 - h_2)].
+        With n = h - E[h]: for Gaussians with covariance theta between n and u, dE[f]/dtheta =
+        E[f n.u] / (q rho) at 0 (Price), and eta = (u - theta n / q) / sqrt(rho) to first order, so
+            gain_theta = (alpha V / q) (E[(g.u)(n.u)] / rho - E[g.n]).
+        Moving the means of h by (m, -m) adds (rho n - theta u).(1, -1) / (q rho - theta^2) to
+        d log p / dm, so
+            gain_m = (alpha V / rho) E[(g_1 - g_2)(rho n - theta u).(1, -1)] / (q rho - theta^2).
         """
-        q, m, V, theta = self.reference
-        if m != 0 or theta != 0:
-            raise ValueError("the gain is that of a small overlap: the reference must have none")
-        h, u, rho = self.h, self.u, self.model.rho
+        q, m, V, theta = state
+        rho = self.model.rho
         z, _ = self.prox(V)
-        g = (z - h) / V
-        scale = alpha * V / q
+        weights = self.weighted(state)
+        g = (z - self.h) / V
+        noise = self.h - np.array([[m], [-m]])
         if order == "positional":
-            return scale / rho * float(((g[0] - g[1]) * (h[0] - h[1])) @ self.weights)
-        aligned = (g * u).sum(axis=0) * (h * u).sum(axis=0) / rho - (g * h).sum(axis=0)
-        return scale * float(aligned @ self.weights)
+            score = (rho * noise - theta * self.u) / (q * rho - theta**2)
+            return alpha * V / rho * float(((g[0] - g[1]) * (score[0] - score[1])) @ weights)
+        along, across = (noise * self.u).sum(axis=0), (g * self.u).sum(axis=0)
+        return alpha * V / q * float((across * along / rho - (g * noise).sum(axis=0)) @ weights)
 
     # The solver works on x = (log q, log V, log order), order = theta / sqrt(q rho) or 4 m. In the
     # logarithm the trivial solution, a root of every branch's equations, lies at minus infinity.
 
     def coordinates(self, state: State) -> Array:
-        x = [np.log(max(state.q, 1e-12)), np.log(state.V)]
+        """The solver's unknowns x of a state."""
+        q = max(state.q, 1e-12)
+        x = [np.log(q), np.log(state.V)]
         if self.branch == "semantic":
-            x.append(np.log(max(state.theta, 1e-12) / np.sqrt(max(state.q, 1e-12) * self.model.rho)))
+            x.append(np.log(max(state.theta, 1e-12) / np.sqrt(q * self.model.rho)))
         elif self.branch == "positional":
             x.append(np.log(max(4 * state.m, 1e-12)))
         return np.array(x)
 
     def state(self, x: Array) -> State:
+        """The state of unknowns x."""
         q, V = float(np.exp(x[0])), float(np.exp(x[1]))
         if self.branch == "semantic":
             cosine = float(np.exp(min(x[2], -1e-6)))
@@ -212,8 +221,12 @@ class Evolution:
             far[2] = 1.0
         return np.array(far[: 2 if self.branch == "trivial" else 3])
 
+    def weak(self, x: Array) -> bool:
+        """Whether the order parameter is small enough to doubt that the branch exists."""
+        return self.branch != "trivial" and bool(x[2] < np.log(0.5))
+
     def gone(self, x: Array) -> bool:
-        """Whether the order parameter is so small that the branch has merged with the trivial one."""
+        """Whether the order parameter is so small that the branch is the trivial one."""
         return self.branch != "trivial" and bool(x[2] < np.log(GONE))
 
     def problem(self, alpha: float) -> Problem:

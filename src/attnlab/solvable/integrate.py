@@ -1,13 +1,13 @@
-"""E[f(xi, eta)] = sum_k w_k f(xi_k, eta_k) over standard normals: point sets fixed through an iteration.
+"""E[f(xi, eta)] = sum_k w_k f(xi_k, eta_k) over standard normals, on points that stay fixed.
 
 State evolution integrates over R^4 = (xi_1, xi_2, eta_1, eta_2), two replicas over R^6.
 A rule stores base points; `signed` closes them under sign changes of a block of coordinates:
 
-    eta -> -eta makes E[g.eta] vanish exactly at theta = 0 (otherwise theta has a noise floor near 0.01)
+    eta -> -eta makes E[g.eta] vanish exactly at theta = 0 (else theta has a noise floor near 0.01)
     xi  -> -xi  makes E[g_1 - g_2] vanish exactly at m = 0
 
-The integrand of the two-token model is itself unchanged when the tokens are swapped and every sign is
-flipped, so each point already stands for two: nothing is gained by adding those images.
+The integrand of the two-token model is itself unchanged when the tokens are swapped and every sign
+is flipped (if F_11 = F_22), so each point already stands for two: such images would add nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from scipy.stats import qmc
 
 Array = NDArray[np.float64]
 
+_GENERATOR = (1, 182667, 469891, 498753, 110745, 446247, 250185, 118627)
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -32,6 +34,7 @@ class Rule:
 
     @property
     def dimension(self) -> int:
+        """How many normals the rule integrates over."""
         return self.nodes.shape[1]
 
     def signed(self, *blocks: slice) -> tuple[Array, Array]:
@@ -55,7 +58,7 @@ def _uniform(name: str, unit: Array) -> Rule:
 
 
 def sobol(points: int = 2**14, seed: int = 0, dimension: int = 4) -> Rule:
-    """Scrambled Sobol points: `points` of them (a power of two) once closed under one sign change."""
+    """Scrambled Sobol: `points` of them (a power of two) once closed under one sign change."""
     power = points.bit_length() - 2
     if points < 4 or 2 ** (power + 1) != points:
         raise ValueError(f"points must be a power of two, at least 4: got {points}")
@@ -63,35 +66,33 @@ def sobol(points: int = 2**14, seed: int = 0, dimension: int = 4) -> Rule:
     return _uniform(f"sobol-{points}", engine.random_base2(power))
 
 
-def kronecker(points: int = 2**14, seed: int = 0, dimension: int = 4) -> Rule:
-    """frac(k a + shift), a_j = phi^-j with phi^(d+1) = phi + 1: a lattice for any number of points.
+def lattice(points: int = 2**14, seed: int = 0, dimension: int = 4) -> Rule:
+    """frac(k a / n + shift): a shifted rank-one lattice, `points` after one sign change.
 
-    It shares nothing with Sobol's construction but the random shift, so it serves as second opinion.
+    The generating vector is F. Kuo's lattice-32001-1024-1048576.3600, good for n = 2^10 to 2^20.
+    It shares nothing with Sobol's construction, so it serves as second opinion.
     """
-    if points < 4 or points % 2:
-        raise ValueError(f"points must be even and at least 4: got {points}")
-    phi = 2.0
-    for _ in range(64):  # the contraction phi <- (1 + phi)^(1/(d+1)) reaches its limit
-        phi = (1 + phi) ** (1 / (dimension + 1))
-    directions = phi ** -np.arange(1, dimension + 1)
+    count = points // 2
+    if points < 4 or points & (points - 1):
+        raise ValueError(f"points must be a power of two, at least 4: got {points}")
+    if dimension > len(_GENERATOR):
+        raise ValueError(f"the lattice has at most {len(_GENERATOR)} dimensions: got {dimension}")
     shift = np.random.default_rng(seed).random(dimension)
-    steps = np.arange(1, points // 2 + 1)[:, None]
-    return _uniform(f"kronecker-{points}", (steps * directions + shift) % 1.0)
+    steps = np.arange(count)[:, None] * np.array(_GENERATOR[:dimension]) % count
+    return _uniform(f"lattice-{points}", (steps / count + shift) % 1.0)
 
 
 def gauss_hermite(order: int = 12, dimension: int = 4) -> Rule:
-    """Product Gauss-Hermite of even order: exact for polynomials of degree 2 order - 1 a coordinate.
+    """Product Gauss-Hermite of even order: exact up to degree 2 order - 1 in each coordinate.
 
-    Only the part with xi_1 > 0 and eta_1 > 0 is stored (first and middle coordinate): the sign changes
-    of `signed` restore the rest. Coarse where the prox jumps: see THEORY, "spurious fixed points".
+    Only the part with xi_1 > 0 and eta_1 > 0 is stored (first and middle coordinate): the sign
+    changes of `signed` restore the rest. Coarse where the prox jumps: it has spurious fixed points.
     """
     if order < 2 or order % 2:
         raise ValueError(f"order must be even and at least 2: got {order}")
     x, w = np.polynomial.hermite_e.hermegauss(order)
     w = w / w.sum()
-    grid = np.stack(np.meshgrid(*[x] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
-    weight = np.prod(
-        np.stack(np.meshgrid(*[w] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension), axis=1
-    )
+    index = np.indices((order,) * dimension).reshape(dimension, -1).T
+    grid, weight = x[index], w[index].prod(axis=1)
     keep = (grid[:, 0] > 0) & (grid[:, dimension // 2] > 0)
     return Rule(f"gauss-hermite-{order}", grid[keep], weight[keep] / weight[keep].sum())

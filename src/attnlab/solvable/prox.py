@@ -1,7 +1,7 @@
 """z = argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, two tokens, rank one.
 
-Each row of a 2x2 softmax is one sigmoid: a_11 = s(d_1) with d_1 = z_1^2 - z_1 z_2, and a_22 = s(d_2)
-with d_2 = z_2^2 - z_1 z_2. With rows of T that sum to one the second term is
+Each row of a 2x2 softmax is one sigmoid: a_11 = s(d_1) with d_1 = z_1^2 - z_1 z_2, and
+a_22 = s(d_2) with d_2 = z_2^2 - z_1 z_2. If the rows of T sum to one the second term is
 2 sigma^2 [(a_11 - T_11)^2 + (a_22 - T_22)^2], whose gradient and 2x2 Hessian are closed.
 It is not convex for the V that state evolution meets, so every minimum that several starts reach is
 kept and the lowest is the answer.
@@ -26,15 +26,16 @@ _PAIR = 0.7  # z of a softmax row near 0.73, mid-way on its rise
 _CHUNK = 4096  # points whose working arrays stay in the processor's cache
 
 
-class _Field(NamedTuple):
-    """What the energy depends on beside z: cavity fields, target diagonal, V, sigma^2."""
+class Field(NamedTuple):
+    """The problem of every point: cavity fields, target diagonals (token first), V and sigma^2."""
 
     h: Array
     t: Array
     variance: float
     sigma2: float
 
-    def take(self, keep: NDArray[np.intp] | NDArray[np.bool_] | slice) -> _Field:
+    def take(self, keep: NDArray[np.intp] | slice) -> Field:
+        """The same problem for some of the points."""
         return self._replace(h=self.h[:, keep], t=self.t[:, keep])
 
 
@@ -46,26 +47,26 @@ class _Local(NamedTuple):
     hessian: Array
 
 
-def sigmoid(x: Array) -> Array:
+def _sigmoid(x: Array) -> Array:
     """1 / (1 + e^-x), through tanh: no overflow and no branch."""
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
 def diagonal(z: Array) -> Array:
     """(a_11, a_22) of softmax(z z^T), token first."""
-    return sigmoid(z * (z - z[::-1]))
+    return _sigmoid(z * (z - z[::-1]))
 
 
-def _energy(z: Array, field: _Field) -> Array:
+def _energy(z: Array, field: Field) -> Array:
     pull = ((z - field.h) ** 2).sum(axis=0) / field.variance
     return pull + 2 * field.sigma2 * ((diagonal(z) - field.t) ** 2).sum(axis=0)
 
 
-def _local(z: Array, field: _Field) -> _Local:
+def _local(z: Array, field: Field) -> _Local:
     """Second-order expansion of the energy.
 
-    With c = (a - T) a' and k = a'^2 + (a - T) a'', the fit term has gradient 4 sigma^2 sum c_l grad d_l
-    and Hessian 4 sigma^2 sum (k_l grad d_l grad d_l^T + c_l hess d_l).
+    With c = (a - T) a' and k = a'^2 + (a - T) a'', the fit term has gradient
+    4 sigma^2 sum c_l grad d_l and Hessian 4 sigma^2 sum (k_l grad d_l grad d_l^T + c_l hess d_l).
     """
     h, t, variance, sigma2 = field
     z1, z2 = z
@@ -101,7 +102,7 @@ def _step(at: _Local, damping: Array, floor: float) -> Array:
     return step / np.maximum(1.0, np.hypot(step[0], step[1]))
 
 
-def _descend_chunk(z: Array, field: _Field) -> Array:
+def _descend_chunk(z: Array, field: Field) -> Array:
     """Safeguarded Newton: a step that does not lower the energy is refused and damped."""
     result = z.copy()
     where = np.arange(z.shape[1])
@@ -133,15 +134,15 @@ def _starts(h: Array) -> tuple[Array, ...]:
     """h, 0 and both signs of an attentive pair (c, -c).
 
     From 0, h/2 and h alone up to 0.4 % of the points stay in a higher minimum: the prox jumps where
-    the two signs of z are equally good, and the wrong sign is never tried. With both signs no better
-    minimum was found by 25 random starts a point (tests/solvable/test_prox.py).
+    the two signs of z are equally good, and the other sign is never tried. With both signs, 25
+    random starts a point found nothing lower (tests/solvable/test_prox.py).
     """
     pair = np.full_like(h, _PAIR)
     pair[1] = -_PAIR
     return h, np.zeros_like(h), pair, -pair
 
 
-def _descend(z: Array, field: _Field) -> Array:
+def _descend(z: Array, field: Field) -> Array:
     """The local minimum below each start."""
     parts = [slice(i, i + _CHUNK) for i in range(0, z.shape[1], _CHUNK)]
     return np.concatenate([_descend_chunk(z[:, p], field.take(p)) for p in parts], axis=1)
@@ -151,8 +152,8 @@ def _descend(z: Array, field: _Field) -> Array:
 class Minima:
     """The lowest minimum of every point, and the other minima found, followed as h and V move.
 
-    `follow` slides every known minimum with a few Newton steps and keeps the lowest: cheap, and free
-    of hysteresis. `search` descends again from every start; it says how many answers changed.
+    `follow` slides every known minimum with a few Newton steps and keeps the lowest: cheap, and
+    free of hysteresis. `search` descends again from every start; it says how many answers changed.
     """
 
     best: Array
@@ -161,15 +162,17 @@ class Minima:
 
     @classmethod
     def none(cls) -> Minima:
+        """Nothing known yet."""
         return cls(np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.intp))
 
-    def follow(self, field: _Field) -> Array:
+    def follow(self, field: Field) -> Array:
+        """The lowest of the minima known, slid to a new h and V."""
         self.best = _descend(self.best, field)
         if self.owner.size:
             self._compete(_descend(self.other, field.take(self.owner)), field)
         return self.best
 
-    def _compete(self, rival: Array, field: _Field) -> None:
+    def _compete(self, rival: Array, field: Field) -> None:
         """Swap a rival with its owner's best where it is lower."""
         owner = self.owner
         # Each round settles at most one swap per owner; an owner has one or two rivals.
@@ -187,7 +190,7 @@ class Minima:
             rival[:, chosen] = held
         self.other = rival
 
-    def search(self, field: _Field, warm: Array | None = None) -> int:
+    def search(self, field: Field, warm: Array | None = None) -> int:
         """Every start again; returns the number of points whose answer moved."""
         h = field.h
         points = h.shape[1]
@@ -215,13 +218,8 @@ class Minima:
         self.other, self.owner = other[:, first], owner[first]
 
 
-def field(h: Array, t: Array, variance: float, sigma2: float) -> _Field:
-    """The proximal problem of every point; h and t are token first."""
-    return _Field(h, t, variance, sigma2)
-
-
 def prox(h: Array, T: Array, V: float, sigma2: float, warm: Array | None = None) -> Array:
-    """argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, the lowest of all starts.
+    """argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, lowest of all starts.
 
     h, warm and the answer are (points, 2); T is (points, 2, 2) with rows that sum to one.
     Starts: h, 0, (c, -c), (-c, c) and, where given, warm.
@@ -230,5 +228,6 @@ def prox(h: Array, T: Array, V: float, sigma2: float, warm: Array | None = None)
         raise ValueError("each row of T must sum to 1: it is the target of a softmax row")
     target = np.stack([T[:, 0, 0], T[:, 1, 1]])
     minima = Minima.none()
-    minima.search(_Field(np.ascontiguousarray(h.T), target, V, sigma2), None if warm is None else warm.T)
+    problem = Field(np.ascontiguousarray(h.T), target, V, sigma2)
+    minima.search(problem, None if warm is None else np.ascontiguousarray(warm.T))
     return np.ascontiguousarray(minima.best.T)

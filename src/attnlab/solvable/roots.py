@@ -1,9 +1,9 @@
-"""f(x) = F(x) - x = 0 in two or three unknowns: Newton whose Jacobian is measured once, then updated.
+"""f(x) = F(x) - x = 0 in two or three unknowns: Newton, the Jacobian measured once, then updated.
 
     x+ = x - B^-1 f,    B+ = B + (df - B dx) dx^T / |dx|^2     (Broyden's first method)
 
 The Jacobian is handed on along a curve, so that a continued point costs a handful of evaluations.
-Damped iteration would need a hundred: the map's eigenvalues reach below -5 on the positional branch.
+Damped iteration needs a hundred: the map's eigenvalues reach below -3 on the positional branch.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ _PROBE = 1e-3
 
 @dataclass(frozen=True)
 class Attempt:
-    """Where Newton ended; inside says that the start's neighbourhood held it; slope is the Jacobian."""
+    """The best place found, its largest residual, and the Jacobian there (for the next point)."""
 
     x: Array
     residual: float
-    inside: bool
-    slope: Array
+    slope: Array | None
 
 
 def jacobian(problem: Problem, x: Array, f: Array) -> Array:
@@ -41,31 +40,33 @@ def jacobian(problem: Problem, x: Array, f: Array) -> Array:
 
 
 def solve(
-    problem: Problem, x: Array, tol: float, slope: Array | None, reach: Array, steps: int = 12
+    problem: Problem, x: Array, tol: float, slope: Array | None, reach: Array, steps: int = 10
 ) -> Attempt:
-    """The root nearest to x, or the place on the edge of the box x +- reach where Newton left it."""
+    """The root nearest to x, or where Newton left the box x +- reach."""
     start = x
     f = problem(x)
     fresh = slope is None
     if slope is None:
         slope = jacobian(problem, x, f)
+    best = Attempt(x, float(np.abs(f).max()), slope)
     for _ in range(steps):
-        worst = float(np.abs(f).max())
-        if worst < tol:
+        if best.residual < tol:
             break
         step = -np.linalg.lstsq(slope, f, rcond=1e-8)[0]
         outside = bool((np.abs(x + step - start) > reach).any())
-        if outside and not fresh:
-            # An inherited Jacobian may send us astray: measure before leaving.
-            slope, fresh = jacobian(problem, x, f), True
-            continue
-        if outside:
+        if outside and fresh:
             edge = x + step / max(1.0, float((np.abs(step) / reach).max()))
-            return Attempt(np.clip(edge, start - reach, start + reach), worst, False, slope)
-        new = problem(x + step)
-        slow = np.abs(new).max() > 0.5 * worst
-        slope = slope + np.outer(new - f - slope @ step, step) / (step @ step)
-        x, f = x + step, new
-        if slow and not fresh:
+            return Attempt(np.clip(edge, start - reach, start + reach), best.residual, slope)
+        slow = False
+        if not outside:
+            new = problem(x + step)
+            slow = bool(np.abs(new).max() > 0.5 * np.abs(f).max())
+            slope = slope + np.outer(new - f - slope @ step, step) / (step @ step)
+            x, f = x + step, new
+        if (outside or slow) and not fresh:
+            # An inherited Jacobian may lead astray: measure one here.
             slope, fresh = jacobian(problem, x, f), True
-    return Attempt(x, float(np.abs(f).max()), True, slope)
+        worst = float(np.abs(f).max())
+        if worst < best.residual:
+            best = Attempt(x, worst, slope)
+    return best

@@ -51,6 +51,17 @@ class SimulationSettings(TeacherSettings):
         return max(1, round(self.alpha * self.dim))
 
     @property
+    def teacher(self) -> TeacherSettings:
+        """The part of these settings that describes the teacher."""
+        names = TeacherSettings.model_fields
+        return TeacherSettings.model_validate({name: getattr(self, name) for name in names})
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The type of the two large products."""
+        return torch_dtype(self.dtype)
+
+    @property
     def solver(self) -> SolverSettings:
         """The solver these settings ask for."""
         tolerance = self.tolerance or (1e-6 if self.dtype == "float64" else 1e-4)
@@ -103,11 +114,8 @@ class Simulation:
 def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> Simulation:
     """Draw, train, test; a pure function of (settings, seed) on one device."""
     began = time.perf_counter()
-    teacher_settings = TeacherSettings.model_validate(
-        {name: getattr(settings, name) for name in TeacherSettings.model_fields}
-    )
-    teacher = Teacher.draw(teacher_settings, seed.child("teacher"), device)
-    data = teacher.sample(settings.samples, seed.child("train"), torch_dtype(settings.dtype))
+    teacher = Teacher.draw(settings.teacher, seed.child("teacher"), device)
+    data = teacher.sample(settings.samples, seed.child("train"), settings.torch_dtype)
     loss = Loss.of(data, settings.ridge)
     starts = start_weights(settings, teacher, seed)
     found = minimise(loss, starts, settings.solver)
@@ -192,9 +200,10 @@ def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for al
 
 
 def _separation(index: int, settings: SimulationSettings, found: Solution) -> float | None:
-    """Δ/q = ‖W − W'‖² / (‖W‖² + ‖W'‖²) between a start's end and its disturbed twin's end.
+    """Δ/q = 2‖W − W'‖² / (‖W‖² + ‖W'‖²) between a start's end and its disturbed twin's end.
 
-    0: both fell into one minimum; 1: the two ends share nothing. W and −W are one student.
+    0: both fell into one minimum; 2: the two ends share nothing. W and −W are one student.
+    Δ is the mean square difference of their fields, as in stability.py.
     """
     name = settings.starts[index]
     plain = name.split("-")[0]
@@ -202,4 +211,4 @@ def _separation(index: int, settings: SimulationSettings, found: Solution) -> fl
         return None
     twin, own = found.weights[settings.starts.index(plain)], found.weights[index]
     gap = min(float((own - twin).square().sum()), float((own + twin).square().sum()))
-    return gap / float(own.square().sum() + twin.square().sum())
+    return 2 * gap / float(own.square().sum() + twin.square().sum())

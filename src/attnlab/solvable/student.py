@@ -19,6 +19,7 @@ from torch import Tensor
 
 from attnlab.solvable.teacher import Dataset, TeacherSettings, softmax_scores
 
+PIECE_NUMBERS = 64_000_000
 Weights = Float[Tensor, "student rank dim"]
 Fields = Float[Tensor, "token sample student rank"]
 
@@ -57,7 +58,12 @@ class Blocks:
 
 def token_gram(x: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token token2 sample"]:
     """x_l·x_m of every sample: summed in the data's own type, returned in float64."""
-    return torch.bmm(x.transpose(0, 1), x.permute(1, 2, 0)).double().permute(1, 2, 0).contiguous()
+    step = max(1, PIECE_NUMBERS // (x.shape[0] * x.shape[2]))
+    pieces = []
+    for piece in x.split(step, dim=1):  # strides beyond 2^31 are refused by the GPU's product
+        rows = piece.transpose(0, 1).contiguous()
+        pieces.append(torch.bmm(rows, rows.transpose(1, 2)))
+    return torch.cat(pieces).double().permute(1, 2, 0).contiguous()
 
 
 def _outer(projection: Tensor, s: TeacherSettings) -> Tensor:

@@ -1,7 +1,7 @@
 """Solutions of state evolution: one point, a curve in alpha, and the linear baseline beside them.
 
-A branch is continued in alpha from where it is known; where its order parameter vanishes it has merged
-with the trivial solution m = theta = 0, and that one is returned with the overlap exactly zero.
+A branch is continued in alpha from where it is known; where its order parameter vanishes it has
+merged with the trivial solution m = theta = 0, which is returned with the overlap exactly zero.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnlab.solvable.evolution import Branch, Evolution, Model, State
 from attnlab.solvable.integrate import Rule
-from attnlab.solvable.prox import diagonal
-from attnlab.solvable.roots import solve
+from attnlab.solvable.prox import Minima, diagonal
+from attnlab.solvable.roots import Attempt, solve
 
 __all__ = ["Branch", "Model", "Point", "State", "Tracer", "curve", "fixed_point"]
 __all__ += ["linear_test_error", "linear_train_error"]
@@ -29,6 +29,9 @@ _FIRST: dict[Branch, tuple[float, State]] = {
     "trivial": (0.6, State(0.046, 0.0, 30.0, 0.0)),
 }
 _ROUNDS = 12
+_STILL = 1e-3  # coordinates are logarithms: a thousandth is a tenth of a per cent
+_NEAR = 0.03
+_PATIENCE = 3
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Point:
 
     evaluations counts passes over the point set; a point that is not converged must not be drawn.
     envelope is E[min_z energy] / 2, which equals d train_error / d alpha along a branch.
+    scatter is how far the solution moved (largest relative change) when the integration points were
+    last placed anew: an estimate of the integration error.
     """
 
     alpha: float
@@ -52,9 +57,11 @@ class Point:
     train_error: float
     test_error: float
     envelope: float
+    scatter: float
 
     @property
     def state(self) -> State:
+        """The four overlaps."""
         return State(self.q, self.m, self.V, self.theta)
 
     @property
@@ -74,73 +81,94 @@ class Tracer:
     A point that fails is marked and leaves the trail as it was, so its neighbours do not suffer.
     """
 
-    def __init__(self, model: Model, branch: Branch, rule: Rule, tol: float = 1e-4) -> None:
-        self.model, self.branch, self.rule, self.tol = model, branch, rule, tol
+    def __init__(self, model: Model, branch: Branch, rule: Rule, tol: float = 2e-4) -> None:
+        self.model, self.rule, self.tol = model, rule, tol
+        self.branch: Branch = branch
         self.evolution = Evolution(model, branch, rule)
         self.trail: list[tuple[float, Array]] = []
         self._slope: Array | None = None  # the solver's Jacobian, handed from point to point
         self._trivial: Tracer | None = None
 
-    def begin(self, state: State) -> Array:
+    def start(self, state: State) -> Array:
+        """A state as the solver's unknowns."""
         return self.evolution.coordinates(state)
+
+    def rewind(self, trail: list[tuple[float, Array]]) -> None:
+        """Go back to an earlier trail, forgetting what belongs to the present place."""
+        self.trail, self._slope, self.evolution.minima = trail, None, Minima.none()
 
     def predict(self, alpha: float) -> Array:
         """Linear extrapolation of the last two solutions, at most one spacing ahead."""
         if not self.trail:
-            return self.begin(_FIRST[self.branch][1])
+            return self.start(_FIRST[self.branch][1])
         if len(self.trail) == 1 or self.trail[0][0] == self.trail[1][0]:
             return self.trail[-1][1]
         (a0, x0), (a1, x1) = self.trail
         return x1 + (x1 - x0) * float(np.clip((alpha - a1) / (a1 - a0), -1.0, 1.0))
 
     def solve(self, alpha: float, x: Array | None = None) -> Point:
-        """The branch at alpha, from x or from the prediction.
-
-        Rounds of: place the points for x, solve on them, look whether x still solves after a full
-        search of the prox's minima with the points placed for itself.
-        """
-        evolution = self.evolution
-        before = evolution.evaluations
-        if self._trivial is not None and x is None:
-            # The branch ended nearby: ask first whether it exists here at all.
+        """The branch at alpha, from x or from the prediction."""
+        x = self.predict(alpha) if x is None else x
+        if self.evolution.weak(x):
+            # The branch may have ended: ask first whether its order parameter can grow here at all.
             point = self._merged(alpha, 0)
             if point.converged:
                 return point
-        x = self.predict(alpha) if x is None else x
-        slope, problem = self._slope, evolution.problem(alpha)
-        residual, converged = np.inf, False
-        for _ in range(_ROUNDS):
-            evolution.refer(evolution.state(x))
-            attempt = solve(problem, x, 0.1 * self.tol, slope, evolution.reach())
-            x, slope = attempt.x, attempt.slope
-            if evolution.gone(x):
-                return self._merged(alpha, evolution.evaluations - before)
-            if not attempt.inside:
-                continue
-            evolution.refer(evolution.state(x))
-            residual = float(np.abs(problem(x)).max())
-            if residual < self.tol:
-                # The costly search comes last, and its answer counts.
-                evolution.prox(evolution.reference.V, search=True)
-                residual = float(np.abs(problem(x)).max())
-                converged = residual < self.tol
-            if converged:
-                break
-        self._slope = slope if converged else None
+        evolution = self.evolution
+        before = evolution.evaluations
+        attempt, scatter = self._rounds(alpha, x)
+        x = attempt.x
+        converged = attempt.residual < self.tol and scatter < _NEAR and not evolution.gone(x)
+        spent = evolution.evaluations - before
         if converged:
+            self._slope = attempt.slope
             self.trail = [*self.trail[-1:], (alpha, x)]
+        else:
+            # Minima followed to a wrong place, and a slope from there, would poison the next point.
+            self._slope, evolution.minima = None, Minima.none()
+            if self.branch != "trivial":
+                point = self._merged(alpha, spent)
+                if point.converged:
+                    return point
         state = evolution.state(x)
         errors = evolution.errors(state, alpha)
         return Point(
-            alpha, self.model.omega, self.branch, converged, residual,
-            evolution.evaluations - before, *state, *errors,
+            alpha, self.model.omega, self.branch, converged, attempt.residual, spent,
+            *state, *errors, scatter,
         )  # fmt: skip
 
+    def _rounds(self, alpha: float, x: Array) -> tuple[Attempt, float]:
+        """Place the points for x, solve on them, again until x stays; search all minima last."""
+        evolution, problem = self.evolution, self.evolution.problem(alpha)
+        attempt = Attempt(x, np.inf, self._slope)
+        scatter, quiet = np.inf, 0
+        for turn in range(_ROUNDS):
+            placed = attempt.x
+            evolution.refer(evolution.state(placed))
+            if turn == 2:  # slow: perhaps some minima were lost on the way
+                evolution.prox(evolution.reference.V, search=True)
+            attempt = solve(problem, placed, self.tol, attempt.slope, evolution.reach())
+            scatter = float(np.abs(attempt.x - placed).max())
+            # Placing the points anew moves the answer by the integration error: no use in waiting.
+            quiet += scatter < _NEAR
+            if evolution.gone(attempt.x) or scatter < _STILL or quiet == _PATIENCE:
+                break
+        evolution.prox(evolution.state(attempt.x).V, search=True)
+        return solve(problem, attempt.x, self.tol, attempt.slope, evolution.reach()), scatter
+
+    def gain(self, point: Point, order: Branch) -> float:
+        """The factor by which a small theta (order semantic) or m (positional) grows at the point.
+
+        Above one, the solution is unstable to the overlap that its branch sets to zero.
+        """
+        self.evolution.refer(point.state)
+        return self.evolution.gain(point.state, point.alpha, order)
+
     def _merged(self, alpha: float, spent: int) -> Point:
-        """The trivial solution under this branch's name, if the order parameter shrinks there too."""
+        """The trivial solution under this branch's name; converged if the order shrinks there."""
         self._trivial = self._trivial or Tracer(self.model, "trivial", self.rule, self.tol)
         point = self._trivial.solve(alpha)
-        ends = self._trivial.evolution.gain(alpha, self.branch) < 1
+        ends = self._trivial.gain(point, self.branch) < 1
         return replace(
             point,
             branch=self.branch,
@@ -155,12 +183,12 @@ def fixed_point(
     branch: Branch,
     rule: Rule,
     start: Point | None = None,
-    tol: float = 1e-4,
+    tol: float = 2e-4,
 ) -> Point:
-    """The branch's solution at alpha: from start, or by continuation from where the branch is known."""
+    """The branch at alpha: from start, or by continuation from where the branch is known."""
     if start is not None:
         tracer = Tracer(model, branch, rule, tol)
-        return tracer.solve(alpha, tracer.begin(start.state))
+        return tracer.solve(alpha, tracer.start(start.state))
     first, _ = _FIRST[branch]
     count = max(2, int(np.ceil(abs(alpha - first) / 0.2)) + 1)
     path = curve(model, [float(a) for a in np.linspace(first, alpha, count)], branch, rule, tol)
@@ -168,7 +196,7 @@ def fixed_point(
 
 
 def curve(
-    model: Model, alphas: Sequence[float], branch: Branch, rule: Rule, tol: float = 1e-4
+    model: Model, alphas: Sequence[float], branch: Branch, rule: Rule, tol: float = 2e-4
 ) -> list[Point]:
     """The branch at every alpha, in the order given, continued both ways from where it is known."""
     if any(alpha <= 0 for alpha in alphas):
@@ -179,22 +207,22 @@ def curve(
     upward = [i for i in order if alphas[i] >= first]
     downward = [i for i in reversed(order) if alphas[i] < first]
     found: dict[int, Point] = {}
+    anchor: list[tuple[float, Array]] = []
     for i in upward:
         found[i] = tracer.solve(alphas[i])
-        if not tracer.trail[:-1]:
-            anchor = list(tracer.trail)
-    if upward:
-        tracer.trail = anchor
+        anchor = anchor or list(tracer.trail)
+    if downward:
+        tracer.rewind(anchor)
     for i in downward:
         found[i] = tracer.solve(alphas[i])
     return [found[i] for i in range(len(alphas))]
 
 
 def linear_test_error(model: Model, order: int = 80) -> float:
-    """(sigma^2 / 2) (1 - omega)^2 sum_ij Var[softmax_ij(u u^T)]: the best constant 2x2 mixing of tokens.
+    """(sigma^2 / 2) (1 - omega)^2 sum_ij Var[softmax_ij(u u^T)]: the best constant 2x2 mixing.
 
-    The baseline y_i = sum_j B_ij x_j sees tokens without positions. Its four weights are known exactly
-    as D -> infinity. The integrand is smooth: Gauss-Hermite of this order is exact to 1e-12.
+    The baseline y_i = sum_j B_ij x_j sees tokens without positions. Its four weights are known
+    exactly as D -> infinity. The integrand is smooth: this order is exact to 1e-12.
     """
     x, w = np.polynomial.hermite_e.hermegauss(order)
     w = w / w.sum()
@@ -207,5 +235,5 @@ def linear_test_error(model: Model, order: int = 80) -> float:
 
 
 def linear_train_error(model: Model, alpha: float) -> float:
-    """alpha times the test error: four weights fitted to N D equations leave no trace at D -> infinity."""
+    """alpha times the test error: four weights fitted to N D equations cost nothing."""
     return alpha * linear_test_error(model)

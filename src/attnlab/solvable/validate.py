@@ -76,8 +76,9 @@ def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
 def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
     """V of every student by bisection of V·(λ + σ²·S(V)) = σ² in log V."""
     curvature = _sample_hessians(loss, fields)  # n k L L
-    values = torch.linalg.eigvalsh(curvature)
-    sigma2, dim = loss.data.settings.sigma ** 2, loss.data.settings.dim
+    # millions of tiny matrices: a GPU's batched solver refuses them
+    values = torch.linalg.eigvalsh(curvature.cpu()).to(fields.device)
+    sigma2, dim = loss.data.settings.sigma**2, loss.data.settings.dim
     low = torch.full((fields.shape[2],), 1e-6, dtype=torch.float64, device=fields.device)
     high = (sigma2 / loss.ridge).expand_as(low).clone()
     for _ in range(60):

@@ -1,7 +1,7 @@
 """The built-in questions, one file each. This table is all that is imported to list them."""
 
 STUDIES: dict[str, str] = {
-    "phase-transition": "attnlab.studies.phase_transition:PhaseTransition",
+    "phase-transition": "attnlab.studies.phase_transition.study:PhaseTransition",
 }
 
 

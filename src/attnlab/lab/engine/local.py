@@ -74,7 +74,7 @@ class _Pool:
         self.selector.close()
 
     def _staff(self) -> None:
-        """Have as many workers as there is work for; a trial to be tried again wakes an idle one."""
+        """Have as many workers as there is work for; idle ones take what came back."""
         for worker in self.workers.values():
             if worker.ready and worker.trial is None:
                 self._hand_next(worker)

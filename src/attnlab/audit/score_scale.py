@@ -1,0 +1,40 @@
+"""score-scale: are attention scores O(1) at the start, whatever the width D?
+
+Scores that grow with D saturate the softmax: one weight is 1, gradients vanish, and no theory
+with finite scores applies. Runs: the variance of the scores at the start for several D. Number:
+the slope of log variance against log D, 0 for a model scaled with 1/√D, 2 without. Fails above
+0.25, or when the mean largest weight exceeds 0.99.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnlab.audit.finding import Finding
+
+NAME = "score-scale"
+SLOPE_LIMIT = 0.25  # over a factor 2 in D this is 19 %: more than sampling noise, far below 2
+SATURATED = 0.99
+
+
+def score_scale(
+    dims: Sequence[int], variances: Sequence[float], largest_weights: Sequence[float]
+) -> Finding:
+    """Judge variances of scores measured at several widths (repeats of a width are welcome)."""
+    d, v, w = np.asarray(dims, float), np.asarray(variances, float), np.asarray(largest_weights)
+    if len(set(dims)) < 2 or not np.all(v > 0):
+        return Finding(NAME, "not-applicable", None, SLOPE_LIMIT,
+                       "needs score variances at two widths or more")  # fmt: skip
+    slope = float(np.polyfit(np.log(d), np.log(v), 1)[0])
+    saturation = float(w.mean())
+    evidence = {"dims": [int(x) for x in d], "variance": [float(x) for x in v],
+                "mean_largest_weight": saturation}  # fmt: skip
+    if slope > SLOPE_LIMIT:
+        why = f"the variance of the scores grows like D^{slope:.2f}: softmax saturates as D grows"
+    elif saturation > SATURATED:
+        why = f"softmax is saturated: the largest weight is {saturation:.3f} on average"
+    else:
+        why = (f"scores keep their size (variance ∝ D^{slope:.2f}) and softmax is not saturated "
+               f"(largest weight {saturation:.2f} on average)")  # fmt: skip
+        return Finding(NAME, "pass", slope, SLOPE_LIMIT, why, evidence)
+    return Finding(NAME, "fail", slope, SLOPE_LIMIT, why, evidence)

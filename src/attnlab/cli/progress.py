@@ -1,0 +1,92 @@
+"""Progress of a run on stderr: a bar a stage on a terminal, a plain line now and then in a pipe."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from attnlab.cli.console import note
+from attnlab.lab.trial import Trial
+from attnlab.report.text import duration
+
+PLAIN_SECONDS = 5.0  # between plain lines
+
+
+def stage_of(trial: Trial) -> str:
+    """The part of the study a trial belongs to, when the study names its parts."""
+    return str(trial.config.get("part", "trials"))
+
+
+class PlainProgress:
+    """`12/48 trials, 3.1/s, about 12 s left`, every few seconds."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.before = 0
+        self.began = self.last = time.monotonic()
+
+    def start(self, total: int, already_done: int) -> None:
+        """Say what will be done."""
+        self.total, self.done, self.before = total, already_done, already_done
+        self.began = self.last = time.monotonic()
+        kept = f", {already_done} already done" if already_done else ""
+        note(f"{total} trials{kept}")
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """Count one; say so if the last line is old, or if it went wrong."""
+        self.done += 1
+        now = time.monotonic()
+        if state not in ("done", "diverged"):
+            note(f"trial {trial.id} ({stage_of(trial)}): {state}")
+        if now - self.last >= PLAIN_SECONDS or self.done == self.total:
+            self.last = now
+            rate = (self.done - self.before) / max(now - self.began, 1e-9)
+            left = duration((self.total - self.done) / rate) if self.done < self.total else "0 s"
+            note(f"{self.done}/{self.total} trials, {rate:.1f}/s, about {left} left")
+
+    def stop(self) -> None:
+        """Nothing to take down."""
+
+
+class BarProgress:
+    """One rich bar a stage, with rate and time left."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+
+        self.totals = Counter(stage_of(t) for t in trials)
+        self.bars = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )  # fmt: skip
+        self.tasks: dict[str, Any] = {}
+
+    def start(self, total: int, already_done: int) -> None:
+        """Draw the bars."""
+        for name, count in self.totals.items():
+            self.tasks[name] = self.bars.add_task(name, total=count, rate="")
+        if already_done:
+            self.bars.console.print(f"{already_done} of {total} trials already done")
+        self.bars.start()
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """Move the bar of the trial's stage."""
+        task = self.tasks[stage_of(trial)]
+        speed = self.bars.tasks[task].speed
+        self.bars.update(task, advance=1, rate=f"{speed:.1f}/s" if speed else "")
+        if state not in ("done", "diverged"):
+            self.bars.console.print(f"trial {trial.id}: {state}", style="red")
+
+    def stop(self) -> None:
+        """Leave the finished bars on the screen."""
+        self.bars.stop()
+
+
+def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainProgress | None":
+    """A bar on a terminal, lines in a pipe, nothing when quiet."""
+    if quiet:
+        return None
+    return BarProgress(trials) if sys.stderr.isatty() else PlainProgress()

@@ -1,0 +1,30 @@
+"""attnlab report RUN: write the report again, from the run folder alone."""
+
+from typing import Annotated
+
+import typer
+
+from attnlab.cli.console import RUNS, OutOption, RunArgument, say
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    run: RunArgument,
+    out: OutOption = RUNS,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also draw the figures as PDF.")] = False,
+) -> None:
+    """Write RUN's report.html from what is stored, reusing its figures."""
+    from attnlab.lab.runs import find_run
+    from attnlab.report.build import write_report
+
+    path = find_run(run, out)
+    if pdf:
+        from attnlab.api import draw_pdf
+
+        for made in draw_pdf(path):
+            say(str(made))
+    say(str(write_report(path)))

@@ -1,0 +1,52 @@
+"""attnlab table RUN: the trials as a table, as CSV or as JSON."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from attnlab.cli.console import RUNS, JsonOption, OutOption, RunArgument, say_json, say_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("table")(table)
+
+
+def table(
+    run: RunArgument,
+    out: OutOption = RUNS,
+    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Add seconds and memory.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Every trial of RUN with its settings and metrics, sorted by id."""
+    from attnlab.lab.record import Record
+    from attnlab.lab.runs import find_run
+
+    record = Record.open(find_run(run, out))
+    columns, rows = _flat(record.table(), cost)
+    if json:
+        say_json({"run": record.name, "columns": columns, "rows": rows})
+    elif csv:
+        import csv as csv_module
+
+        writer = csv_module.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([["" if v is None else v for v in row] for row in rows])
+    else:
+        say_table(columns, [["" if v is None else str(v) for v in row] for row in rows])
+
+
+def _flat(rows: Any, cost: bool) -> tuple[list[str], list[list[Any]]]:
+    """id, seed, state, then every setting and metric any trial has; what is missing is None."""
+    config = sorted({key for row in rows for key in row.config})
+    metrics = sorted({key for row in rows for key in row.metrics if key not in config})
+    costs = sorted({key for row in rows for key in row.cost}) if cost else []
+    columns = ["id", "seed", "state", *config, *metrics, *(f"cost_{key}" for key in costs)]
+    flat = [
+        [row.id, row.seed, row.state, *(row.config.get(k) for k in config),
+         *(row.metrics.get(k) for k in metrics), *(row.cost.get(k) for k in costs)]
+        for row in rows
+    ]  # fmt: skip
+    return columns, flat

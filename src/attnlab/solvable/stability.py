@@ -1,0 +1,100 @@
+"""Two replicas at separation Delta: Delta' = alpha V^2 E|g(h) - g(h')|^2 at fixed teacher field.
+
+Both replicas have the solution's overlaps; their cavity fields differ by E(h_l - h'_l)^2 = Delta:
+
+    h, h' = (m, -m) + (theta / rho) u + sqrt(q - theta^2 / rho) (cos(a) zeta +- sin(a) zeta')
+    Delta = 4 sin(a)^2 (q - theta^2 / rho); independent replicas have 2 (q - theta^2 / rho)
+
+For Delta -> 0 the gain Delta' / Delta is the replicon alpha V^2 E|dg/dh|^2; where the prox jumps it
+grows like Delta^(-1/2) instead. So the replica-symmetric point is never exactly stable: replicas
+separate until the gain has fallen to one, at Delta*. Delta* / q says how wrong the theory may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import root_scalar
+
+from attnlab.solvable.evolution import Model
+from attnlab.solvable.integrate import Rule
+from attnlab.solvable.prox import Field, Minima
+from attnlab.solvable.theory import Point
+
+Array = NDArray[np.float64]
+
+_STRIDE = 0.7  # of log Delta, on the way down to where the gain reaches one
+
+
+@dataclass(frozen=True)
+class Separation:
+    """relative = Delta* / q; 0 where even the smallest Delta tried shrinks (reason says so)."""
+
+    relative: float
+    converged: bool
+    evaluations: int
+    reason: str = ""
+
+
+class Replicas:
+    """The two-replica map at one solution of state evolution; the rule has six dimensions."""
+
+    def __init__(self, model: Model, point: Point, rule: Rule) -> None:
+        if rule.dimension != 6:
+            raise ValueError(f"two replicas integrate over R^6, {rule.name} has {rule.dimension}")
+        if not point.converged:
+            raise ValueError(f"the {point.branch} point at alpha = {point.alpha} did not converge")
+        nodes, self.weights = rule.signed()
+        self.point, self.sigma2 = point, model.rho
+        u = model.sigma * nodes[4:6]
+        self.target = model.target(u)
+        self.mean = np.array([[point.m], [-point.m]]) + point.theta / model.rho * u
+        self.spread = point.q - point.theta**2 / model.rho
+        self.shared, self.private = nodes[0:2], nodes[2:4]
+        self.minima = (Minima.none(), Minima.none())
+        self.evaluations = 0
+
+    def _pull(self, h: Array, minima: Minima) -> Array:
+        """g = (prox(h) - h) / V."""
+        minima.search(Field(h, self.target, self.point.V, self.sigma2))
+        return (minima.best - h) / self.point.V
+
+    def gain(self, delta: float) -> float:
+        """Delta' / Delta of the two-replica map."""
+        if not 0 < delta <= 2 * self.spread:
+            raise ValueError(f"Delta must lie in (0, {2 * self.spread:.4g}]: got {delta}")
+        self.evaluations += 2
+        sine = np.sqrt(delta / (4 * self.spread))
+        root = np.sqrt(self.spread)
+        common = self.mean + root * np.sqrt(1 - sine**2) * self.shared
+        apart = root * sine * self.private
+        g = self._pull(common + apart, self.minima[0]) - self._pull(common - apart, self.minima[1])
+        new = self.point.alpha * self.point.V**2 * float((g * g).sum(axis=0) @ self.weights)
+        return new / delta
+
+    def separation(self, least: float = 1e-3, tol: float = 1e-2) -> Separation:
+        """Delta* / q, where the gain is one, looked for from independent replicas down to least q.
+
+        From above, because that is the stable side, and because few points jump at a small Delta:
+        the gain is noisy there.
+        """
+        q, most = self.point.q, 2 * self.spread
+
+        def excess(log_delta: float) -> float:
+            return self.gain(float(np.exp(log_delta))) - 1
+
+        above = float(np.log(most * (1 - 1e-12)))
+        if excess(above) > 0:
+            why = "even independent replicas separate"
+            return Separation(most / q, True, self.evaluations, why)
+        while above > np.log(least * q):
+            below = above - _STRIDE
+            if excess(below) > 0:
+                found = root_scalar(excess, method="brentq", bracket=(below, above), xtol=tol)
+                relative = float(np.exp(found.root)) / q
+                return Separation(relative, found.converged, self.evaluations)
+            above = below
+        why = f"below {least:g}: replicas that close approach each other"
+        return Separation(0.0, True, self.evaluations, why)

@@ -1,0 +1,45 @@
+"""A driver process for the tests: `python drive.py OUT SETTINGS_JSON [WORKERS]`.
+
+Prints `start`, one line a stored trial, then the digest; errors leave with their exit code.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from attnlab.core.errors import AttnlabError, exit_code_of
+from attnlab.lab.execute import execute
+from attnlab.lab.source import load_study_class, read_source
+from attnlab.lab.trial import Trial
+
+TINY = Path(__file__).parent / "tiny_study.py"
+
+
+class Lines:
+    def start(self, total: int, already_done: int) -> None:
+        print("start", total, already_done, flush=True)
+
+    def advance(self, trial: Trial, state: str) -> None:
+        print("trial", trial.id, state, flush=True)
+
+    def stop(self) -> None:
+        print("stop", flush=True)
+
+
+def main() -> None:
+    out, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+    workers = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    source = read_source(str(TINY))
+    study = load_study_class(source).at("quick", **settings)
+    try:
+        record = execute(
+            study, out=out, scale="quick", source=source, workers=workers, progress=Lines()
+        )
+    except AttnlabError as error:
+        print(error, file=sys.stderr)
+        sys.exit(exit_code_of(error))
+    print("digest", record.digest(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""The proofs: kill -9 at random instants, Ctrl-C, SIGTERM; nothing lost, nothing run twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from attnlab.core.errors import StoppedError, exit_code_of
+from attnlab.lab.record import Record
+from attnlab.lab.stop import stop_on_signals
+
+from .conftest import Processes, run_tiny
+
+SEED = 31
+
+
+def record_in(out: Path) -> Record | None:
+    found = list(out.glob("tiny-*"))
+    return Record.open(found[0]) if found else None
+
+
+def wish(trials: int) -> str:
+    return json.dumps({"trials": trials, "sleep": 0.005})
+
+
+def kill_once(processes: Processes, out: Path, trials: int, rng: random.Random) -> None:
+    """SIGKILL the driver's whole group, three times in four after some trials were stored."""
+    driver = processes.drive(out, wish(trials))
+    assert driver.stdout is not None
+    if rng.random() < 3 / 4:
+        for _ in range(rng.randrange(1, trials // 10)):
+            driver.stdout.readline()
+        time.sleep(rng.uniform(0.0, 0.2))
+    else:
+        time.sleep(rng.uniform(0.1, 1.2))
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+
+
+def kill_until_done(processes: Processes, out: Path, kills: int, trials: int) -> None:
+    reference = run_tiny(out / "reference", workers=2, trials=trials, sleep=0.005).digest()
+    rng = random.Random(SEED)
+    interrupted, checks = 0, []
+    for number in range(kills):
+        kill_once(processes, out / "run", trials, rng)
+        assert processes.all_gone(), f"kill {number} of seed {SEED} left workers behind"
+        record = record_in(out / "run")
+        if record is None:
+            continue
+        found = record.verify()
+        assert found.ok, f"kill {number} of seed {SEED}: {found.problems}"
+        stored, before = record.finished_ids(), Counter(processes.executions())
+        interrupted += 0 < len(stored) < trials
+        checks.append((stored, before))
+    last = processes.drive(out / "run", wish(trials))
+    said, error = last.communicate(timeout=120)
+    assert last.returncode == 0, error
+    assert said.split()[-1] == reference
+    assert Counter(processes.executions()).keys() == {*record_ids(out / "run")}
+    assert interrupted >= kills // 3, "the kills must fall into the middle to prove anything"
+    after = Counter(processes.executions())
+    for stored, before in checks:
+        again = [trial for trial in stored if after[trial] != before[trial]]
+        assert not again, f"stored trials ran again: {again[:3]}"
+
+
+def record_ids(out: Path) -> tuple[str, ...]:
+    record = record_in(out)
+    assert record is not None
+    return record.table().ids
+
+
+def test_eight_kills_lose_nothing(tmp_path: Path, processes: Processes) -> None:
+    kill_until_done(processes, tmp_path, kills=8, trials=150)
+
+
+@pytest.mark.slow
+def test_thirty_kills_lose_nothing(tmp_path: Path, processes: Processes) -> None:
+    kill_until_done(processes, tmp_path, kills=30, trials=1500)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return run_tiny(tmp_path_factory.mktemp("undisturbed"), 2, trials=80, sleep=0.02).digest()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_cleanly_and_the_rest_follows(
+    tmp_path: Path, processes: Processes, undisturbed: str, number: signal.Signals, code: int
+) -> None:
+    asked = json.dumps({"trials": 80, "sleep": 0.02})
+    driver = processes.drive(tmp_path / "run", asked)
+    assert driver.stdout is not None
+    for _ in range(5):
+        driver.stdout.readline()
+    sent = time.monotonic()
+    driver.send_signal(number)
+    said, error = driver.communicate(timeout=20)
+    assert time.monotonic() - sent < 10
+    assert driver.returncode == code, error
+    assert number.name in error and "Traceback" not in error and "stop" in said
+    assert processes.all_gone()
+    record = record_in(tmp_path / "run")
+    assert record is not None
+    stored, found = record.finished_ids(), record.verify()
+    assert found.ok and not found.complete and 4 <= len(stored) < 80
+    assert not list(record.path.glob(".partial-*")) and not (record.path / ".owner.json").exists()
+    before = Counter(processes.executions())
+    after = processes.drive(tmp_path / "run", asked)
+    said, error = after.communicate(timeout=60)
+    assert after.returncode == 0, error
+    assert said.split()[-1] == undisturbed
+    assert all(Counter(processes.executions())[trial] == before[trial] for trial in stored)
+
+
+def test_a_hanging_trial_does_not_hold_up_a_signal(tmp_path: Path, processes: Processes) -> None:
+    driver = processes.drive(tmp_path / "run", '{"trials": 1, "bad": ["loop", "exception"]}')
+    assert driver.stdout is not None
+    driver.stdout.readline()
+    time.sleep(1.0)
+    driver.send_signal(signal.SIGTERM)
+    driver.communicate(timeout=10)
+    assert driver.returncode == 143 and processes.all_gone()
+
+
+def test_a_driver_that_dies_while_a_worker_loops(tmp_path: Path, processes: Processes) -> None:
+    driver = processes.drive(tmp_path / "run", '{"trials": 1, "bad": ["loop"]}')
+    assert driver.stdout is not None
+    driver.stdout.readline()
+    deadline = time.monotonic() + 20
+    while len(processes.executions()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(processes.left_over()) == 3, "the driver and two workers"
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    assert processes.all_gone(2.0)
+
+
+def test_only_one_of_many_starters_wins(tmp_path: Path, processes: Processes) -> None:
+    asked = json.dumps({"trials": 150, "sleep": 0.02})
+    rivals: list[subprocess.Popen[str]] = [
+        processes.drive(tmp_path / "run", asked, workers=1) for _ in range(3)
+    ]
+    codes = []
+    for rival in rivals:
+        _, error = rival.communicate(timeout=120)
+        codes.append(rival.returncode)
+        assert "Traceback" not in error
+    assert set(codes) == {0, 5}, "a late starter may find all done; none may run beside another"
+    assert max(Counter(processes.executions()).values()) == 1
+    assert not list((tmp_path / "run").glob(".partial-*"))
+
+
+def test_a_second_signal_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    with stop_on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(StoppedError) as caught:
+            stop.raise_if_asked("stored")
+        assert exit_code_of(caught.value) == 130 and left == []
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert left == [143]
