@@ -1,6 +1,7 @@
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from attnlab.lab.record import Record
 from attnlab.lab.source import read_source
 from attnlab.lab.store import StoreWriter, create_store
 from attnlab.lab.trial import Outcome
+from attnlab.lab.verify import verify_run
 
 from .conftest import HERE, TINY, Processes, run_tiny, tiny
+from .small_run import small_run
 
 
 def new_record(out: Path) -> Record:
@@ -47,27 +50,17 @@ def test_every_refused_write_is_a_clean_stop(
 
         monkeypatch.setattr(os, call, refusing)
         try:
-            _small_run(out)
+            small_run(out)
         except StorageError as error:
             assert os.strerror(number) in str(error) and str(tmp_path) in str(error)
         monkeypatch.setattr(os, call, real)
         for folder in out.glob("tiny-*"):
             assert Record.open(folder).verify().problems == ()
-        _small_run(out)
+        small_run(out)
         assert Record.open(next(out.glob("tiny-*"))).verify().complete
         if left[0] > 0:
             break
     assert nth > 5
-
-
-def _small_run(out: Path) -> None:
-    record = new_record(out)
-    with record.lock():
-        if tiny().trial(0).id not in record.finished_ids():
-            outcome = Outcome({"x": 1.0}, arrays={}, curves={"c": [1.0]}, samples=["s"])
-            record.add(tiny().trial(0), "done", outcome)
-        record.write_results({"answer": "1"})
-        record.seal()
 
 
 def test_a_full_disk_under_sqlite(tmp_path: Path) -> None:
@@ -80,6 +73,7 @@ from attnlab.core.errors import AttnlabError, exit_code_of
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class, read_source
 from attnlab.lab.trial import Outcome
+from attnlab.lab.verify import verify_run
 source = read_source({str(TINY)!r})
 study = load_study_class(source).at()
 record = Record.create_or_open(Path({str(tmp_path)!r}), study, "quick", source)
@@ -138,3 +132,33 @@ def test_an_output_folder_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="unable to open"):
         StoreWriter(tmp_path / "absent.db")
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+CALLS = ["write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "mkdir", "ftruncate"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.parametrize("action", ["signal=SIGKILL", "error=ENOSPC"])
+@pytest.mark.parametrize("call", CALLS)
+def test_every_system_call_may_be_the_last(tmp_path: Path, call: str, action: str) -> None:
+    """Kill, or fail, at the Nth call for every N: what is left verifies and can be finished."""
+    digest = small_run(tmp_path / "undisturbed").digest()
+    for nth in range(1, 300):
+        out = tmp_path / str(nth)
+        log = tmp_path / "strace.log"
+        words = ["strace", "-o", str(log), "-e", f"inject={call}:{action}:when={nth}"]
+        done = subprocess.run(
+            [*words, sys.executable, "-B", str(HERE / "small_run.py"), str(out)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode in (0, 3, 4, -9, 137), done.stderr
+        assert "Traceback" not in done.stderr, f"{call} {nth}: {done.stderr}"
+        for folder in out.glob("tiny-*"):
+            assert verify_run(folder).problems == (), f"{call} {nth}"
+        record = small_run(out)
+        assert record.digest() == digest and record.verify().complete, f"{call} {nth}"
+        if done.returncode == 0 and "INJECTED" not in log.read_text():
+            return
+    raise AssertionError("more calls than expected: the loop never ended")

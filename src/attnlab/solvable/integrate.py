@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 _GENERATOR = (1, 182667, 469891, 498753, 110745, 446247, 250185, 118627)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
 class Rule:
     """Base points (points, dimension) in normal coordinates and weights that sum to one."""
 

@@ -16,7 +16,7 @@ from scipy.optimize import root_scalar
 from attnlab.solvable.integrate import Rule
 from attnlab.solvable.theory import Model, Point, Tracer, linear_test_error
 
-_LEAST, _MOST = 0.15, 8.0  # alphas between which a crossing is looked for
+_LEAST, _MOST = 0.15, 60.0  # alphas between which a crossing is looked for
 _RATIO = 1.15
 
 
@@ -39,26 +39,12 @@ class Branches:
         self.positional = Tracer(model, "positional", rule)
         self.evaluations = 0
         self.seen: dict[float, tuple[Point, Point]] = {}
-        # Each branch is walked to the first alpha asked for from where it is known.
-        for tracer, path in ((self.semantic, (1.4,)), (self.positional, (0.46, 0.6, 0.8, 1.0))):
-            for alpha in path:
-                self._solve(tracer, alpha)
-
-    def _solve(self, tracer: Tracer, alpha: float) -> Point:
-        """The branch at alpha, by steps short enough for continuation."""
-        last = tracer.trail[-1][0] if tracer.trail else alpha
-        count = max(1, int(np.ceil(abs(np.log(alpha / last)) / np.log(1.25))))
-        point = None
-        for step in np.geomspace(last, alpha, count + 1)[1:]:
-            point = tracer.solve(float(step))
-            self.evaluations += point.evaluations
-        assert point is not None
-        return point
 
     def __call__(self, alpha: float) -> tuple[Point, Point]:
         """The semantic and the positional solution at alpha."""
         if alpha not in self.seen:
-            pair = self._solve(self.semantic, alpha), self._solve(self.positional, alpha)
+            pair = self.semantic.walk(alpha), self.positional.walk(alpha)
+            self.evaluations += sum(point.evaluations for point in pair)
             self.seen[alpha] = pair
         return self.seen[alpha]
 
@@ -71,6 +57,7 @@ def _bracket(
     ratio = _RATIO if value > 0 else 1 / _RATIO
     while limits[0] <= here * ratio <= limits[1]:
         there = here * ratio
+        ratio = min(ratio**1.2, 1.5) if ratio > 1 else ratio  # upwards the branches flatten
         new = function(there)
         if (new > 0) != (value > 0):
             return min(here, there), max(here, there)
@@ -142,7 +129,7 @@ def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
 
     def deficit(alpha: float) -> float:
         nonlocal total
-        seen[alpha] = tracer.solve(alpha)
+        seen[alpha] = tracer.walk(alpha)
         total += seen[alpha].evaluations
         return 1 - tracer.gain(seen[alpha], "semantic")
 

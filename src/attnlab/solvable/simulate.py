@@ -3,7 +3,7 @@
 import math
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -34,7 +34,7 @@ class SimulationSettings(TeacherSettings):
     test_samples: int = Field(default=50_000, ge=0)
     dtype: DtypeName = "float64"
     tolerance: float | None = None  # None: 1e-6 in float64, 1e-4 in float32
-    method: str = "quasi-newton"
+    method: Literal["quasi-newton", "gradient-descent"] = "quasi-newton"
     max_evaluations: int = 2000
 
     @field_validator("starts")

@@ -8,6 +8,7 @@ Both replicas have the solution's overlaps; their cavity fields differ by E(h_l 
 For Delta -> 0 the gain Delta' / Delta is the replicon alpha V^2 E|dg/dh|^2; where the prox jumps it
 grows like Delta^(-1/2) instead. So the replica-symmetric point is never exactly stable: replicas
 separate until the gain has fallen to one, at Delta*. Delta* / q says how wrong the theory may be.
+Jumps are rare: below Delta* / q = 0.2 take 2^16 points or more (2^13 miss a Delta* / q of 0.07).
 """
 
 from __future__ import annotations

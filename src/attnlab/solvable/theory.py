@@ -28,6 +28,7 @@ _FIRST: dict[Branch, tuple[float, State]] = {
     "positional": (0.46, State(0.03, 0.216, 20.7, 0.0)),
     "trivial": (0.6, State(0.046, 0.0, 30.0, 0.0)),
 }
+_STRIDE = 1.3  # continuation multiplies alpha by no more than this
 _ROUNDS = 12
 _STILL = 1e-3  # coordinates are logarithms: a thousandth is a tenth of a per cent
 _NEAR = 0.03
@@ -86,6 +87,7 @@ class Tracer:
         self.branch: Branch = branch
         self.evolution = Evolution(model, branch, rule)
         self.trail: list[tuple[float, Array]] = []
+        self.last: float | None = None  # the alpha solved last, with success
         self._slope: Array | None = None  # the solver's Jacobian, handed from point to point
         self._trivial: Tracer | None = None
 
@@ -96,6 +98,7 @@ class Tracer:
     def rewind(self, trail: list[tuple[float, Array]]) -> None:
         """Go back to an earlier trail, forgetting what belongs to the present place."""
         self.trail, self._slope, self.evolution.minima = trail, None, Minima.none()
+        self.last = trail[-1][0] if trail else None
 
     def predict(self, alpha: float) -> Array:
         """Linear extrapolation of the last two solutions, at most one spacing ahead."""
@@ -106,9 +109,26 @@ class Tracer:
         (a0, x0), (a1, x1) = self.trail
         return x1 + (x1 - x0) * float(np.clip((alpha - a1) / (a1 - a0), -1.0, 1.0))
 
+    def walk(self, alpha: float) -> Point:
+        """The branch at alpha, by steps from where it was seen last (or is known to exist).
+
+        evaluations counts those of the whole way.
+        """
+        known = self.last or _FIRST[self.branch][0]
+        count = int(np.ceil(abs(np.log(alpha / known)) / np.log(_STRIDE)))
+        path = np.geomspace(known, alpha, count + 1)[1 if self.last and count else 0 :]
+        points = [self.solve(float(step)) for step in path[:-1]]
+        point = self.solve(alpha)
+        return replace(point, evaluations=sum(p.evaluations for p in [*points, point]))
+
     def solve(self, alpha: float, x: Array | None = None) -> Point:
         """The branch at alpha, from x or from the prediction."""
-        x = self.predict(alpha) if x is None else x
+        point = self._solve(alpha, self.predict(alpha) if x is None else x)
+        if point.converged:
+            self.last = alpha
+        return point
+
+    def _solve(self, alpha: float, x: Array) -> Point:
         if self.evolution.weak(x):
             # The branch may have ended: ask first whether its order parameter can grow here at all.
             point = self._merged(alpha, 0)
@@ -189,10 +209,7 @@ def fixed_point(
     if start is not None:
         tracer = Tracer(model, branch, rule, tol)
         return tracer.solve(alpha, tracer.start(start.state))
-    first, _ = _FIRST[branch]
-    count = max(2, int(np.ceil(abs(alpha - first) / 0.2)) + 1)
-    path = curve(model, [float(a) for a in np.linspace(first, alpha, count)], branch, rule, tol)
-    return replace(path[-1], evaluations=sum(point.evaluations for point in path))
+    return Tracer(model, branch, rule, tol).walk(alpha)
 
 
 def curve(
@@ -209,12 +226,12 @@ def curve(
     found: dict[int, Point] = {}
     anchor: list[tuple[float, Array]] = []
     for i in upward:
-        found[i] = tracer.solve(alphas[i])
+        found[i] = tracer.walk(alphas[i])
         anchor = anchor or list(tracer.trail)
     if downward:
         tracer.rewind(anchor)
     for i in downward:
-        found[i] = tracer.solve(alphas[i])
+        found[i] = tracer.walk(alphas[i])
     return [found[i] for i in range(len(alphas))]
 
 

@@ -91,15 +91,12 @@ def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
 
 
 def _sample_hessians(loss: Loss, fields: Tensor) -> Float[Tensor, "sample student l m"]:
-    """B_n = ∂²ℓ/∂z², one forward-mode derivative of the slope a token."""
-
-    def slope_of(z: Tensor) -> Tensor:
-        return sample_losses(z, loss.blocks, loss.data.settings)[1]
-
-    columns = []
-    for token in range(fields.shape[0]):
-        direction = torch.zeros_like(fields)
-        direction[token] = 1.0
-        _, column = torch.func.jvp(slope_of, (fields,), (direction,))
-        columns.append(column[..., 0])
-    return torch.stack(columns).permute(2, 3, 1, 0)
+    """B_n = ∂²ℓ/∂z², a row a token: samples are independent, so their slopes may be summed."""
+    z = fields.detach().requires_grad_()
+    with torch.enable_grad():
+        _, slope = sample_losses(z, loss.blocks, loss.data.settings)
+        rows = [
+            torch.autograd.grad(slope[token].sum(), z, retain_graph=True)[0][..., 0]
+            for token in range(fields.shape[0])
+        ]
+    return torch.stack(rows).permute(2, 3, 0, 1)

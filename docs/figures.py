@@ -1,0 +1,25 @@
+"""Draw the figures the README and the guide show, from the run `make run` makes.
+
+python docs/figures.py
+"""
+
+from pathlib import Path
+
+from attnlab.api import prepare, run
+from attnlab.report.style import save_svg
+
+HERE = Path(__file__).parent
+SHOWN = {"figure-2", "figure-3", "critical-lines"}
+
+
+def main() -> None:
+    """Run what is missing of the study, then draw the chosen figures into docs/figures."""
+    study, _ = prepare("phase-transition")
+    table = run(study, out=HERE.parent / "runs").table.done()
+    for figure in study.figures(table):
+        if figure.name in SHOWN:
+            save_svg(figure.draw(), HERE / "figures" / f"{figure.name}.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The teacher is its formula; data sets are drawn in chunks, stored whole, and refused if damaged."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.reference import student as reference
+
+from attnlab.core.config import build
+from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
+from attnlab.core.seeds import Seed
+from attnlab.solvable import teacher as module
+from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
+
+
+@pytest.mark.parametrize("scaling", ["paper", "unscaled"])
+def test_attention_is_the_formula(scaling: str) -> None:
+    s = build(TeacherSettings, {"dim": 13, "rank": 2, "scaling": scaling, "omega": 0.2})
+    teacher = Teacher.draw(s, Seed(1))
+    data = teacher.sample(7, Seed(2))
+    mixing = torch.tensor(s.mixing, dtype=torch.float64)
+    for n in range(7):
+        x = data.tokens[:, n]
+        expected = reference.teacher_attention(
+            x, teacher.weights, 0.2, mixing, s.field_scale, False
+        )
+        torch.testing.assert_close(data.attention[:, :, n], expected)
+        torch.testing.assert_close(data.targets()[:, n], expected @ x)
+
+
+def test_tokens_have_the_stated_size() -> None:
+    """Mean 0 and variance σ² within five standard errors of 2·10⁵ draws."""
+    s = build(TeacherSettings, {"dim": 101, "sigma": 0.5})
+    tokens = Teacher.draw(s, Seed(1)).sample(1009, Seed(2)).tokens
+    count = tokens.numel()
+    assert abs(float(tokens.mean())) < 5 * 0.5 / math.sqrt(count)
+    assert abs(float(tokens.var()) / 0.25 - 1) < 5 * math.sqrt(2 / count)
+
+
+def test_unscaled_positions_and_fields() -> None:
+    paper = build(TeacherSettings, {"dim": 100})
+    unscaled = build(TeacherSettings, {"dim": 100, "scaling": "unscaled"})
+    assert (paper.field_scale, paper.position_size) == (0.1, 0.1)
+    assert (unscaled.field_scale, unscaled.position_size) == (1.0, 1.0)
+    assert paper.signs.tolist() == [1.0, -1.0]
+
+
+def test_chunks_do_not_change_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set is what its chunks hold, in order; the chunk size is fixed by the settings."""
+    s = build(TeacherSettings, {"dim": 13})
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", 13 * 2 * 5)
+    teacher = Teacher.draw(s, Seed(1))
+    whole = teacher.sample(17, Seed(2)).tokens
+    pieces = list(teacher.chunks(17, Seed(2), torch.float64))
+    assert [p.shape[1] for p in pieces] == [5, 5, 5, 2]
+    assert torch.equal(torch.cat(pieces, dim=1), whole)
+
+
+def test_same_seed_same_data_other_seed_other_data() -> None:
+    s = build(TeacherSettings, {"dim": 13})
+    teacher = Teacher.draw(s, Seed(1))
+    first, again = teacher.sample(7, Seed(2)), teacher.sample(7, Seed(2))
+    assert torch.equal(first.tokens, again.tokens)
+    assert not torch.equal(first.tokens, teacher.sample(7, Seed(3)).tokens)
+
+
+def test_saved_data_come_back_bit_for_bit(tmp_path: Path) -> None:
+    s = build(TeacherSettings, {"dim": 13, "omega": 0.1})
+    data = Teacher.draw(s, Seed(1)).sample(7, Seed(2))
+    digest = data.save(tmp_path / "data.safetensors")
+    loaded = Dataset.load(tmp_path / "data.safetensors", digest)
+    assert loaded.settings == s
+    assert torch.equal(loaded.tokens, data.tokens) and torch.equal(loaded.attention, data.attention)
+
+
+def test_damaged_or_foreign_files_are_refused(tmp_path: Path) -> None:
+    s = build(TeacherSettings, {"dim": 13})
+    path = tmp_path / "data.safetensors"
+    digest = Teacher.draw(s, Seed(1)).sample(7, Seed(2)).save(path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], b"", whole[:200] + bytes([whole[200] ^ 1]) + whole[201:]):
+        path.write_bytes(damaged)
+        with pytest.raises(IntegrityError):
+            Dataset.load(path, digest)
+    path.write_bytes(b"\x00" * 64)
+    with pytest.raises(IntegrityError):
+        Dataset.load(path)
+    with pytest.raises(UsageError):
+        Dataset.load(tmp_path / "absent.safetensors")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_refused_with_one_of_our_errors(
+    data: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "data.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(AttnlabError):
+        Dataset.load(path)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"mixing": [[0.6, 0.4]]}, {"mixing": [[0.6, 0.5], [0.4, 0.6]]}, {"omega": 1.5}, {"dim": 1},
+     {"mixing": [[1.2, -0.2], [0.4, 0.6]]}, {"tokens": 3}, {"dimm": 10}, {"scaling": "papper"}],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        build(TeacherSettings, bad)
