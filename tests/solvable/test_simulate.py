@@ -61,9 +61,7 @@ def test_solutions_have_the_overlap_of_their_start() -> None:
 
 @pytest.mark.parametrize("method", ["quasi-newton", "gradient-descent"])
 def test_both_methods_through_the_settings(method: str) -> None:
-    found = simulate(
-        settings(dim=53, method=method, max_evaluations=6000, tolerance=1e-3), Seed(1)
-    )
+    found = simulate(settings(dim=53, method=method, max_evaluations=6000, tolerance=1e-3), Seed(1))
     assert all(s.gradient_max < 1.1e-3 for s in found.students)
 
 
@@ -81,7 +79,12 @@ def test_rank_two_students_report_all_overlaps() -> None:
 
 
 def test_unknown_starts_and_methods_are_refused() -> None:
-    for bad in ({"starts": ["semantics"]}, {"method": "adam"}, {"alpha": 0.0}, {"dtype": "bfloat16"}):
+    for bad in (
+        {"starts": ["semantics"]},
+        {"method": "adam"},
+        {"alpha": 0.0},
+        {"dtype": "bfloat16"},
+    ):
         with pytest.raises(UsageError):
             settings(**bad)
 

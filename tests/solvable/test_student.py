@@ -22,7 +22,9 @@ VARIANTS = {
 
 def explicit(data: Dataset, weights: torch.Tensor) -> torch.Tensor:
     s = data.settings
-    positions = s.signs[:, None] * torch.full((s.tokens, s.dim), s.position_size, dtype=torch.float64)
+    positions = s.signs[:, None] * torch.full(
+        (s.tokens, s.dim), s.position_size, dtype=torch.float64
+    )
     x = data.tokens.transpose(0, 1)
     targets = data.targets().transpose(0, 1)
     return reference.loss(x, targets, weights, positions, s.field_scale, s.divide_by_rank)

@@ -33,9 +33,14 @@ BARS = "Bars: 95 % t intervals over instances. Points: simulation; lines: theory
 
 
 def figures(table: Table, settings: PhaseSettings) -> list[Figure]:
-    """Everything the report shows, in its order."""
+    """Everything the report shows, in its order; a figure without trials is left out."""
+    return [figure for figure in _all(table, settings) if figure.trials]
+
+
+def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
     e = Evidence(table, settings)
-    two = e.part("Figure 2").ids + e.table.where(kind="curve").ids
+    points = e.part("Figure 2").ids
+    two = points + e.table.where(kind="curve").ids if points else ()
     dim, omega = settings.curve_dim, settings.omega
     return [
         Figure(
@@ -111,8 +116,8 @@ def _figure_two(e: Evidence, error: str) -> Drawing:
         left.axhline(0, color=NEUTRAL, linewidth=0.8)
         theory_line(left, both, gaps, NEUTRAL)
         _points(left, e, lambda r: gap(r, error), NEUTRAL)
-        symbol = "ε_t" if train else "ε_g"
-        left.set_ylabel(f"Δ{_math(symbol)}: positional − semantic")
+        symbol = "$ε_t$" if train else "$ε_g$"
+        left.set_ylabel(f"Δ{symbol}: positional − semantic")
         if train:
             _mark(left, e, "alpha_c")
             _overlap_panel(middle, e)
@@ -124,15 +129,11 @@ def _figure_two(e: Evidence, error: str) -> Drawing:
             _points(right, e, lambda r, n=name: r[f"{n}_{error}"], COLOURS[name])
         _points(right, e, lambda r: r[f"linear_{error}"], LINEAR)
         words = "training loss" if train else "test error"
-        right.set_ylabel(f"{words} {_math(symbol)}")
+        right.set_ylabel(f"{words} {symbol}")
         _names(right, ("semantic", SEMANTIC), ("positional", POSITIONAL), ("linear", LINEAR))
         for ax in (left, middle, right):
             ax.set_xlabel(ALPHA)
     return drawing
-
-
-def _math(symbol: str) -> str:
-    return f"${symbol.replace('ε', 'ε')}$"
 
 
 def _names(ax: Axes, *names: tuple[str, str]) -> None:

@@ -37,7 +37,8 @@ ALPHA, OMEGA = "sample complexity α = N/D", "positional share ω of the teacher
 
 def map_figures(e: Evidence) -> list[Figure]:
     """Both diagrams for training and test error, the overlaps, and the lines alone."""
-    ids = e.part("Figure 3").ids + e.table.where(kind="critical").ids
+    cells_run = e.part("Figure 3").ids
+    ids = cells_run + e.table.where(kind="critical").ids if cells_run else ()
     dim, seeds = e.settings.map_dim, e.settings.map_seeds
     lines = "Lines: α_c (solid), α_l (dashed), α_w (dotted), computed by theory."
     cells = f"Each cell: mean of {seeds} instances at D = {dim:,}."

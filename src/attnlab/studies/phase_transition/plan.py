@@ -1,4 +1,8 @@
-"""The trials, part by part. Long trials come first, so that the last worker does not wait."""
+"""The trials, part by part.
+
+Long trials come first, so that the last worker does not wait; theory, which needs no GPU, is spread
+among the simulations.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,10 +19,15 @@ RULES = ("sobol", "sobol-coarse", "lattice")  # the last is independent of the f
 def plan(s: PhaseSettings, make: Make) -> list[Trial]:
     """Every trial of the study with these settings."""
     parts: Sequence[Iterator[Trial]] = (
-        _large(s, make), _sizes(s, make), _open(s, make), _theory(s, make), _curve(s, make),
-        _map(s, make), _ridge(s, make), _side(s, make),
+        _large(s, make), _sizes(s, make), _open(s, make), _curve(s, make), _map(s, make),
+        _ridge(s, make), _side(s, make),
     )  # fmt: skip
-    return [trial for part in parts for trial in part]
+    simulations = [trial for part in parts for trial in part]
+    theory = list(_theory(s, make))
+    every = max(1, len(simulations) // len(theory))
+    for index, trial in enumerate(theory):
+        simulations.insert(min(index * (every + 1), len(simulations)), trial)
+    return simulations
 
 
 def _instance(s: PhaseSettings, make: Make, part: str, seed: int, **changes: Any) -> Trial:

@@ -87,7 +87,7 @@ SMOKE: dict[str, Any] = {
 }  # fmt: skip
 
 FULL: dict[str, Any] = {
-    "seeds": 10, "curve_dim": 10_000, "map_dim": 10_000, "map_seeds": 3,
+    "seeds": 5, "curve_dim": 10_000, "map_dim": 10_000, "map_seeds": 3,
     "curve_alphas": [round(0.1 * k, 1) for k in range(1, 21)],
     "map_alphas": [round(0.08 * k, 2) for k in range(1, 26)],
     "map_omegas": [round(0.02 * k, 2) for k in range(26)],
@@ -97,6 +97,6 @@ FULL: dict[str, Any] = {
     "open_dims": [1000, 3000, 10_000, 30_000], "open_seeds": 4,
     "ridge_dim": 4000, "side_dim": 4000,
     "side_alphas": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0],
-    "unscaled_dims": [100, 300, 1000, 3000], "theory_points": 2**16,
+    "unscaled_dims": [100, 300, 1000, 3000], "theory_points": 2**15,
     "theory_omegas": [round(0.02 * k, 2) for k in range(26)], "trial_memory_gb": 100.0,
 }  # fmt: skip

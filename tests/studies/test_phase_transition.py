@@ -1,0 +1,175 @@
+"""The study phase-transition: its plan, its verdicts on planted tables, and a whole smoke run."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.api import Run, run
+from attnlab.lab.study import SCALES
+from attnlab.lab.table import Row, Table
+from attnlab.studies.phase_transition.discussion import answer
+from attnlab.studies.phase_transition.evidence import (
+    Evidence,
+    crossing,
+    crossings_by_instance,
+    fitted_crossing,
+    gap,
+)
+from attnlab.studies.phase_transition.settings import PhaseSettings
+from attnlab.studies.phase_transition.study import PhaseTransition
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_scale_has_a_plan_without_doubles(scale: str) -> None:
+    study = PhaseTransition.at(scale)
+    trials = study.trials()
+    assert len({t.id for t in trials}) == len(trials)
+    parts = {t.config["part"] for t in trials}
+    assert parts == {
+        "theory", "large D", "finite size", "open questions", "Figure 2", "Figure 3", "ridge",
+        "rank 2", "other F", "matched norms", "scaling", "course recipe",
+    }  # fmt: skip
+    assert study.expected[scale]
+
+
+def test_a_trial_keeps_its_id() -> None:
+    """Computed once from the canonical JSON by hand: sha256 of study, version, config, seed."""
+    import hashlib
+
+    trial = PhaseTransition.at("smoke").trials()[-1]
+    body = {"config": trial.config, "seed": trial.seed, "study": "phase-transition", "version": 1}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    assert trial.id == hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def test_crossings_of_known_lines() -> None:
+    alphas = np.array([1.0, 1.2, 1.4, 1.6])
+    assert crossing(alphas, alphas - 1.31) == pytest.approx(1.31)
+    assert fitted_crossing(alphas, 2 * (alphas - 1.31)) == pytest.approx(1.31)
+    assert math.isnan(crossing(alphas, alphas)) and math.isnan(crossing(alphas, -alphas))
+    assert math.isnan(fitted_crossing(alphas, 1.31 - alphas))
+    assert math.isnan(fitted_crossing(alphas, alphas - 9.0))
+    shuffled = np.array([2, 0, 3, 1])
+    assert crossing(alphas[shuffled], alphas[shuffled] - 1.31) == pytest.approx(1.31)
+
+
+def figure_two_row(alpha: float, seed: int, difference: float) -> Row:
+    """A row of Figure 2 in which the positional loss exceeds the semantic one by `difference`."""
+    config = {"part": "Figure 2", "kind": "instance", "alpha": alpha, "dim": 1000, "omega": 0.3}
+    values: dict[str, Any] = {}
+    for start, loss in (("semantic", 0.003), ("positional", 0.003 + difference), ("random", 0.004)):
+        values |= {f"{start}_train_error": loss, f"{start}_test_error": loss, f"{start}_m": 0.1}
+        values[f"{start}_theta"] = 0.1
+    values |= {"linear_test_error": 0.002, "linear_train_error": 0.002}
+    return Row(f"{alpha}-{seed}", seed, "done", config, values)
+
+
+def critical_rows(value: float) -> list[Row]:
+    mixing = [[0.6, 0.4], [0.4, 0.6]]
+    return [
+        Row(rule, 0, "done", {"kind": "critical", "omega": 0.3, "rule": rule, "mixing": mixing},
+            {"alpha_c": value, "alpha_l": 1.49, "alpha_w": 0.67})
+        for rule in ("sobol", "sobol-coarse", "lattice")
+    ]  # fmt: skip
+
+
+def planted(sign: Callable[[float], float], value: float = 1.25) -> Table:
+    rng = np.random.default_rng(3)
+    rows = [
+        figure_two_row(alpha, seed, sign(alpha) * 1e-4 + 1e-6 * rng.standard_normal())
+        for alpha in (0.8, 1.0, 1.6, 2.0)
+        for seed in range(4)
+    ]
+    return Table([*rows, *critical_rows(value)])
+
+
+def verdicts(table: Table) -> dict[str, str]:
+    return {c.name: c.verdict for c in PhaseTransition.at().claims(table)}
+
+
+def test_verdicts_follow_the_table() -> None:
+    true = verdicts(planted(lambda a: 1.0 if a > 1.25 else -1.0))
+    assert true["positional-wins-below"] == true["semantic-wins-above"] == "holds"
+    assert true["alpha-c-theory"] == "holds"
+    turned = verdicts(planted(lambda a: -1.0 if a > 1.25 else 1.0))
+    assert turned["positional-wins-below"] == turned["semantic-wins-above"] == "fails"
+    assert verdicts(planted(np.sign, 1.4))["alpha-c-theory"] == "fails"
+
+
+def test_answers_follow_the_verdicts() -> None:
+    study = PhaseTransition.at()
+    true = answer(study.claims(planted(lambda a: 1.0 if a > 1.25 else -1.0)))
+    assert true.startswith("Above α_c = 1.250")
+    turned = answer(study.claims(planted(lambda a: -1.0 if a > 1.25 else 1.0)))
+    assert "contradicts" in turned
+    assert answer(study.claims(Table([]))).startswith("Not settled")
+
+
+def test_two_runs_are_not_a_result() -> None:
+    table = planted(lambda a: 1.0 if a > 1.25 else -1.0)
+    few = Table([r for r in table if r.seed < 2])
+    assert verdicts(few)["semantic-wins-above"] == "undecided"
+
+
+def test_an_empty_table_is_undecided_and_drawable() -> None:
+    """Everything failed: the report must still come out."""
+    study, empty = PhaseTransition.at(), Table([])
+    assert set(verdicts(empty).values()) == {"undecided"}
+    assert {f.verdict for f in study.audits(empty)} == {"not-applicable"}
+    study.discussion(empty, study.claims(empty))
+    for figure in study.figures(empty):
+        figure.draw()
+
+
+def test_crossings_use_one_teacher_each() -> None:
+    rows = [figure_two_row(a, seed, a - 1.2 - 0.1 * seed) for a in (1.0, 1.5) for seed in range(3)]
+    found = crossings_by_instance(Table(rows), gap, crossing)
+    assert found == pytest.approx([1.2, 1.3, 1.4])
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run("phase-transition", scale="smoke", out=tmp_path_factory.mktemp("runs"), workers=2)
+
+
+def test_smoke_run_is_whole(smoke: Run) -> None:
+    assert smoke.results["counts"] == {"done": len(PhaseTransition.at("smoke").trials())}
+    assert smoke.record.verify().ok and smoke.record.complete
+    assert smoke.report.stat().st_size < 5_000_000
+    names = {f["name"] for f in smoke.results["figures"]}
+    assert {"figure-2", "figure-2-test", "figure-3", "critical-lines", "finite-size"} <= names
+    assert all((smoke.path / f["file"]).is_file() for f in smoke.results["figures"])
+
+
+def test_every_number_of_a_claim_can_be_traced(smoke: Run) -> None:
+    ids = {row.id for row in smoke.table}
+    for claim in smoke.results["claims"]:
+        assert set(claim["trials"]) <= ids
+        assert claim["effect"] is None or claim["trials"]
+
+
+def test_running_again_runs_nothing(smoke: Run) -> None:
+    before = smoke.record.digest()
+    again = run("phase-transition", scale="smoke", out=smoke.path.parent)
+    assert again.record.digest() == before and again.path == smoke.path
+
+
+def test_theory_in_the_table_is_the_library(smoke: Run) -> None:
+    """Golden: α_l(0.3) = 1.49 in THEORY's check values, within the smoke rule's coarseness."""
+    found, _ = Evidence(smoke.table, PhaseSettings()).critical_at("alpha_l")
+    assert found.value == pytest.approx(1.49, abs=0.05)
+
+
+def test_notebook_shows_the_answer(smoke: Run) -> None:
+    assert smoke.results["answer"][:20] in smoke._repr_html_()
+
+
+def test_report_of_a_run_can_be_written_again(smoke: Run, tmp_path: Path) -> None:
+    from attnlab.report.build import render
+
+    assert render(smoke.record) == smoke.report.read_text(encoding="utf-8")
