@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import torch
+from common import Row, arguments, best_time, report
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -20,7 +21,6 @@ from attnlab.solvable.solve import SolverSettings, minimise
 from attnlab.solvable.student import Loss
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
 from attnlab.solvable.theory import Model, Point, curve
-from common import Row, arguments, best_time, report
 
 DIM, ALPHA, RIDGE, RATE, STEPS = 1000, 1.5, 0.01, 0.15, 5000
 
@@ -31,7 +31,7 @@ def problem(dtype: torch.dtype) -> tuple[Teacher, Dataset]:
     return teacher, teacher.sample(round(ALPHA * DIM), Seed(0).child("train"), dtype)
 
 
-def autograd_step(data: Dataset, start: Tensor) -> tuple[Callable[[], Tensor], DataLoader]:
+def autograd_step(data: Dataset, start: Tensor) -> tuple[Callable[..., Tensor], DataLoader]:
     """One step of W ← W − rate·∇E as anyone would write it, and a loader for the other variant."""
     x = data.tokens.transpose(0, 1).contiguous()
     targets = data.targets().transpose(0, 1).contiguous()
@@ -58,30 +58,22 @@ def autograd_step(data: Dataset, start: Tensor) -> tuple[Callable[[], Tensor], D
 def one_student() -> Iterator[Row]:
     """One student, D = 1000, α = 1.5: descent's 5,000 steps against the quasi-Newton solver."""
     teacher, data = problem(torch.float32)
-    loss = Loss.of(data, RIDGE)
+    loss, settings = Loss.of(data, RIDGE), SolverSettings(tolerance=1e-4)
     for name, start in (
         ("semantic", teacher.weights),
         ("positional", torch.full((1, DIM), DIM**-0.5, dtype=torch.float64)),
     ):
         step, loader = autograd_step(data, start)
         plain = best_time(lambda step=step: [step() for _ in range(20)], 5) / 20 * STEPS
-        batches = [0]
-
-        def epoch(step: Callable[..., Tensor] = step, loader: DataLoader = loader) -> None:
-            for batch in loader:
-                step(tuple(batch))
-                batches[0] += 1
-
-        loaded = best_time(epoch, 3) * STEPS
-        settings = SolverSettings(tolerance=1e-4)
+        loaded = best_time(lambda s=step, d=loader: [s(tuple(batch)) for batch in d], 3) * STEPS
         ours = best_time(lambda start=start: minimise(loss, start[None], settings), 5)
         found = minimise(loss, start[None], settings)
         slow = SolverSettings(method="gradient-descent", max_evaluations=STEPS, tolerance=1e-9)
         reached = minimise(loss, start[None], slow)
         note = (
             f"100 of {STEPS:,} steps timed and scaled; loss {float(found.value):.6f} against "
-            f"{float(reached.value):.6f} after {STEPS:,} steps, |∇|∞ {float(found.gradient_max):.0e} "
-            f"against {float(reached.gradient_max):.0e}; {int(found.evaluations)} evaluations"
+            f"{float(reached.value):.6f} after {STEPS:,} steps, "
+            f"|∇|∞ {float(found.gradient_max):.0e} against {float(reached.gradient_max):.0e}; {int(found.evaluations)} evaluations"
         )
         assert float(found.value) <= float(reached.value), "ours must be at equal or lower loss"
         yield Row(f"one student, {name} start", ours, plain, "s", plain / ours, 150, note)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,10 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from attnlab.solvable.prox import Field, Minima, prox
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from reference.prox import energy as energy_by_definition
-from reference.prox import prox as prox_by_definition
+from tests.reference.prox import energy as energy_by_definition
+from tests.reference.prox import prox as prox_by_definition
 
 Array = NDArray[np.float64]
 SIGMA2 = 0.25

@@ -1,5 +1,7 @@
 """Both solvers end in the same minima; the line search never climbs; columns do not mix."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -90,7 +92,7 @@ def test_descent_lowers_the_loss_at_every_stop() -> None:
     values = [
         minimise(loss, starts, SolverSettings(max_evaluations=n)).value for n in (2, 5, 11, 23, 47)
     ]
-    for before, after in zip(values, values[1:], strict=False):
+    for before, after in pairwise(values):
         assert bool((after <= before + 1e-12).all())
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tests.reference import student as reference
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
 from attnlab.solvable.student import Blocks, Loss, sample_losses
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
+from tests.reference import student as reference
 
 EVEN = [[1 / 3] * 3] * 3
 VARIANTS = {

@@ -1,4 +1,4 @@
-"""The teacher is its formula; data sets are drawn in chunks, stored whole, and refused if damaged."""
+"""The teacher is its formula; data sets are drawn in chunks, stored whole, checked on loading."""
 
 import math
 from pathlib import Path
@@ -7,13 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reference import student as reference
 
 from attnlab.core.config import build
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.seeds import Seed
 from attnlab.solvable import teacher as module
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
+from tests.reference import student as reference
 
 
 @pytest.mark.parametrize("scaling", ["paper", "unscaled"])

@@ -33,6 +33,8 @@ def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     if unclear:
         why = f"not a result after Holm's correction: {', '.join(unclear)}"
         return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, evidence)
-    why = (f"all {len(names)} differences concluded from rest on at least {counts[fewest]} runs and "
-           "stay clear of zero after Holm's correction")  # fmt: skip
+    why = (
+        f"all {len(names)} differences concluded from rest on at least {counts[fewest]} runs "
+        "and stay clear of zero after Holm's correction"
+    )
     return Finding(NAME, "pass", counts[fewest], MIN_RUNS, why, evidence)

@@ -53,8 +53,14 @@ class BarProgress:
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-        from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         self.totals = Counter(stage_of(t) for t in trials)
         self.bars = Progress(

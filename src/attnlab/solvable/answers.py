@@ -32,19 +32,20 @@ def theory_points(
     return [
         {name: getattr(point, name) for name in names}
         for one in wanted
-        for point in curve(model, alphas, one, rule)  # type: ignore[arg-type]
+        for point in curve(model, alphas, one, rule)
     ]
 
 
 def critical_points(omega: float, **options: Any) -> dict[str, Any]:
     """α_c, α_l, α_w; what does not exist is None, with its reason under `reasons`."""
-    from attnlab.solvable.phase import alpha_c, alpha_l, alpha_w
+    from attnlab.solvable.integrate import sobol
+    from attnlab.solvable.phase import critical
 
     model, rule = _model_and_rule(omega, **options)
+    crossings = critical(model, rule, sobol(8 * options["points"]))
     found: dict[str, Any] = {"omega": omega}
     reasons: dict[str, str] = {}
-    for name, find in (("alpha_c", alpha_c), ("alpha_l", alpha_l), ("alpha_w", alpha_w)):
-        crossing = find(model, rule)
+    for name, crossing in crossings.items():
         good = crossing.converged and math.isfinite(crossing.value)
         found[name] = float(crossing.value) if good else None
         if not good:

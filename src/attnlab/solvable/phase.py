@@ -142,11 +142,14 @@ def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
     return Crossing(value, seen[value].converged, bracket, total)
 
 
-def critical(model: Model, rule: Rule, tol: float = 1e-4) -> dict[str, Crossing]:
-    """alpha_c, alpha_l and alpha_w together: the branches are computed once."""
+def critical(model: Model, rule: Rule, finer: Rule | None = None) -> dict[str, Crossing]:
+    """alpha_c, alpha_l and alpha_w together: the branches are computed once.
+
+    alpha_w is the noisiest and the cheapest: give it a finer rule.
+    """
     branches = Branches(model, rule)
     return {
-        "alpha_c": alpha_c(model, rule, tol, branches),
-        "alpha_l": alpha_l(model, rule, tol, branches),
-        "alpha_w": alpha_w(model, rule, tol),
+        "alpha_c": alpha_c(model, rule, branches=branches),
+        "alpha_l": alpha_l(model, rule, branches=branches),
+        "alpha_w": alpha_w(model, finer or rule),
     }

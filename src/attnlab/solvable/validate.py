@@ -61,7 +61,7 @@ def cross_validate(
 
 
 def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
-    """Mean of ℓ at the cavity fields of trained students: the error on unseen data, from one fit."""
+    """Mean of ℓ at the cavity fields of trained students: the error on unseen data."""
     if weights.shape[1] != 1:
         raise UsageError("leave-one-out is derived for rank 1; use cross_validate")
     settings = loss.data.settings

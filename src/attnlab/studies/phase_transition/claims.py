@@ -57,18 +57,18 @@ def _reported(settings: PhaseSettings, name: str) -> Reported | None:
 def _critical(e: Evidence, name: str, symbol: str, above: float, below: float) -> Claim:
     """A critical point of the theory lies where it should, whatever the integration rule."""
     found, ids = e.critical_at(name)
-    meaning = {
-        "alpha_c": "semantic and positional solutions have equal training loss",
-        "alpha_l": "attention starts to beat the linear baseline on test data",
-        "alpha_w": "the semantic solution appears (weak recovery)",
-    }[name]
     if e.settings.omega != PUBLISHED_AT["omega"]:
         above, below = 0.0, math.inf  # a check value exists at ω = 0.3 only
-    where = "exists" if math.isinf(below) else f"is {(above + below) / 2:.3g} within " \
-        f"{(below - above) / 2:.2g}"  # fmt: skip
+    where = f"α = {(above + below) / 2:.3g} ± {(below - above) / 2:.2g}"
+    where = f"some {symbol}" if math.isinf(below) else where
+    meaning = {
+        "alpha_c": f"Theory: both solutions have equal training loss at {where}",
+        "alpha_l": f"Theory: attention beats the linear baseline from {where} on",
+        "alpha_w": f"Theory: the semantic solution begins at {where} (weak recovery)",
+    }[name]
     return judge(
         name.replace("_", "-") + "-theory",
-        f"In theory {symbol} at ω = {e.settings.omega:g}, where {meaning}, {where}",
+        meaning,
         found, above=above, below=below, quantity=symbol, reported=_reported(e.settings, name),
         trials=ids,
     )  # fmt: skip
@@ -83,7 +83,7 @@ def _simulated_transition(e: Evidence) -> Claim:
     low, high = 0.94 * theory.value, 1.03 * theory.value
     return judge(
         "alpha-c-simulation",
-        f"In simulation (D = {dim:,}) the losses cross within 6 % of the theory's α_c",
+        f"Simulation (D = {dim:,}) crosses within 6 % of the theory's α_c",
         found, above=_number(low), below=_number(high), quantity="α_c",
         reported=_reported(e.settings, "alpha_c"),
         trials=e.part("finite size").where(dim=dim).ids,
@@ -109,7 +109,7 @@ def _below_and_above(e: Evidence, *, below: bool) -> Claim:
     side, winner = ("below", "positional") if below else ("above", "semantic")
     return judge(
         f"{winner}-wins-{side}",
-        f"{side.capitalize()} α_c (α = {alpha:g}) the {winner} solution has the lower training loss",
+        f"{side.capitalize()} α_c (α = {alpha:g}) the {winner} solution has the lower loss",
         found, above=-math.inf if below else 0.0, below=0.0 if below else math.inf,
         quantity="ε_t(positional) − ε_t(semantic)", trials=rows.ids,
     )  # fmt: skip
@@ -119,10 +119,10 @@ def _linear(e: Evidence, *, below: bool) -> Claim:
     theory, _ = e.critical_at("alpha_l")
     alpha, rows = _ends(e, below, theory.value)
     found = mean_interval([excess(row) for row in rows])
-    verb = "loses to" if below else "beats"
+    order = ("the linear baseline", "attention") if below else ("attention", "the linear baseline")
     return judge(
         f"linear-{'wins-below' if below else 'loses-above'}",
-        f"At α = {alpha:g} the attention layer {verb} the linear baseline on test data",
+        f"At α = {alpha:g} {order[0]} predicts better than {order[1]}",
         found, above=0.0 if below else -math.inf, below=math.inf if below else 0.0,
         quantity="ε_g − ε_g(linear)", trials=rows.ids,
     )  # fmt: skip
@@ -135,8 +135,7 @@ def _agreement(e: Evidence) -> Claim:
     ratios = [r["semantic_theta"] / branch.at(r["alpha"], "theta") for r in used]
     return judge(
         "semantic-agrees",
-        f"For α ≥ 1.15 the semantic overlap θ of simulation (D = {e.settings.large_dim:,}) is the "
-        "theory's within 3 %",
+        f"For α ≥ 1.15, D = {e.settings.large_dim:,}, the semantic θ is the theory's within 3 %",
         mean_interval(ratios), above=0.97, below=1.03, quantity="θ simulation / θ theory",
         trials=[r.id for r in used],
     )  # fmt: skip
@@ -147,8 +146,7 @@ def _memory(e: Evidence) -> Claim:
     rows = _open_rows(e, 0.3, 0.457)
     return judge(
         "start-is-remembered",
-        "Below α_w (α = 0.457) descent from W* keeps θ > 0.02, where the theory's best solution "
-        "has none: a minimum that remembers its start",
+        "Below α_w (α = 0.457) descent from W* remembers its start: θ > 0.02",
         mean_interval([r["semantic_theta"] for r in rows]), above=0.02, quantity="θ",
         trials=[r.id for r in rows],
     )  # fmt: skip
@@ -169,8 +167,7 @@ def _positional_gap(e: Evidence) -> Claim:
     dim = rows[0]["dim"] if rows else 0
     return judge(
         "positional-gap-stays",
-        f"At ω = 0.2, α = 1 descent ends (D = {dim:,}) with a larger m than the replica-symmetric "
-        "theory: its positional solution is unstable",
+        f"At ω = 0.2, α = 1, D = {dim:,}, descent finds a larger m than theory",
         mean_interval(gaps), above=0.0, quantity="m simulation − m theory",
         trials=[r.id for r in rows],
     )  # fmt: skip
@@ -183,7 +180,7 @@ def _random_starts(e: Evidence) -> Claim:
                for s in sorted({r.seed for r in rows})]  # fmt: skip
     return judge(
         "random-starts-are-worse",
-        "From a random start descent ends above the better of the two informed starts",
+        "From a random start the loss ends above that of the better informed start",
         mean_interval(by_seed), above=0.0, quantity="ε_t(random) − lower ε_t", trials=rows.ids,
     )  # fmt: skip
 
@@ -197,8 +194,8 @@ def _ridge(e: Evidence) -> Claim:
     ]
     return judge(
         "validated-ridge",
-        f"Above α_c a λ chosen by {e.settings.folds}-fold cross-validation has a lower test error "
-        f"than λ = {e.settings.ridge:g}",
+        f"Above α_c, λ by {e.settings.folds} folds has a lower test error than λ = "
+        f"{e.settings.ridge:g}",
         mean_interval(ratio), below=0.0, quantity="relative change of ε_g", trials=rows.ids,
     )  # fmt: skip
 
@@ -208,7 +205,7 @@ def _leave_one_out(e: Evidence) -> Claim:
     better = [r["semantic_cv_relative_error"] - r["semantic_loo_relative_error"] for r in rows]
     return judge(
         "leave-one-out-is-closer",
-        f"Leave-one-out from one fit predicts the test error better than {e.settings.folds} folds",
+        f"Leave-one-out from one fit predicts test error better than {e.settings.folds} folds",
         mean_interval(better), above=0.0, quantity="relative error of CV − of LOO",
         trials=rows.ids,
     )  # fmt: skip
@@ -220,7 +217,7 @@ def _rank_two(e: Evidence) -> Claim:
     both = [min(chosen(r, "m"), chosen(r, "theta")) for r in rows]
     return judge(
         "rank-two-does-both",
-        f"A student of rank 2 (α = {max(e.settings.side_alphas):g}) has both overlaps above 0.05",
+        f"A rank-2 student (α = {max(e.settings.side_alphas):g}) is both positional and semantic",
         mean_interval(both), above=0.05, quantity="min(m, θ)", trials=[r.id for r in rows],
     )  # fmt: skip
 

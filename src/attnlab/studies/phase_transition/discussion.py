@@ -82,8 +82,8 @@ def _differences(e: Evidence, found: dict[str, Claim]) -> tuple[str, ...]:
             continue
         off = c.estimate.value / c.reported.value - 1
         lines.append(
-            f"{symbol}: {c.estimate.value:.4f} here, {c.reported.value} published ({off:+.1%}). The "
-            "published value comes from a non-adaptive quadrature and one start of the inner "
+            f"{symbol}: {c.estimate.value:.4f} here, {c.reported.value} published ({off:+.1%}). "
+            "The published value comes from a non-adaptive quadrature and one start of the inner "
             "minimisation. The inner problem is not convex and its minimiser jumps, so the "
             "integrand is discontinuous; here several starts compete and three point sets agree "
             f"to {2 * c.estimate.half_width:.4f}."
@@ -147,8 +147,8 @@ def _open_questions(e: Evidence, found: dict[str, Claim]) -> tuple[str, ...]:
         lines.append(
             f"In theory the semantic solution ends at α_w = {weak.value:.3f}: below it the best "
             "solution without positions has θ = 0. Descent from W* nevertheless keeps θ = "
-            f"{memory.estimate.value:.3f} ± {memory.estimate.half_width:.3f} at α = 0.457: it stops "
-            "in a minimum near its start, which the theory of the best solution does not describe."
+            f"{memory.estimate.value:.3f} ± {memory.estimate.half_width:.3f} at α = 0.457: "
+            "it stops in a minimum near its start, which the theory of the best solution does not describe."
         )
     replicas = _replica_lines(e)
     if replicas:

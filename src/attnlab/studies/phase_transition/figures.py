@@ -55,8 +55,8 @@ def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
         Figure(
             "figure-2-test", f"The same for test error (D = {dim:,}, ω = {omega:g})",
             "Left: test error of the positional minus the semantic solution. Middle: minus the "
-            "linear baseline: attention is worth its price only below zero (α_l dotted). Right: the "
-            f"test errors themselves. {BARS}",
+            "linear baseline: attention is worth its price only below zero (α_l dotted). Right: "
+            f"the test errors themselves. {BARS}",
             "Test errors against α: the semantic one falls below the linear baseline near 1.49, "
             "the positional one never does.",
             lambda: _figure_two(e, "test_error"), two,
@@ -64,8 +64,8 @@ def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
         *map_figures(e),
         Figure(
             "finite-size", f"Simulation against D (ω = {omega:g})",
-            "Left: the crossing α_c of simulation at each D, one straight-line fit an instance; the "
-            "band is the theory's range over integration rules. Right: m of the positional "
+            "Left: the crossing α_c of simulation at each D, one straight-line fit an instance; "
+            "the band is the theory's range over integration rules. Right: m of the positional "
             "solution over the theory's, where theory and descent disagree most: a gap that stays "
             "as D grows is no finite-size effect. Bars: 95 % t intervals over instances.",
             "Crossing against D on a log axis, near 1.2 to 1.25; ratios of m above one that do not "

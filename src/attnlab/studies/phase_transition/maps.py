@@ -70,8 +70,8 @@ def map_figures(e: Evidence) -> list[Figure]:
         Figure(
             "critical-lines", "Critical points: theory, simulation, published",
             "Lines: theory. Points: where the losses of simulation cross, by interpolation in each "
-            f"instance, 95 % t interval over instances (D = {dim:,}). Hollow: published at ω = 0.3. "
-            "Simulation lies below theory where the positional solution is unstable.",
+            f"instance, 95 % t interval over instances (D = {dim:,}). Hollow: published "
+            "at ω = 0.3. Simulation lies below theory where the positional solution is unstable.",
             "Critical alpha against omega: three rising lines with simulation points near α_c.",
             lambda: _critical_lines(e), ids,
         ),

@@ -59,8 +59,10 @@ def _open(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for dim in sorted(s.open_dims, reverse=True):
         for omega, alpha in s.open_points:
             for seed in range(s.open_seeds):
-                yield _instance(s, make, "open questions", seed, dim=dim, omega=omega, alpha=alpha,
-                                starts=list(TWINS), test_samples=min(s.test_samples, 5000))  # fmt: skip
+                yield _instance(
+                    s, make, "open questions", seed, dim=dim, omega=omega, alpha=alpha,
+                    starts=list(TWINS), test_samples=min(s.test_samples, 5000),
+                )  # fmt: skip
 
 
 def _theory(s: PhaseSettings, make: Make) -> Iterator[Trial]:
@@ -114,8 +116,10 @@ def _side(s: PhaseSettings, make: Make) -> Iterator[Trial]:
                         positional_norm=float(s.side_dim) ** 0.5)  # fmt: skip
         for dim in s.unscaled_dims:
             for scaling in ("paper", "unscaled"):
-                yield _instance(s, make, "scaling", seed, dim=dim, alpha=1.5, scaling=scaling,
-                                test_samples=min(s.test_samples, 5000), max_evaluations=300)  # fmt: skip
+                yield _instance(
+                    s, make, "scaling", seed, dim=dim, alpha=1.5, scaling=scaling,
+                    test_samples=min(s.test_samples, 5000), max_evaluations=300,
+                )  # fmt: skip
         for dim in s.course_dims:
             yield _instance(s, make, "course recipe", seed, dim=dim, alpha=2.0,
                             test_samples=max(2, round(0.2 * dim)))  # fmt: skip

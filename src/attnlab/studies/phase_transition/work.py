@@ -1,4 +1,4 @@
-"""One trial of the study: an instance, a ridge search, a theory curve, critical points, stability."""
+"""One trial: an instance, a ridge search, a theory curve, critical points, stability."""
 
 import time
 from typing import Any
@@ -7,8 +7,7 @@ import numpy as np
 
 from attnlab.core.config import build
 from attnlab.lab.trial import Outcome, Scalar, Trial
-from attnlab.solvable import integrate
-from attnlab.solvable.phase import alpha_c, alpha_l, alpha_w
+from attnlab.solvable import integrate, phase
 from attnlab.solvable.stability import Replicas
 from attnlab.solvable.theory import Model, curve, fixed_point, linear_test_error
 
@@ -18,9 +17,9 @@ PER_STUDENT = (
 )  # fmt: skip
 
 
-def rule_of(config: dict[str, Any], dimension: int = 4) -> integrate.Rule:
-    """The point set a theory trial integrates with."""
-    points, name = config["points"], config.get("rule", "sobol")
+def rule_of(config: dict[str, Any], dimension: int = 4, times: int = 1) -> integrate.Rule:
+    """The point set a theory trial integrates with; `times` as many points where noise is large."""
+    points, name = times * config["points"], config.get("rule", "sobol")
     if name == "lattice":
         return integrate.lattice(points, seed=1, dimension=dimension)
     seed, count = (0, points) if name == "sobol" else (1, points // 2)
@@ -91,9 +90,11 @@ def ridge(trial: Trial, device: str) -> Outcome:
             off = (errors[row] / true[row] - 1).abs().mean()
             metrics[f"{start}_{name}_relative_error"] = float(off)
         metrics[f"{start}_test_error_default"] = float(true[row, _closest(ridges, s.ridge)])
-    curves = {f"{start}_{name}": errors[row].tolist()
-              for row, start in enumerate(s.starts)
-              for name, errors in (("cv", folded.errors), ("loo", once), ("test", true))}  # fmt: skip
+    curves = {
+        f"{start}_{name}": errors[row].tolist()
+        for row, start in enumerate(s.starts)
+        for name, errors in (("cv", folded.errors), ("loo", once), ("test", true))
+    }
     return Outcome(metrics, {"seconds": time.perf_counter() - began}, curves=curves)
 
 
@@ -118,11 +119,10 @@ def theory_curve(trial: Trial) -> Outcome:
 def critical(trial: Trial) -> Outcome:
     """α_c, α_l and α_w at one ω; a crossing that does not exist is None with its reason."""
     config, began = dict(trial.config), time.perf_counter()
-    model, rule = model_of(config), rule_of(config)
+    crossings = phase.critical(model_of(config), rule_of(config), rule_of(config, times=8))
     metrics: dict[str, Scalar] = {}
     reasons: dict[str, str] = {}
-    for name, find in (("alpha_c", alpha_c), ("alpha_l", alpha_l), ("alpha_w", alpha_w)):
-        found = find(model, rule)
+    for name, found in crossings.items():
         usable = bool(found.converged and np.isfinite(found.value))
         metrics[name] = float(found.value) if usable else None
         if not usable:
@@ -140,7 +140,7 @@ def stability(trial: Trial) -> Outcome:
     for name in ("m", "theta", "q", "train_error", "test_error"):
         metrics[name] = getattr(point, name) if point.converged else None
     if point.converged:
-        found = Replicas(model, point, rule_of(config, dimension=6)).separation()
+        found = Replicas(model, point, rule_of(config, dimension=6, times=8)).separation()
         metrics["separation"] = found.relative
     else:
         metrics["separation"] = None
