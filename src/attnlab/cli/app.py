@@ -2,26 +2,41 @@
 
 import os
 import sys
-from typing import Annotated
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from attnlab import __version__
 from attnlab.cli import report, run, runs, show, simulate, table, theory, verify
-from attnlab.cli.console import say_error
+from attnlab.cli.console import let_go_of_stdout, open_streams, say_error
 from attnlab.core.errors import AttnlabError, exit_code_of
+
+
+class Commands(TyperGroup):
+    """The commands; a reader that leaves (`| head`) is not an error, though typer thinks so."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run one."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            let_go_of_stdout()
+            raise typer.Exit from None
+
 
 app = typer.Typer(
     name="attnlab",
+    cls=Commands,
     help="A laboratory for attention: ask a question, get an answer you can trust.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    cls=TyperGroup,
 )
 for command in (run, show, runs, table, report, verify, theory, simulate):
     command.register(app)
+TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from
 
 
 def _version(wanted: bool) -> None:
@@ -30,29 +45,72 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """A laboratory for attention: ask a question, get an answer you can trust."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
 def main() -> None:
     """Run the command; an expected failure is one line on stderr and its documented exit code."""
+    open_streams()
     try:
-        app()
-    except AttnlabError as error:
-        say_error(str(error))
-        sys.exit(exit_code_of(error))
+        code = app(standalone_mode=False)  # a number only when the command left by typer.Exit
+        sys.stdout.flush()
+        if code == 130:  # typer's word for Ctrl-C
+            raise KeyboardInterrupt
     except KeyboardInterrupt:
         say_error("stopped")
-        sys.exit(130)
-    except BrokenPipeError:
-        # the reader left (`| head`): not an error; keep Python from complaining at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        say_error(f"{error.filename or 'I/O'}: {error.strerror or error}")
-        sys.exit(4)
+        code = 130
+    except Exception as error:
+        code = _explain(error)
+    sys.exit(code or 0)
+
+
+def _explain(error: Exception) -> int:
+    """Say what went wrong in one to three lines; the exit code."""
+    if isinstance(error, AttnlabError):
+        say_error(str(error))
+        return exit_code_of(error)
+    if isinstance(error, typer.BadParameter.__bases__):  # any wrong use of the command line
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "attnlab"
+        what = getattr(error, "format_message", lambda: str(error))()
+        say_error(f"{what}{_known_commands(what)}\n{path} --help says more")
+        return 2
+    if isinstance(error, OSError):
+        let_go_of_stdout()  # it may be what failed: Python would try again, and complain, at exit
+        if isinstance(error, BrokenPipeError):
+            return 0  # the reader left (`| head`): not an error
+        say_error(f"{error.filename or 'output'}: {error.strerror or error}")
+        return 4
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        say_error("not enough memory: make it smaller, or use fewer workers")
+        return 1
+    return _internal(error)
+
+
+def _known_commands(text: str) -> str:
+    """A command that resembles nothing is answered with the list."""
+    if not text.startswith("No such command") or "Did you mean" in text:
+        return ""
+    return f" Known: {', '.join(str(command.name) for command in app.registered_commands)}."
+
+
+def _internal(error: Exception) -> int:
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    say_error(
+        f"internal error, {type(error).__name__}: {error} "
+        f"({Path(last.filename).name}, line {last.lineno})\n"
+        f"this is a bug in attnlab; {TRACEBACK}=1 shows where it comes from"
+    )
+    return 1

@@ -1,8 +1,12 @@
 """What every command prints with: rich tables on a terminal, plain lines in a pipe, JSON alone."""
 
 import json
+import math
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +15,39 @@ import typer
 OutOption = Annotated[Path, typer.Option("--out", help="Folder where runs live.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or its name.")]
+StudyArgument = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A name (see `attnlab list`), or a file: ./mine.py")
+]
+ScaleOption = Annotated[str, typer.Option(help="smoke, quick or full.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="One setting; repeat. See `attnlab show`."),
+]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 RUNS = Path("runs")
+ERROR_LINES, ERROR_WIDTH = 3, 700
+
+
+def open_streams() -> None:
+    """A closed stream becomes a deaf one; what a stream cannot encode is written as \\u03b1."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def let_go_of_stdout() -> None:
+    """Whatever is still buffered goes nowhere: the reader has left, or the disk is full."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_error(text: str) -> None:
-    """`attnlab: what, where, why` on stderr."""
-    sys.stderr.write(f"attnlab: {text}\n")
+    """`attnlab: what, where, why` on stderr: at most three lines, no control codes."""
+    lines = [line for line in text.split("\n") if line.strip()][:ERROR_LINES]
+    note("attnlab: " + "\n  ".join(_printable(line)[:ERROR_WIDTH] for line in lines))
 
 
 def say(text: str = "") -> None:
@@ -26,36 +57,63 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """One line on stderr: progress and remarks, never results."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """One line on stderr: progress and remarks, never results; nobody need listen."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def say_json(value: Any) -> None:
-    """The one JSON document of a `--json` call."""
-    say(json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False))
+    """The one JSON document of a `--json` call; a number that does not exist is null."""
+    say(json.dumps(finite(value), indent=1, allow_nan=False, ensure_ascii=False))
+
+
+def finite(value: Any) -> Any:
+    """The value with None in place of NaN and infinities."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table: drawn by rich on a terminal, padded columns without control codes in a pipe."""
     if sys.stdout.isatty():
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
-        Console().print(table)
+        _draw(columns, rows)
         return
     widths = [max(len(str(r[i])) for r in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
         say("  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
 
 
+def terminal_width() -> int | None:
+    """Columns of the terminal stdout is, or None in a pipe."""
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+
+    return Console().width
+
+
+def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
+    Console().print(table)
+
+
 def _style(cell: str) -> str:
     """Colour repeats what the mark says; it never says it alone."""
     return {"✓": "green", "✗": "red", "?": "yellow"}.get(cell[:1], "") if cell else ""
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

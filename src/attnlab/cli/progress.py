@@ -1,5 +1,6 @@
 """Progress of a run on stderr: a bar a stage on a terminal, a plain line now and then in a pipe."""
 
+import os
 import sys
 import time
 from collections import Counter
@@ -23,10 +24,12 @@ class PlainProgress:
 
     def __init__(self) -> None:
         self.total = self.done = self.before = 0
+        self.started = False
         self.began = self.last = time.monotonic()
 
     def start(self, total: int, already_done: int) -> None:
         """Say what will be done."""
+        self.started = True
         self.total, self.done, self.before = total, already_done, already_done
         self.began = self.last = time.monotonic()
         kept = f", {already_done} already done" if already_done else ""
@@ -49,7 +52,7 @@ class PlainProgress:
 
 
 class BarProgress:
-    """One rich bar a stage, with rate and time left."""
+    """One rich bar a stage, with rate and time left; one bar for what is left of a resumed run."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         from rich.console import Console
@@ -69,13 +72,16 @@ class BarProgress:
             console=Console(stderr=True),
         )  # fmt: skip
         self.tasks: dict[str, Any] = {}
+        self.started = False
 
     def start(self, total: int, already_done: int) -> None:
         """Draw the bars."""
-        for name, count in self.totals.items():
+        self.started = True
+        if already_done:  # which of them is not said, so the stages cannot be counted
+            whole = self.bars.add_task("trials", total=total, completed=already_done, rate="")
+            self.tasks = dict.fromkeys(self.totals, whole)
+        for name, count in self.totals.items() if not already_done else ():
             self.tasks[name] = self.bars.add_task(name, total=count, rate="")
-        if already_done:
-            self.bars.console.print(f"{already_done} of {total} trials already done")
         self.bars.start()
 
     def advance(self, trial: Trial, state: str) -> None:
@@ -95,4 +101,5 @@ def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainPr
     """A bar on a terminal, lines in a pipe, nothing when quiet."""
     if quiet:
         return None
-    return BarProgress(trials) if sys.stderr.isatty() else PlainProgress()
+    drawn = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return BarProgress(trials) if drawn else PlainProgress()

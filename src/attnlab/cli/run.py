@@ -1,12 +1,26 @@
 """attnlab run STUDY: trials, claims, audits, figures, report."""
 
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.console import RUNS, JsonOption, OutOption, note, say, say_json, say_table
+from attnlab.cli.console import (
+    RUNS,
+    DeviceOption,
+    JsonOption,
+    OutOption,
+    ScaleOption,
+    SetOption,
+    StudyArgument,
+    note,
+    say,
+    say_json,
+    say_table,
+)
+
+MOST_LINES = 20
 
 
 def register(app: typer.Typer) -> None:
@@ -15,68 +29,53 @@ def register(app: typer.Typer) -> None:
 
 
 def run(  # noqa: PLR0913  (each is one documented option)
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="A name, or a file: ./mine.py")],
-    scale: Annotated[str, typer.Option(help="smoke, quick or full.")] = "quick",
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting.")
-    ] = None,
+    study: StudyArgument,
+    scale: ScaleOption = "quick",
+    set_: SetOption = None,
     config: Annotated[Path | None, typer.Option(help="Settings from a TOML file.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Independent instances.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: cores).")] = None,
     engine: Annotated[str, typer.Option(help="local (ray: not yet).")] = "local",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: DeviceOption = "auto",
     out: OutOption = RUNS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run.")] = False,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Answer a question: run what is missing of STUDY and write its report."""
-    from attnlab.api import prepare
+    from attnlab.api import planned, prepare
     from attnlab.api import run as execute
     from attnlab.cli.progress import progress_for
+    from attnlab.cli.settings import settings_from
+    from attnlab.lab.engine import engine_named
 
-    made, source = prepare(study, scale, settings_from(config, set_, seeds, device))
-    trials = made.trials()
+    engine_named(engine)
+    made, _ = prepare(study, scale, settings_from(config, set_, seeds, device))
+    trials = planned(made)
     name = f"{made.name}-{made.run_id}"
-    expected = made.expected.get(scale, "")
     if dry_run:
         _dry_run(name, trials, json)
         return
     if not quiet:
+        expected = made.expected.get(scale)
         note(made.question)
         about = f", {expected}" if expected else ""
         note(f"run {name}: {len(trials)} trials on {made.settings.device}{about}")
-    done = execute(
-        made, scale=scale, out=out, workers=workers, engine=engine,
-        progress=progress_for(trials, quiet),
-    )  # fmt: skip
+    progress = progress_for(trials, quiet)
+    done = execute(made, scale=scale, out=out, workers=workers, engine=engine, progress=progress)
+    if progress and not progress.started:
+        note("every trial is stored already: nothing was run again")
+    _explain_failures(done)  # first: the last line a person sees is the report's path
     if json:
         say_json(done.as_json())
     else:
         print_results(done.results)
         say(f"{done.report}")
-    if done.failed:
-        _explain_failures(done)
-        sys.exit(1)
+    if done.failed or done.failed_audits:
+        raise typer.Exit(1)
 
 
-def settings_from(
-    config: Path | None, assignments: list[str] | None, seeds: int | None, device: str
-) -> dict[str, Any]:
-    """File, then --set, then --seeds and --device: later wins."""
-    from attnlab.core.config import parse_assignment, read_toml
-    from attnlab.core.devices import resolve_device
-
-    chosen: dict[str, Any] = read_toml(config) if config else {}
-    chosen.update(parse_assignment(text) for text in assignments or [])
-    if seeds is not None:
-        chosen["seeds"] = seeds
-    if device != "auto" or "device" not in chosen:
-        chosen["device"] = resolve_device(device)
-    return chosen
-
-
-def print_results(results: dict[str, Any]) -> None:
+def print_results(results: Mapping[str, Any]) -> None:
     """The answer, the claims and the audits."""
     from attnlab.audit.finding import AUDIT_MARKS
     from attnlab.lab.claim import MARKS
@@ -111,8 +110,14 @@ def _dry_run(name: str, trials: Any, as_json: bool) -> None:
 
 
 def _explain_failures(done: Any) -> None:
-    for row in done.table:
-        if row.state not in ("done", "diverged"):
-            last = row.error.strip().splitlines()[-1] if row.error.strip() else ""
-            note(f"trial {row.id} {row.state}: {last}")
-    note("the same command runs only these again")
+    """Which trials have no result, and which audits found something; a long list is cut."""
+    bad = [row for row in done.table if row.state not in ("done", "diverged")]
+    for row in bad[:MOST_LINES]:
+        last = row.error.strip().splitlines()[-1] if row.error.strip() else ""
+        note(f"trial {row.id} {row.state}: {last}")
+    if len(bad) > MOST_LINES:
+        note(f"and {len(bad) - MOST_LINES} more: attnlab table {done.path}")
+    if bad:
+        note("the same command runs only these again")
+    if done.failed_audits:
+        note(f"audits failed: {', '.join(done.failed_audits)}")

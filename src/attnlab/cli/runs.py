@@ -1,6 +1,6 @@
 """attnlab runs: what is stored, and how to remove it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,8 +18,11 @@ def runs(
     json: JsonOption = False,
 ) -> None:
     """List the stored runs, or remove one."""
+    from attnlab.core.errors import UsageError
     from attnlab.lab.runs import find_run, list_runs, remove_run
 
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: not a folder")
     if remove is not None:
         path = find_run(remove, out)
         remove_run(path)
@@ -28,6 +31,17 @@ def runs(
     found = list_runs(out)
     if json:
         say_json({"runs": [info.as_json() for info in found]})
-        return
-    rows = [[str(v) for v in info.as_json().values()] for info in found]
-    say_table(list(found[0].as_json()) if found else ["run"], rows)
+    elif found:
+        columns = ["run", "scale", "trials", "state", "created", "size"]
+        say_table(columns, [_cells(info) for info in found])
+    else:
+        say(f"no runs in {out}")
+
+
+def _cells(info: Any) -> list[str]:
+    from attnlab.report.text import number
+
+    state = info.problem or ("complete" if info.complete else "unfinished")
+    created = info.created[:16].replace("T", " ")
+    size = f"{number(max(0.1, round(info.size / 1e6, 1)))} MB"
+    return [info.name, info.scale, f"{info.done}/{info.total}", state, created, size]

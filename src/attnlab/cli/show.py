@@ -1,10 +1,8 @@
 """attnlab list, attnlab show STUDY: which questions there are, and their settings."""
 
-from typing import Annotated
-
 import typer
 
-from attnlab.cli.console import JsonOption, say, say_json, say_table
+from attnlab.cli.console import JsonOption, ScaleOption, StudyArgument, say, say_json, say_table
 
 
 def register(app: typer.Typer) -> None:
@@ -26,26 +24,28 @@ def list_studies(json: JsonOption = False) -> None:
 
 
 def show(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="A name, or a file: ./mine.py")],
-    scale: Annotated[str, typer.Option(help="smoke, quick or full.")] = "quick",
+    study: StudyArgument,
+    scale: ScaleOption = "quick",
     json: JsonOption = False,
 ) -> None:
     """A study's question, settings at a scale, and how long it should take."""
-    from attnlab.lab.source import load_study_class
+    from attnlab.api import planned, prepare
 
-    made = load_study_class(study).at(scale)
+    made, _ = prepare(study, scale, {"device": "cpu"})  # no need to look for a GPU
+    trials = len(planned(made))
     fields = type(made.settings).model_fields
     values = made.settings_json()
     if json:
         say_json(
             {"study": made.name, "question": made.question, "source": made.source, "scale": scale,
-             "expected": made.expected.get(scale), "trials": len(made.trials()),
+             "expected": made.expected.get(scale), "trials": trials,
              "settings": values}
         )  # fmt: skip
         return
     say(made.question)
-    say(f"source: {made.source}")
+    if made.source:
+        say(f"source: {made.source}")
     expected = made.expected.get(scale, "not measured")
-    say(f"{len(made.trials())} trials at scale {scale}; expected time: {expected}")
+    say(f"{trials} trials at scale {scale}; expected time: {expected}")
     rows = [[n, str(v), fields[n].description or ""] for n, v in values.items()]
     say_table(["setting", "value", "meaning"], rows)

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-from attnlab.cli.console import JsonOption, say_json, say_table
+from attnlab.cli.console import DeviceOption, JsonOption, SetOption, finite, say_json, say_table
+
+OWN_OPTIONS = {"dim": "--dim", "alpha": "--alpha", "omega": "--omega", "starts": "--start"}
 
 
 def register(app: typer.Typer) -> None:
@@ -18,20 +20,31 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     omega: Annotated[float, typer.Option(help="Weight of positions in the teacher.")] = 0.3,
     start: Annotated[str, typer.Option(help="semantic, positional or random.")] = "semantic",
     seed: Annotated[int, typer.Option(help="Which instance.")] = 0,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    set_: SetOption = None,
+    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Draw a teacher and N = α·D samples, train one student, measure it."""
-    from attnlab.core.config import parse_assignment
+    from attnlab.cli.limits import checked_simulation, numerical
+    from attnlab.cli.settings import assigned
+    from attnlab.core.errors import UsageError
+    from attnlab.report.text import plain
+
+    settings = assigned(set_)
+    for key in settings.keys() & OWN_OPTIONS.keys():
+        raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
+    settings |= {"dim": dim, "alpha": alpha, "omega": omega}
+    checked_simulation(settings, start, seed, device)
     from attnlab.solvable.answers import simulate_one
 
-    settings = dict(parse_assignment(text) for text in set_ or [])
-    given = {"dim": dim, "alpha": alpha, "omega": omega, "starts": [start]}
-    found = simulate_one({**settings, **given}, seed, device)
+    with numerical():
+        found = simulate_one({**settings, "starts": [start]}, seed, device)
+    reasons = {k: "not a finite number with these settings" for k in found if _missing(found[k])}
     if json:
-        say_json(found)
+        say_json({**found, "reasons": reasons})
     else:
-        say_table(["quantity", "value"], [[k, str(v)] for k, v in found.items()])
+        say_table(["quantity", "value"], [[k, plain(finite(v))] for k, v in found.items()])
+
+
+def _missing(value: object) -> bool:
+    return value is not None and finite(value) is None

@@ -1,11 +1,23 @@
 """attnlab table RUN: the trials as a table, as CSV or as JSON."""
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.console import RUNS, JsonOption, OutOption, RunArgument, say_json, say_table
+from attnlab.cli.console import (
+    RUNS,
+    JsonOption,
+    OutOption,
+    RunArgument,
+    note,
+    say_json,
+    say_table,
+    terminal_width,
+)
+
+FIRST = ("id", "seed", "state")
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +47,7 @@ def table(
         writer.writerow(columns)
         writer.writerows([["" if v is None else v for v in row] for row in rows])
     else:
-        say_table(columns, [["" if v is None else str(v) for v in row] for row in rows])
+        _say_fitting(columns, [["" if v is None else str(v) for v in row] for row in rows])
 
 
 def _flat(rows: Any, cost: bool) -> tuple[list[str], list[list[Any]]]:
@@ -43,10 +55,26 @@ def _flat(rows: Any, cost: bool) -> tuple[list[str], list[list[Any]]]:
     config = sorted({key for row in rows for key in row.config})
     metrics = sorted({key for row in rows for key in row.metrics if key not in config})
     costs = sorted({key for row in rows for key in row.cost}) if cost else []
-    columns = ["id", "seed", "state", *config, *metrics, *(f"cost_{key}" for key in costs)]
+    columns = [*FIRST, *config, *metrics, *(f"cost_{key}" for key in costs)]
     flat = [
         [row.id, row.seed, row.state, *(row.config.get(k) for k in config),
          *(row.metrics.get(k) for k in metrics), *(row.cost.get(k) for k in costs)]
         for row in rows
     ]  # fmt: skip
     return columns, flat
+
+
+def _say_fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """In a pipe every column; on a terminal those that differ between trials and fit its width."""
+    room, shown = terminal_width(), list(range(len(columns)))
+    if room is not None:
+        room, shown = room - 1, []
+        for i, name in enumerate(columns):
+            width = 2 + max(len(cell) for cell in (name, *(row[i] for row in rows)))
+            varied = len({row[i] for row in rows}) > 1 or name in FIRST
+            if varied and width <= room:
+                room -= width
+                shown.append(i)
+    say_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    if len(shown) < len(columns):
+        note(f"{len(shown)} of {len(columns)} columns; --csv and --json have all")

@@ -1,10 +1,10 @@
 """attnlab theory: the exact curves and critical points for D -> infinity."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.console import JsonOption, say, say_json, say_table
+from attnlab.cli.console import JsonOption, finite, say, say_json, say_table
 
 
 def register(app: typer.Typer) -> None:
@@ -19,31 +19,47 @@ def theory(  # noqa: PLR0913  (each is one documented option)
     ] = None,
     branch: Annotated[str, typer.Option(help="semantic, positional or both.")] = "both",
     critical: Annotated[bool, typer.Option("--critical", help="α_c, α_l and α_w.")] = False,
-    sigma: Annotated[float, typer.Option(help="Size of the tokens.")] = 0.5,
-    ridge: Annotated[float, typer.Option(help="λ of the loss.")] = 0.01,
-    points: Annotated[int, typer.Option(help="Sobol points of the integrals.")] = 2**14,
+    sigma: Annotated[float, typer.Option(min=1e-3, max=1e3, help="Size of the tokens.")] = 0.5,
+    ridge: Annotated[float, typer.Option(min=1e-9, max=1e3, help="λ of the loss.")] = 0.01,
+    points: Annotated[int, typer.Option(help="Sobol points of the integrals: 2**k.")] = 2**14,
     json: JsonOption = False,
 ) -> None:
     """Order parameters and errors of both branches at each α, or the critical points."""
+    from attnlab.cli.limits import numerical
+    from attnlab.core.errors import UsageError
     from attnlab.solvable.answers import critical_points, theory_points
 
-    if critical:
-        found = critical_points(omega, sigma=sigma, ridge=ridge, points=points)
-        if json:
-            say_json(found)
-        else:
-            for name, value in found.items():
-                say(f"{name} = {value}")
-        return
-    rows = theory_points(omega, alpha or [], branch, sigma=sigma, ridge=ridge, points=points)
+    if critical and (alpha or branch != "both"):
+        raise UsageError("--critical looks for its own α on both branches: no --alpha, no --branch")
+    options = {"sigma": sigma, "ridge": ridge, "points": points}
+    with numerical():
+        if critical:
+            found = critical_points(omega, **options)
+            say_json(found) if json else _say_critical(found)
+            return
+        rows = theory_points(omega, alpha or [], branch, **options)
     if json:
-        say_json({"omega": omega, "points": rows})
+        say_json({"omega": omega, "points": [_with_reason(row) for row in rows]})
         return
     columns = list(rows[0])
     say_table(columns, [[_cell(row[c]) for c in columns] for row in rows])
 
 
-def _cell(value: object) -> str:
-    from attnlab.report.text import number
+def _with_reason(row: dict[str, Any]) -> dict[str, Any]:
+    """Why a point cannot be relied on, where it cannot."""
+    if finite(row) != row:
+        return {**row, "reason": "not a finite number with these settings"}
+    return row if row["converged"] else {**row, "reason": "the iteration did not converge"}
 
-    return number(value) if isinstance(value, float) else str(value)
+
+def _say_critical(found: dict[str, Any]) -> None:
+    for name, value in found.items():
+        if name != "reasons":
+            why = found["reasons"].get(name)
+            say(f"{name} = {_cell(value)}" + (f"  ({why})" if why else ""))
+
+
+def _cell(value: object) -> str:
+    from attnlab.report.text import plain
+
+    return plain(value)

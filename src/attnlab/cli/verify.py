@@ -1,7 +1,5 @@
 """attnlab verify RUN: is every byte what was written?"""
 
-import sys
-
 import typer
 
 from attnlab.cli.console import RUNS, JsonOption, OutOption, RunArgument, say, say_json
@@ -25,6 +23,6 @@ def verify(run: RunArgument, out: OutOption = RUNS, json: JsonOption = False) ->
         say(f"{found.run}: {state}, {'undamaged' if found.ok else 'DAMAGED'}")
         for problem in found.problems:
             say(f"  {problem}")
-        say(f"digest {found.digest}")
+        say(f"digest {found.digest or 'none: the rows cannot be read'}")
     if not found.ok:
-        sys.exit(3)
+        raise typer.Exit(3)

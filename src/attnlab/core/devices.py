@@ -30,3 +30,11 @@ def torch_dtype(name: DtypeName) -> "torch.dtype":
     import torch
 
     return {"float32": torch.float32, "float64": torch.float64}[name]
+
+
+def release(device: str) -> None:
+    """Give back the memory torch keeps for later on a GPU; nothing to do on a CPU."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()

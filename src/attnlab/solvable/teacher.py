@@ -39,6 +39,7 @@ class TeacherSettings(Settings):
     mixing: tuple[tuple[float, ...], ...] = ((0.6, 0.4), (0.4, 0.6))
     scaling: Literal["paper", "unscaled"] = "paper"
     divide_by_rank: bool = False  # scores / √rank
+    exact_norm: bool = False  # scale W* to ‖W*‖² = D: instances differ less, the limit is the same
 
     @model_validator(mode="after")
     def _mixing_is_attention(self) -> "TeacherSettings":
@@ -130,6 +131,8 @@ class Teacher:
         weights = torch.randn(
             settings.rank, settings.dim, generator=seed.torch_generator(), dtype=torch.float64
         )
+        if settings.exact_norm:
+            weights *= math.sqrt(settings.dim) / weights.norm(dim=1, keepdim=True)
         return Teacher(settings, weights.to(device))
 
     def fields(self, tokens: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token sample r"]:

@@ -74,19 +74,32 @@ def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
 
 
 def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
-    """V of every student by bisection of V·(λ + σ²·S(V)) = σ² in log V."""
+    """V of every student: the smallest root of V·(λ + σ²·S(V)) = σ², by bisection in log V.
+
+    At a minimum 1 + V·b > 0 for every curvature b. Beyond the smallest root samples with b < 0 break
+    that, and further roots without meaning appear.
+    """
     curvature = _sample_hessians(loss, fields)  # n k L L
     # millions of tiny matrices: a GPU's batched solver refuses them
     values = torch.linalg.eigvalsh(curvature.cpu()).to(fields.device)
     sigma2, dim = loss.data.settings.sigma**2, loss.data.settings.dim
-    low = torch.full((fields.shape[2],), 1e-6, dtype=torch.float64, device=fields.device)
-    high = (sigma2 / loss.ridge).expand_as(low).clone()
-    for _ in range(60):
+    count, ridge = fields.shape[2], loss.ridge
+
+    def above(v: Tensor) -> Tensor:
+        # samples on the edge of a jump are kept finite
+        stiff = (values / (1 + v[None, :, None] * values).clamp_min(0.05)).sum(dim=(0, 2))
+        return v * (ridge + sigma2 * stiff / dim) > sigma2
+
+    grid = torch.logspace(-3, 0, 100, dtype=torch.float64, device=fields.device)
+    steps = [(grid[i] * sigma2 / ridge).expand(count) for i in range(100)]
+    passed = torch.stack([above(v) for v in steps[:-1]] + [torch.ones_like(steps[0]) > 0])
+    first = passed.int().argmax(dim=0)
+    low = torch.stack(steps)[(first - 1).clamp_min(0), torch.arange(count)]
+    high = torch.stack(steps)[first, torch.arange(count)]
+    for _ in range(40):
         middle = (low * high).sqrt()
-        # 1 + V·b > 0 at a minimum; samples on the edge of a jump are kept finite
-        stiff = (values / (1 + middle[None, :, None] * values).clamp_min(0.05)).sum(dim=(0, 2))
-        above = middle * (loss.ridge + sigma2 * stiff / dim) > sigma2
-        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        over = above(middle)
+        low, high = torch.where(over, low, middle), torch.where(over, middle, high)
     return (low * high).sqrt()
 
 

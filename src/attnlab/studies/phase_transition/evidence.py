@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import stdtrit
 
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.phase_transition.settings import PhaseSettings
 
 Value = Callable[[Row], float]
-Finder = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
@@ -114,27 +114,40 @@ def crossing(alphas: np.ndarray, values: np.ndarray) -> float:
     return float(a[i] - v[i] * (a[i + 1] - a[i]) / (v[i + 1] - v[i]))
 
 
-def fitted_crossing(alphas: np.ndarray, values: np.ndarray) -> float:
-    """The zero of a straight line through values(α), when it lies within 20 % of the range."""
-    good = np.isfinite(values)
-    if good.sum() < 2:
-        return math.nan
-    slope, level = np.polyfit(alphas[good], values[good], 1)
-    zero = -level / slope if slope > 0 else math.nan
-    reach = 0.2 * (alphas.max() - alphas.min())
-    inside = alphas.min() - reach <= zero <= alphas.max() + reach
-    return float(zero) if inside else math.nan
-
-
-def crossings_by_instance(
-    table: Table, value: Value, find: Finder = fitted_crossing
-) -> list[float]:
-    """One crossing an instance: the same seed is the same teacher at every α."""
-    found = []
-    for rows in _by_seed(table).values():
-        alphas, values = rows.column("alpha"), np.array([value(r) for r in rows])
-        found.append(find(alphas, values))
+def crossings_by_instance(table: Table, value: Value) -> list[float]:
+    """One crossing an instance, where it has one: the same seed is the same teacher at every α."""
+    found = [
+        crossing(rows.column("alpha"), np.array([value(r) for r in rows]))
+        for rows in _by_seed(table).values()
+    ]
     return [v for v in found if math.isfinite(v)]
+
+
+def pooled_crossing(table: Table, value: Value) -> Estimate:
+    """The zero of a straight line through the instances' mean at every α, with a jackknife interval.
+
+    Instances without a crossing of their own count too: dropping them would bias the mean.
+    """
+    seeds = sorted({row.seed for row in table})
+    alphas = np.array(sorted({row["alpha"] for row in table}))
+    values = np.full((len(seeds), alphas.size), np.nan)
+    for row in table:
+        values[seeds.index(row.seed), np.searchsorted(alphas, row["alpha"])] = value(row)
+    values = values[np.isfinite(values).all(axis=1)]
+    n = len(values)
+    method = f"zero of the mean line, jackknife t interval over {n} instances, 95 %"
+    if n < 2 or alphas.size < 2:
+        return Estimate(math.nan, n=n, method="too few instances to fit a line")
+    whole = _zero(alphas, values.mean(axis=0))
+    left = np.array([_zero(alphas, np.delete(values, i, axis=0).mean(axis=0)) for i in range(n)])
+    spread = math.sqrt((n - 1) / n * float(((left - left.mean()) ** 2).sum()))
+    half = float(stdtrit(n - 1, 0.975)) * spread
+    return Estimate(whole, whole - half, whole + half, n, method)
+
+
+def _zero(alphas: np.ndarray, values: np.ndarray) -> float:
+    slope, level = np.polyfit(alphas, values, 1)
+    return float(-level / slope)
 
 
 def _by_seed(table: Table) -> dict[int, Table]:
@@ -145,6 +158,4 @@ def _by_seed(table: Table) -> dict[int, Table]:
 def size_crossings(evidence: Evidence) -> dict[int, Estimate]:
     """α_c of simulation at every D of the finite-size scaling."""
     sizes = evidence.part("finite size").groups("dim")
-    return {
-        int(key[0]): mean_interval(crossings_by_instance(rows, gap)) for key, rows in sizes.items()
-    }
+    return {int(key[0]): pooled_crossing(rows, gap) for key, rows in sizes.items()}

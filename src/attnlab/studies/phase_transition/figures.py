@@ -64,20 +64,22 @@ def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
         *map_figures(e),
         Figure(
             "finite-size", f"Simulation against D (ω = {omega:g})",
-            "Left: the crossing α_c of simulation at each D, one straight-line fit an instance; "
-            "the band is the theory's range over integration rules. Right: m of the positional "
+            "Left: the crossing α_c of simulation at each D: the zero of a straight "
+            "line through the instances' means; the band is the theory's range over integration "
+            "rules. Right: m of the positional "
             "solution over the theory's, where theory and descent disagree most: a gap that stays "
-            "as D grows is no finite-size effect. Bars: 95 % t intervals over instances.",
+            "as D grows is no finite-size effect. Bars: 95 % (left: jackknife over instances; right: t).",
             "Crossing against D on a log axis, near 1.2 to 1.25; ratios of m above one that do not "
             "fall to one.",
             lambda: _finite_size(e), e.part("finite size").ids + e.part("open questions").ids,
         ),
         Figure(
             "replicas", "Two descents from nearby starts: one minimum or many?",
-            "Distance Δ/q between the ends of two descents whose starts differ by noise, against "
-            "the separation Δ*/q at which the theory's two replicas stop moving apart; 0: same "
-            "minimum. Where the positional solution is unstable in theory, descent finds many "
-            "minima. Bars: 95 % t intervals over instances.",
+            "Distance Δ/q between the ends of two descents whose starts differ by noise (0.3 an "
+            "entry), against the separation Δ*/q at which the theory's two replicas stop moving "
+            "apart; 0: same minimum, 2: nothing in common. The measured one depends on the size "
+            "of the noise, so compare the order, not the size. Bars: 95 % t intervals over "
+            "instances.",
             "Measured against predicted separation, positional points along the diagonal, semantic "
             "points at zero measured separation.",
             lambda: _replicas(e), e.part("open questions").ids,

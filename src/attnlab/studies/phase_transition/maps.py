@@ -25,7 +25,6 @@ from attnlab.studies.phase_transition.claims import PUBLISHED
 from attnlab.studies.phase_transition.evidence import (
     Evidence,
     chosen,
-    crossing,
     crossings_by_instance,
     excess,
     gap,
@@ -138,7 +137,7 @@ def _critical_lines(e: Evidence) -> Drawing:
             if omegas.size:
                 theory_line(ax, omegas, alphas, colour, f"$α_{name[-1]}$", LINES[name])
         for (omega,), rows in e.part("Figure 3").groups("omega").items():
-            found = mean_interval(crossings_by_instance(rows, gap, crossing))
+            found = mean_interval(crossings_by_instance(rows, gap))
             if np.isfinite(found.value):
                 errorbars(ax, [omega], [found], NEUTRAL)
         if e.settings.mixing == ((0.6, 0.4), (0.4, 0.6)):

@@ -43,7 +43,7 @@ def _instance(s: PhaseSettings, make: Make, part: str, seed: int, **changes: Any
 def _large(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for alpha in s.large_alphas:
         for seed in range(s.large_seeds):
-            yield _instance(s, make, "large D", seed, dim=s.large_dim, alpha=alpha,
+            yield _instance(s, make, "large D", seed, dim=s.large_dim, alpha=alpha, exact_norm=True,
                             starts=["semantic"])  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def _sizes(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for dim, seeds in sorted(zip(s.sizes, s.size_seeds, strict=False), reverse=True):
         for alpha in s.size_alphas:
             for seed in range(seeds):
-                yield _instance(s, make, "finite size", seed, dim=dim, alpha=alpha,
+                yield _instance(s, make, "finite size", seed, dim=dim, alpha=alpha, exact_norm=True,
                                 test_samples=min(s.test_samples, 5000))  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _open(s: PhaseSettings, make: Make) -> Iterator[Trial]:
             for seed in range(s.open_seeds):
                 yield _instance(
                     s, make, "open questions", seed, dim=dim, omega=omega, alpha=alpha,
-                    starts=list(TWINS), test_samples=min(s.test_samples, 5000),
+                    exact_norm=True, starts=list(TWINS), test_samples=min(s.test_samples, 5000),
                 )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ class PhaseSettings(StudySettings):
 
     sizes: tuple[int, ...] = about("D of the finite-size scaling", (250, 500, 1000, 2000))
     size_alphas: Grid = about("α between which α_c is looked for", (1.05, 1.2, 1.35))
-    size_seeds: tuple[int, ...] = about("instances at each of these sizes", (24, 16, 8, 4))
+    size_seeds: tuple[int, ...] = about("instances at each of these sizes", (40, 28, 16, 10))
 
     large_dim: int = about("D where semantic simulation meets theory", 4000, ge=2)
     large_alphas: Grid = about("α there", (1.15, 1.5))
@@ -70,7 +70,7 @@ class PhaseSettings(StudySettings):
         "D of the courses' recipe (0.2·D test samples)", (100, 1000)
     )
 
-    theory_points: int = about("Sobol points of the integrals", 2**14, ge=16)
+    theory_points: int = about("Sobol points of the integrals", 2**13, ge=16)
     theory_omegas: Grid = about(
         "ω of the critical lines", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
     )

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.core.config import build
+from attnlab.core.devices import release
 from attnlab.lab.trial import Outcome, Scalar, Trial
 from attnlab.solvable import integrate, phase
 from attnlab.solvable.stability import Replicas
@@ -151,8 +152,8 @@ def stability(trial: Trial) -> Outcome:
 def work(trial: Trial, device: str) -> Outcome:
     """Do what the trial's kind says."""
     kind = trial.config["kind"]
-    if kind == "instance":
-        return instance(trial, device)
-    if kind == "ridge":
-        return ridge(trial, device)
+    if kind in ("instance", "ridge"):
+        found = (instance if kind == "instance" else ridge)(trial, device)
+        release(device)  # other workers may share the GPU, and the next trial may be smaller
+        return found
     return {"curve": theory_curve, "critical": critical, "stability": stability}[kind](trial)

@@ -1,0 +1,89 @@
+"""What one simulation needs, compared with what the machine has before anything is allocated."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from attnlab.core.config import build, nearest
+from attnlab.core.errors import UsageError
+
+START = re.compile(r"(semantic|positional|random)(-[1-9]\d{0,2})?")
+STARTS = ("semantic", "positional", "random")
+DEVICES = ("auto", "cpu", "cuda", "mps")
+MOST_SEED = 2**63
+MOST_TEST_SAMPLES = 10**9  # hours; 2 are needed for a standard error
+DRAWN_AT_ONCE = 16_000_000  # normals in one chunk, see solvable/teacher.py
+PER_TOKEN = 400  # bytes of fields, slopes and curvatures a token of a sample (measured: 350)
+PER_WEIGHT = 30  # copies of the weights a quasi-Newton solver keeps
+
+
+@contextmanager
+def numerical() -> Iterator[None]:
+    """Overflow or a division by zero inside means: settings nobody can compute with."""
+    try:
+        yield
+    except ArithmeticError as error:
+        raise UsageError(f"cannot be computed with these settings: {error}") from None
+
+
+def checked_simulation(settings: Mapping[str, Any], start: str, seed: int, device: str) -> None:
+    """UsageError unless the simulation is one that can start here."""
+    if not START.fullmatch(start):
+        raise UsageError(f"unknown start {start!r}: {nearest(start, STARTS)}")
+    if device not in DEVICES:
+        raise UsageError(f"unknown device {device!r}: {nearest(device, DEVICES)}")
+    if not 0 <= seed < MOST_SEED:
+        raise UsageError(f"--seed must lie between 0 and 2**63 - 1, got {seed}")
+    from attnlab.solvable.simulate import SimulationSettings
+    from attnlab.solvable.solve import SolverSettings
+
+    chosen = build(SimulationSettings, {**settings, "starts": [start]})
+    asked = {name: getattr(chosen, name) for name in ("method", "tolerance", "max_evaluations")}
+    build(SolverSettings, {key: value for key, value in asked.items() if value is not None})
+    if not 2 <= chosen.test_samples <= MOST_TEST_SAMPLES:
+        raise UsageError(f"setting 'test_samples': must lie between 2 and {MOST_TEST_SAMPLES:,}")
+    with numerical():
+        refuse_too_large(chosen, device)
+
+
+def refuse_too_large(chosen: Any, device: str) -> None:
+    """UsageError when the data and what is computed from it exceed the free memory."""
+    need, free = simulation_bytes(chosen), free_bytes(device)
+    if need > free:
+        raise UsageError(
+            f"D = {chosen.dim} with N = {chosen.samples} samples needs about {_gigabytes(need)}, "
+            f"and {_gigabytes(free)} are free: use a smaller --dim or --alpha, or dtype=float32"
+        )
+
+
+def simulation_bytes(chosen: Any) -> int:
+    """Tokens, one chunk of normals, fields of every sample, the solver's copies of the weights."""
+    size = 4 if chosen.dtype == "float32" else 8
+    ranks = chosen.rank + chosen.student_rank
+    data = chosen.tokens * chosen.samples * chosen.dim * size
+    fields = chosen.tokens * chosen.samples * PER_TOKEN * ranks // 2
+    weights = PER_WEIGHT * 8 * ranks * chosen.dim
+    return data + min(data, DRAWN_AT_ONCE * size) + fields + weights
+
+
+def free_bytes(device: str) -> int:
+    """Memory that can be had now: the GPU's, or what the kernel says, or all the machine has."""
+    if device in ("auto", "cuda"):
+        import torch
+
+        if torch.cuda.is_available():
+            return int(torch.cuda.mem_get_info()[0])
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            known = dict(line.split(":", 1) for line in file)
+        return int(known["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _gigabytes(size: int) -> str:
+    from attnlab.report.text import number
+
+    return f"{number(size / 1e9)} GB"

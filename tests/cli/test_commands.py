@@ -1,0 +1,77 @@
+"""The list of commands and options: it grows only when this test is changed with it."""
+
+import json
+from typing import Any
+
+import pytest
+import typer
+
+import attnlab as package
+from attnlab.cli.app import app
+
+COMMANDS = {
+    "run": "--config --device --dry-run --engine --help --json --out --quiet --scale --seeds --set "
+    "--workers STUDY",
+    "show": "--help --json --scale STUDY",
+    "list": "--help --json",
+    "runs": "--help --json --out --remove",
+    "verify": "--help --json --out RUN",
+    "table": "--cost --csv --help --json --out RUN",
+    "report": "--help --out --pdf RUN",
+    "theory": "--alpha --branch --critical --help --json --omega --points --ridge --sigma",
+    "simulate": "--alpha --device --dim --help --json --omega --seed --set --start",
+}
+GLOBAL = "--help --install-completion --show-completion --version"
+
+
+def parameters(command: Any) -> str:
+    """Every option and argument of a command as a person types it."""
+    context = command.context_class(command)
+    names = [
+        name if name.startswith("--") else (parameter.metavar or name)
+        for parameter in command.get_params(context)
+        for name in parameter.opts
+    ]
+    return " ".join(sorted(names))
+
+
+def test_commands_and_options_are_these() -> None:
+    group: Any = typer.main.get_command(app)
+    assert {name: parameters(command) for name, command in group.commands.items()} == COMMANDS
+    assert parameters(group) == GLOBAL
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(attnlab: Any, command: str) -> None:
+    said = attnlab(command, "--help")
+    assert said.code == 0 and said.err == ""
+    assert said.out.startswith(f"Usage: attnlab {command}")
+    assert all(option in said.out for option in COMMANDS[command].split())
+    assert "\x1b" not in said.out
+
+
+def test_help_version_and_no_command(attnlab: Any) -> None:
+    assert all(name in attnlab("--help").out for name in COMMANDS)
+    assert attnlab("--version").out == f"attnlab {package.__version__}\n"
+    nothing = attnlab()
+    assert (nothing.code, nothing.out) == (2, "")
+    assert "Usage: attnlab" in nothing.err
+
+
+def test_completion_is_typers_own(attnlab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_ATTNLAB_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "attnlab ver")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert attnlab().out.split() == ["verify"]
+
+
+def test_list_and_show(attnlab: Any, here: Any) -> None:
+    assert "phase-transition" in attnlab("list").out
+    listed = json.loads(attnlab("list", "--json").out)
+    assert {study["name"] for study in listed["studies"]} >= {"phase-transition"}
+    shown = attnlab("show", "./pebbles.py")
+    assert shown.out.startswith("Are pebbles round?\n3 trials at scale quick")
+    document = json.loads(attnlab("show", "./pebbles.py", "--scale", "smoke", "--json").out)
+    assert document["settings"]["size"] == 5 and document["trials"] == 3
+    smoke = json.loads(attnlab("show", "phase-transition", "--scale", "smoke", "--json").out)
+    assert smoke["settings"]["map_seeds"] == 1 and smoke["expected"]

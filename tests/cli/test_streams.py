@@ -1,0 +1,114 @@
+"""What a real process sends where: pipes, closed and full outputs, terminals, start-up time."""
+
+import json
+import os
+import pty
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONTROL = re.compile(r"\x1b")
+
+
+def command(*argv: str) -> list[str]:
+    return [sys.executable, "-m", "attnlab", *argv]
+
+
+def shell(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a bash script in which $A is attnlab."""
+    quoted = " ".join([sys.executable, "-m", "attnlab"])
+    return subprocess.run(
+        ["bash", "-c", f'A="{quoted}"\n{script}'], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, **environment}, timeout=60,
+    )  # fmt: skip
+
+
+def on_terminal(*argv: str, folder: Path, **environment: str) -> str:
+    """What a person sees in a terminal of 80 columns."""
+    main, side = pty.openpty()
+    fixed = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
+    process = subprocess.Popen(command(*argv), stdin=side, stdout=side, stderr=side, cwd=folder,
+                               env={**os.environ, **fixed, **environment})  # fmt: skip
+    os.close(side)
+    seen = b""
+    try:
+        while chunk := os.read(main, 4096):
+            seen += chunk
+    except OSError:  # Linux says EIO when the last writer is gone
+        pass
+    os.close(main)
+    assert process.wait(timeout=60) == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_a_reader_that_leaves_is_not_an_error(stored: Path, tmp_path: Path) -> None:
+    script = "".join(
+        f"$A {argv} | {reader} > /dev/null; echo ${{PIPESTATUS[0]}}\n"
+        for argv in (f"table {stored} --csv", f"table {stored} --json")
+        for reader in ("head -1", "true")
+    )
+    done = shell(script, tmp_path)
+    assert done.stdout.split() == ["0"] * 4
+    assert done.stderr == ""
+
+
+def test_full_and_closed_outputs(tmp_path: Path) -> None:
+    full = shell("$A list > /dev/full", tmp_path)
+    assert full.returncode == 4
+    assert full.stderr == "attnlab: output: No space left on device\n"
+    assert shell("$A list >&-", tmp_path).returncode == 0
+    assert shell("$A nope 2>&-", tmp_path).returncode == 2
+
+
+def test_an_output_that_cannot_say_omega(tmp_path: Path) -> None:
+    done = shell("$A show phase-transition", tmp_path, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u03c9" in done.stdout
+
+
+def test_a_pipe_has_no_control_codes_and_a_terminal_fits(stored: Path, tmp_path: Path) -> None:
+    piped = subprocess.run(
+        command("table", str(stored)), capture_output=True, text=True, timeout=60
+    )
+    assert piped.returncode == 0 and not CONTROL.search(piped.stdout + piped.stderr)
+    seen = on_terminal("table", str(stored), folder=tmp_path)
+    assert CONTROL.search(seen)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", seen)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "of 6 columns; --csv and --json have all" in text  # size and none are the same in all
+
+
+def test_the_claims_fit_a_terminal_and_colour_can_be_refused(stored: Path, tmp_path: Path) -> None:
+    argv = ("run", str(stored.parents[1] / "pebbles.py"), "--device", "cpu", "--quiet",
+            "--out", str(stored.parent))  # fmt: skip
+    seen = on_terminal(*argv, folder=tmp_path)
+    assert "\x1b[32m✓ holds" in seen and "\x1b[31m✗ fails" in seen
+    assert seen.splitlines()[-1] == str(stored / "report.html")
+    plain = on_terminal(*argv, folder=tmp_path, NO_COLOR="1")
+    assert not re.search(r"\x1b\[3[0-7]m", plain)
+    dumb = on_terminal(*argv, folder=tmp_path, TERM="dumb")
+    assert not CONTROL.search(dumb)
+
+
+def test_json_is_alone_on_stdout(stored: Path, tmp_path: Path) -> None:
+    argv = ("run", str(stored.parents[1] / "pebbles.py"), "--device", "cpu", "--json",
+            "--out", str(stored.parent))  # fmt: skip
+    done = subprocess.run(command(*argv), capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert json.loads(done.stdout)["run"] == stored.name
+    assert "Are pebbles round?" in done.stderr
+
+
+@pytest.mark.parametrize(("argv", "limit"), [(("--help",), 0.5), (("list",), 1.0)])
+def test_answers_at_once(argv: tuple[str, ...], limit: float) -> None:
+    """Best of three, in processor time: other processes of the machine do not count."""
+    best = float("inf")
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command(*argv), check=True, capture_output=True, timeout=60)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert best < limit

@@ -1,0 +1,119 @@
+"""Intervals against scipy.stats, against their promise (coverage), and Holm by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attnlab.measure.intervals import (
+    Estimate,
+    bootstrap_mean,
+    holm,
+    mean_interval,
+    paired_difference,
+    t_test_p,
+)
+
+runs = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=13)
+
+
+@given(runs, st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+@settings(max_examples=100, derandomize=True, deadline=None)
+def test_t_interval_is_that_of_scipy(values: list[float], level: float) -> None:
+    found = mean_interval(values, level)
+    error = float(scipy.stats.sem(values))
+    low, high = scipy.stats.t.interval(level, len(values) - 1, np.mean(values), error or 1.0)
+    if error == 0:
+        low = high = np.mean(values)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9, abs=1e-6)
+    assert found.n == len(values)
+    assert found.half_width == pytest.approx((high - low) / 2, rel=1e-9, abs=1e-6)
+    assert f"{level:.0%}" in found.method
+
+
+@pytest.mark.parametrize(("n", "level"), [(3, 0.95), (5, 0.95), (5, 0.9), (11, 0.95)])
+def test_the_interval_covers_the_truth_as_often_as_it_says(n: int, level: float) -> None:
+    draws, truth = 4001, 2.5
+    rng = np.random.default_rng(17)
+    found = [mean_interval(rng.normal(truth, 0.7, n), level) for _ in range(draws)]
+    covered = np.mean([e.low <= truth <= e.high for e in found])
+    assert abs(covered - level) < 4 * math.sqrt(level * (1 - level) / draws)
+
+
+def test_too_few_runs_have_no_interval() -> None:
+    none, one = mean_interval([]), mean_interval([7.0])
+    assert math.isnan(none.value) and none.n == 0 and not none.has_interval
+    assert one.value == 7.0 and one.n == 1 and not one.has_interval
+    assert mean_interval([3.0, math.nan, math.inf]).n == 1
+
+
+def test_paired_difference_removes_what_the_arms_share() -> None:
+    rng = np.random.default_rng(19)
+    shared, noise = rng.normal(0, 100, 7), rng.normal(0, 0.01, 7)
+    found = paired_difference(shared + 1 + noise, shared)
+    assert found.value == pytest.approx(1, abs=0.02)
+    assert found.high - found.low < 0.1
+    assert found.method.startswith("paired")
+    with pytest.raises(ValueError, match="must match"):
+        paired_difference([1.0, 2.0, 3.0], [1.0, 2.0])
+
+
+@given(runs)
+@settings(max_examples=60, derandomize=True, deadline=None)
+def test_p_value_is_that_of_scipy(values: list[float]) -> None:
+    if np.std(values, ddof=1) < 1e-9 * (1 + np.abs(values).max()):
+        return
+    expected = np.asarray(scipy.stats.ttest_1samp(values, 0.0))[1]
+    assert t_test_p(values) == pytest.approx(float(expected), rel=1e-9, abs=1e-12)
+
+
+def test_p_value_of_equal_runs() -> None:
+    assert t_test_p([0.0, 0.0, 0.0]) == 1.0
+    assert t_test_p([2.0, 2.0, 2.0]) == 0.0
+    assert math.isnan(t_test_p([1.0]))
+
+
+def test_holm_by_hand() -> None:
+    # origin: the worked example of Wikipedia, "Holm-Bonferroni method": p = .01, .04, .03, .005.
+    # By hand: 4 × .005 = .02; 3 × .01 = .03; 2 × .03 = .06; 1 × .04 = .04, raised to .06.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_edges() -> None:
+    assert holm([]) == []
+    assert holm([0.03]) == [0.03]
+    assert holm([0.9, 0.8, 0.7]) == [1.0, 1.0, 1.0]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=11))
+@settings(max_examples=100, derandomize=True, deadline=None)
+def test_holm_lies_between_the_p_value_and_bonferroni(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for p, q in zip(p_values, adjusted, strict=True):
+        assert p <= q <= min(1.0, len(p_values) * p) + 1e-12
+    order = np.argsort(p_values)
+    assert np.all(np.diff(np.array(adjusted)[order]) >= 0)
+
+
+def test_bootstrap_agrees_with_the_normal_interval_for_many_items() -> None:
+    items = np.random.default_rng(23).exponential(size=997)
+    found = bootstrap_mean(items, np.random.default_rng(29), draws=2003)
+    half = 1.96 * items.std(ddof=1) / math.sqrt(items.size)
+    assert found.value == items.mean()
+    assert found.half_width == pytest.approx(half, rel=0.08)
+    assert found.n == 997 and "bootstrap" in found.method
+    again = bootstrap_mean(items, np.random.default_rng(29), draws=2003)
+    assert (again.low, again.high) == (found.low, found.high)
+
+
+def test_bootstrap_over_a_few_seeds_is_refused() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        bootstrap_mean(range(19), np.random.default_rng(0))
+
+
+def test_an_estimate_without_an_interval() -> None:
+    assert not Estimate(1.0).has_interval
+    assert Estimate(1.0, 0.5, 2.0).half_width == 0.75

@@ -1,0 +1,97 @@
+"""The rooms of the house: imports point down the list only, files stay short, starting is cheap."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "attnlab"
+ROOMS = (
+    "__main__", "cli", "api", "studies", "report", "lab", "audit", "tasks", "train", "decode",
+    "models", "construct", "solvable", "parts", "assets", "measure", "core",
+)  # fmt: skip
+# A name held as text is loaded when asked for; nothing else may do so.
+BY_NAME = {
+    "lab/source.py": "the table of built-in studies, looked up when a run names one",
+    "__init__.py": "the doors of the package, opened when asked for",
+}
+FILES = sorted(SOURCE.rglob("*.py"))
+LONGEST = 300
+
+
+def label(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every import, also those inside functions."""
+    package = ["attnlab", *path.relative_to(SOURCE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_imports_point_down(path: Path) -> None:
+    own = room_of(path)
+    if own == "__init__":  # the doors: for type checkers only
+        return
+    for line, name in imported(path):
+        parts = name.split(".")
+        if parts[0] != "attnlab" or len(parts) == 1 or parts[1].startswith("__version"):
+            continue
+        assert parts[1] in ROOMS, f"{label(path)}:{line}: {name} is in no room of the list"
+        assert ROOMS.index(own) <= ROOMS.index(parts[1]), f"{label(path)}:{line} imports {name}"
+
+
+def test_every_folder_is_a_room() -> None:
+    assert {room_of(path) for path in FILES} <= {*ROOMS, "__init__"}
+
+
+def test_a_room_above_is_named_in_the_declared_places_only() -> None:
+    found = {
+        label(path)
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute | ast.Name)
+        and (node.attr if isinstance(node, ast.Attribute) else node.id)
+        in ("import_module", "__import__")
+    }
+    assert found == set(BY_NAME)
+
+
+@pytest.mark.parametrize("path", FILES, ids=label)
+def test_files_are_short_and_say_what_they_are(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < LONGEST
+    assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["--version"], ["list"], ["runs"], ["verify", "none"]]
+)
+def test_no_command_that_does_not_compute_imports_torch(argv: list[str], tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from attnlab.cli import main\n"
+        f"sys.argv = ['attnlab', *{argv!r}]\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    pass\n"
+        "slow = {'torch', 'scipy.stats', 'matplotlib', 'jinja2'} & set(sys.modules)\n"
+        "assert not slow, slow\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
