@@ -73,7 +73,8 @@ def one_student() -> Iterator[Row]:
         note = (
             f"100 of {STEPS:,} steps timed and scaled; loss {float(found.value):.6f} against "
             f"{float(reached.value):.6f} after {STEPS:,} steps, "
-            f"|∇|∞ {float(found.gradient_max):.0e} against {float(reached.gradient_max):.0e}; {int(found.evaluations)} evaluations"
+            f"|∇|∞ {float(found.gradient_max):.0e} against {float(reached.gradient_max):.0e}; "
+            f"{int(found.evaluations)} evaluations"
         )
         assert float(found.value) <= float(reached.value), "ours must be at equal or lower loss"
         yield Row(f"one student, {name} start", ours, plain, "s", plain / ours, 150, note)

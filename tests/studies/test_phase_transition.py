@@ -16,7 +16,6 @@ from attnlab.studies.phase_transition.discussion import answer
 from attnlab.studies.phase_transition.evidence import (
     Evidence,
     crossing,
-    crossings_by_instance,
     gap,
     pooled_crossing,
 )
@@ -121,11 +120,6 @@ def test_an_empty_table_is_undecided_and_drawable() -> None:
     study.discussion(empty, study.claims(empty))
     for figure in study.figures(empty):
         figure.draw()
-
-
-def test_crossings_use_one_teacher_each() -> None:
-    rows = [figure_two_row(a, seed, a - 1.2 - 0.1 * seed) for a in (1.0, 1.5) for seed in range(3)]
-    assert crossings_by_instance(Table(rows), gap) == pytest.approx([1.2, 1.3, 1.4])
 
 
 def test_pooled_crossing_covers_the_truth_and_keeps_every_instance() -> None:

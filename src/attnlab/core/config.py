@@ -55,12 +55,22 @@ def build(model: type[S], values: Mapping[str, Any]) -> S:
     try:
         # through JSON: arrays become tuples, and Python callers get no laxer rule than files
         text = canonical(dict(values))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"settings must be plain finite values: {error}") from None
+    except (TypeError, ValueError, RecursionError):
+        raise UsageError(f"setting {_unstorable(values)!r}: must be a plain finite value") from None
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(_one_line(error)) from None
+
+
+def _unstorable(values: Mapping[str, Any]) -> str:
+    """The first key whose value has no canonical JSON."""
+    for key, value in values.items():
+        try:
+            canonical(value)
+        except (TypeError, ValueError, RecursionError):
+            return key
+    return "settings"
 
 
 def _one_line(error: ValidationError) -> str:
@@ -93,5 +103,5 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # includes bad TOML, bad UTF-8, huge integers
         raise UsageError(f"{path}: not a TOML file: {error}") from None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtr, stdtrit  # scipy.stats takes half a second to import
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,15 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Estimate:
     mean = float(v.mean())
     if v.size < 2:
         return Estimate(mean, n=1, method=method)
-    half = float(stdtrit(v.size - 1, (1 + level) / 2) * v.std(ddof=1) / math.sqrt(v.size))
+    half = t_quantile((1 + level) / 2, v.size - 1) * float(v.std(ddof=1)) / math.sqrt(v.size)
     return Estimate(mean, mean - half, mean + half, int(v.size), method)
+
+
+def t_quantile(p: float, freedom: int) -> float:
+    """Quantile of Student's t. Imported when asked for: scipy is half of a command's start."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, p))
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Estimate:
@@ -76,6 +82,8 @@ def t_test_p(values: ArrayLike) -> float:
     if spread == 0:
         return 1.0 if v.mean() == 0 else 0.0
     t = v.mean() / (spread / math.sqrt(v.size))
+    from scipy.special import stdtr
+
     return float(2 * stdtr(v.size - 1, -abs(t)))
 
 

@@ -76,8 +76,8 @@ def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
 def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
     """V of every student: the smallest root of V·(λ + σ²·S(V)) = σ², by bisection in log V.
 
-    At a minimum 1 + V·b > 0 for every curvature b. Beyond the smallest root samples with b < 0 break
-    that, and further roots without meaning appear.
+    At a minimum 1 + V·b > 0 for every curvature b. Beyond the smallest root samples with b < 0
+    break that, and further roots without meaning appear.
     """
     curvature = _sample_hessians(loss, fields)  # n k L L
     # millions of tiny matrices: a GPU's batched solver refuses them

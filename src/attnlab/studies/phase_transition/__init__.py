@@ -5,5 +5,5 @@ plan.py       the trials of each part of the study
 work.py       one trial: an instance, a ridge search, a theory curve, critical points
 evidence.py   the table condensed: crossings, estimates, theory at an alpha
 claims.py     sentences with computed verdicts; discussion.py: what they mean
-figures.py    Figures 2 and 3 of the paper and what is beyond them; maps.py: the diagrams
+figures.py    Figure 2 of the paper; maps.py: Figure 3; beyond.py: what the paper does not show
 """

@@ -148,7 +148,8 @@ def _open_questions(e: Evidence, found: dict[str, Claim]) -> tuple[str, ...]:
             f"In theory the semantic solution ends at α_w = {weak.value:.3f}: below it the best "
             "solution without positions has θ = 0. Descent from W* nevertheless keeps θ = "
             f"{memory.estimate.value:.3f} ± {memory.estimate.half_width:.3f} at α = 0.457: "
-            "it stops in a minimum near its start, which the theory of the best solution does not describe."
+            "it stops in a minimum near its start, which the theory of the best solution does not "
+            "describe."
         )
     replicas = _replica_lines(e)
     if replicas:

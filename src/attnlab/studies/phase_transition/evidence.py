@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import stdtrit
 
 from attnlab.lab.table import Row, Table
-from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.intervals import Estimate, mean_interval, t_quantile
 from attnlab.studies.phase_transition.settings import PhaseSettings
 
 Value = Callable[[Row], float]
+Finder = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
@@ -114,17 +114,14 @@ def crossing(alphas: np.ndarray, values: np.ndarray) -> float:
     return float(a[i] - v[i] * (a[i + 1] - a[i]) / (v[i + 1] - v[i]))
 
 
-def crossings_by_instance(table: Table, value: Value) -> list[float]:
-    """One crossing an instance, where it has one: the same seed is the same teacher at every α."""
-    found = [
-        crossing(rows.column("alpha"), np.array([value(r) for r in rows]))
-        for rows in _by_seed(table).values()
-    ]
-    return [v for v in found if math.isfinite(v)]
+def line_crossing(alphas: np.ndarray, values: np.ndarray) -> float:
+    """The zero of a straight line through values(α)."""
+    slope, level = np.polyfit(alphas, values, 1)
+    return float(-level / slope)
 
 
-def pooled_crossing(table: Table, value: Value) -> Estimate:
-    """The zero of a straight line through the instances' mean at every α, with a jackknife interval.
+def pooled_crossing(table: Table, value: Value, find: Finder = line_crossing) -> Estimate:
+    """Where the mean over instances crosses zero in α, with a jackknife interval.
 
     Instances without a crossing of their own count too: dropping them would bias the mean.
     """
@@ -135,24 +132,14 @@ def pooled_crossing(table: Table, value: Value) -> Estimate:
         values[seeds.index(row.seed), np.searchsorted(alphas, row["alpha"])] = value(row)
     values = values[np.isfinite(values).all(axis=1)]
     n = len(values)
-    method = f"zero of the mean line, jackknife t interval over {n} instances, 95 %"
+    method = f"crossing of the mean, jackknife t interval over {n} instances, 95 %"
     if n < 2 or alphas.size < 2:
         return Estimate(math.nan, n=n, method="too few instances to fit a line")
-    whole = _zero(alphas, values.mean(axis=0))
-    left = np.array([_zero(alphas, np.delete(values, i, axis=0).mean(axis=0)) for i in range(n)])
+    whole = find(alphas, values.mean(axis=0))
+    left = np.array([find(alphas, np.delete(values, i, axis=0).mean(axis=0)) for i in range(n)])
     spread = math.sqrt((n - 1) / n * float(((left - left.mean()) ** 2).sum()))
-    half = float(stdtrit(n - 1, 0.975)) * spread
+    half = t_quantile(0.975, n - 1) * spread
     return Estimate(whole, whole - half, whole + half, n, method)
-
-
-def _zero(alphas: np.ndarray, values: np.ndarray) -> float:
-    slope, level = np.polyfit(alphas, values, 1)
-    return float(-level / slope)
-
-
-def _by_seed(table: Table) -> dict[int, Table]:
-    seeds = sorted({row.seed for row in table})
-    return {seed: Table([r for r in table if r.seed == seed]) for seed in seeds}
 
 
 def size_crossings(evidence: Evidence) -> dict[int, Estimate]:

@@ -8,7 +8,6 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Row
-from attnlab.measure.intervals import mean_interval
 from attnlab.report.style import (
     NEUTRAL,
     POSITIONAL,
@@ -25,11 +24,13 @@ from attnlab.studies.phase_transition.claims import PUBLISHED
 from attnlab.studies.phase_transition.evidence import (
     Evidence,
     chosen,
-    crossings_by_instance,
+    crossing,
     excess,
     gap,
+    pooled_crossing,
 )
 
+TALLEST = 3.6  # α_l leaves the picture: it diverges just above ω = 0.5
 LINES = {"alpha_c": "-", "alpha_l": "--", "alpha_w": ":"}
 ALPHA, OMEGA = "sample complexity α = N/D", "positional share ω of the teacher"
 
@@ -68,8 +69,8 @@ def map_figures(e: Evidence) -> list[Figure]:
         ),
         Figure(
             "critical-lines", "Critical points: theory, simulation, published",
-            "Lines: theory. Points: where the losses of simulation cross, by interpolation in each "
-            f"instance, 95 % t interval over instances (D = {dim:,}). Hollow: published "
+            "Lines: theory. Points: where the mean losses of simulation cross, by interpolation; "
+            f"bars: 95 % jackknife t interval over instances (D = {dim:,}). Hollow: published "
             "at ω = 0.3. Simulation lies below theory where the positional solution is unstable.",
             "Critical alpha against omega: three rising lines with simulation points near α_c.",
             lambda: _critical_lines(e), ids,
@@ -134,15 +135,19 @@ def _critical_lines(e: Evidence) -> Drawing:
         colours = {"alpha_c": NEUTRAL, "alpha_l": POSITIONAL, "alpha_w": SEMANTIC}
         for name, colour in colours.items():
             omegas, alphas = e.critical(name)
-            if omegas.size:
-                theory_line(ax, omegas, alphas, colour, f"$α_{name[-1]}$", LINES[name])
+            inside = alphas < TALLEST
+            if inside.any():
+                theory_line(
+                    ax, omegas[inside], alphas[inside], colour, f"$α_{name[-1]}$", LINES[name]
+                )
         for (omega,), rows in e.part("Figure 3").groups("omega").items():
-            found = mean_interval(crossings_by_instance(rows, gap))
-            if np.isfinite(found.value):
+            found = pooled_crossing(rows, gap, crossing)
+            if np.isfinite(found.value) and found.has_interval:
                 errorbars(ax, [omega], [found], NEUTRAL)
         if e.settings.mixing == ((0.6, 0.4), (0.4, 0.6)):
             published(ax, [0.3], [PUBLISHED["alpha_c"]], NEUTRAL)
             published(ax, [0.3], [PUBLISHED["alpha_l"]], POSITIONAL)
+        ax.set_ylim(0, TALLEST)
         ax.set_xlabel(OMEGA)
         ax.set_ylabel("critical sample complexity α")
     return drawing

@@ -38,7 +38,7 @@ class PhaseSettings(StudySettings):
     map_omegas: Grid = about(
         "ω of the phase diagrams", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
     )
-    map_seeds: int = about("instances a cell", 2, ge=1)
+    map_seeds: int = about("instances a cell", 3, ge=1)
 
     sizes: tuple[int, ...] = about("D of the finite-size scaling", (250, 500, 1000, 2000))
     size_alphas: Grid = about("α between which α_c is looked for", (1.05, 1.2, 1.35))
@@ -77,7 +77,7 @@ class PhaseSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 3, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0], "test_samples": 500,
+    "seeds": 6, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0], "test_samples": 500,
     "map_dim": 40, "map_alphas": [0.5, 1.5], "map_omegas": [0.1, 0.4], "map_seeds": 1,
     "sizes": [40, 80], "size_alphas": [0.8, 1.8], "size_seeds": [3, 3],
     "large_dim": 150, "large_alphas": [1.5], "open_points": [[0.3, 1.25]], "open_dims": [60],
