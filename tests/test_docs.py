@@ -52,3 +52,32 @@ def test_every_command_and_option_the_guide_names_exists(tmp_path: Path) -> None
         extra = ["--dry-run"] if line.startswith("run") else []
         done = attnlab(tmp_path, *line.split(), *extra)
         assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+ROOT = GUIDE.parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_every_page_names_only_commands_and_options_that_exist() -> None:
+    from tests.cli.test_commands import COMMANDS
+
+    for page in PAGES:
+        for line in re.findall(r"^(?:\$ )?attnlab ([a-z]+)(.*)$", page.read_text("utf-8"), re.M):
+            name, rest = line
+            assert name in COMMANDS, f"{page.name}: attnlab {name}"
+            for option in re.findall(r"(?<=\s)--[a-z-]+", rest.split("#")[0].split("&&")[0]):
+                assert option in COMMANDS[name].split(), f"{page.name}: attnlab {name} {option}"
+
+
+def test_every_link_to_a_file_leads_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_python_of_the_solvable_model_page_runs() -> None:
+    page = (ROOT / "docs" / "solvable-model.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "docs/solvable-model.md", "exec"), {})

@@ -140,6 +140,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run("phase-transition", scale="smoke", out=tmp_path_factory.mktemp("runs"), workers=2)
 
 
+@pytest.mark.xdist_group("smoke")
 def test_smoke_run_is_whole(smoke: Run) -> None:
     assert smoke.results["counts"] == {"done": len(PhaseTransition.at("smoke").trials())}
     assert smoke.record.verify().ok and smoke.record.complete
@@ -149,6 +150,7 @@ def test_smoke_run_is_whole(smoke: Run) -> None:
     assert all((smoke.path / f["file"]).is_file() for f in smoke.results["figures"])
 
 
+@pytest.mark.xdist_group("smoke")
 def test_every_number_of_a_claim_can_be_traced(smoke: Run) -> None:
     ids = {row.id for row in smoke.table}
     for claim in smoke.results["claims"]:
@@ -156,22 +158,26 @@ def test_every_number_of_a_claim_can_be_traced(smoke: Run) -> None:
         assert claim["effect"] is None or claim["trials"]
 
 
+@pytest.mark.xdist_group("smoke")
 def test_running_again_runs_nothing(smoke: Run) -> None:
     before = smoke.record.digest()
     again = run("phase-transition", scale="smoke", out=smoke.path.parent)
     assert again.record.digest() == before and again.path == smoke.path
 
 
+@pytest.mark.xdist_group("smoke")
 def test_theory_in_the_table_is_the_library(smoke: Run) -> None:
     """Golden: α_l(0.3) = 1.49 in THEORY's check values, within the smoke rule's coarseness."""
     found, _ = Evidence(smoke.table, PhaseSettings()).critical_at("alpha_l")
     assert found.value == pytest.approx(1.49, abs=0.05)
 
 
+@pytest.mark.xdist_group("smoke")
 def test_notebook_shows_the_answer(smoke: Run) -> None:
     assert smoke.results["answer"][:20] in getattr(smoke, "_repr_html_")()  # noqa: B009
 
 
+@pytest.mark.xdist_group("smoke")
 def test_report_of_a_run_can_be_written_again(smoke: Run, tmp_path: Path) -> None:
     from attnlab.report.build import render
 

@@ -24,6 +24,8 @@ LINE_EVALUATIONS = 12  # each is cheap: no product with the data
 SLOPE_REDUCTION = 0.3  # the line search stops when the slope has fallen to this share
 ARMIJO = 1e-4
 FIRST_RATE = 0.6  # longest of the first gradient steps
+MAX_STALLS = 3  # steps in a row that did not lower E
+KEEP_SHARE = 0.75  # students that are done are left behind once they are a quarter
 
 
 class SolverSettings(Settings):
@@ -68,6 +70,11 @@ class _Point:
     @property
     def gradient_max(self) -> PerStudent:
         return self.gradient.abs().amax(dim=(1, 2))
+
+    def take(self, keep: Tensor) -> "_Point":
+        """Some of the students."""
+        return _Point(self.weights[keep], self.fields[:, :, keep], self.value[keep],
+                      self.gradient[keep])  # fmt: skip
 
 
 def minimise(loss: Loss, start: Weights, settings: SolverSettings | None = None) -> Solution:
@@ -115,6 +122,11 @@ class _Curvature:
             for kept in (self.steps, self.changes, self.inverse):
                 del kept[0]
 
+    def take(self, keep: Tensor) -> "_Curvature":
+        """The pairs of some of the students."""
+        lists = (self.steps, self.changes, self.inverse)
+        return _Curvature(self.memory, *([kept[keep] for kept in many] for many in lists))
+
     def newton_direction(self, gradient: Weights) -> Weights:
         """−H∇E by the two-loop recursion; a pair that is unusable for a student is skipped."""
         direction = -gradient
@@ -122,7 +134,7 @@ class _Curvature:
         pairs = list(zip(self.steps, self.changes, self.inverse, strict=True))
         for step, change, inverse in reversed(pairs):
             share = inverse * _dot(step, direction)
-            direction = direction - share[:, None, None] * change
+            direction = torch.addcmul(direction, share[:, None, None], change, value=-1)
             shares.append(share)
         scale = torch.ones_like(self.inverse[0])
         for _, change, inverse in pairs:  # the newest usable pair sets the scale
@@ -131,40 +143,58 @@ class _Curvature:
         direction = scale[:, None, None] * direction
         for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
             back = share - inverse * _dot(change, direction)
-            direction = direction + back[:, None, None] * step
+            direction = torch.addcmul(direction, back[:, None, None], step)
         return direction
 
 
 def _quasi_newton(loss: Loss, start: Weights, settings: SolverSettings) -> Solution:
-    """L-BFGS in the weights, exact line search in the fields."""
-    point = _Point.at(loss, start, loss.fields(start))
-    curvature = _Curvature(settings.memory)
-    count = torch.ones(start.shape[0], dtype=torch.long, device=start.device)
-    active = point.gradient_max >= settings.tolerance
-    stalls = torch.zeros_like(count)
+    """L-BFGS in the weights, exact line search in the fields; students leave when they are done."""
+    ended, count = start.clone(), torch.ones(start.shape[0], dtype=torch.long, device=start.device)
+    index = torch.arange(start.shape[0], device=start.device)  # which students are still moving
+    moving, curvature = loss, _Curvature(settings.memory)
+    point = _Point.at(moving, start, moving.fields(start))
+    stalls = torch.zeros_like(index)
     for iteration in range(settings.max_evaluations - 1):
-        if not bool(active.any()):
-            break
+        active = (point.gradient_max >= settings.tolerance) & (stalls < MAX_STALLS)
+        ended[index] = point.weights
+        if int(active.sum()) <= KEEP_SHARE * len(index):
+            index, stalls, point = index[active], stalls[active], point.take(active)
+            if not len(index):
+                break
+            moving, curvature = loss.take(index), curvature.take(active)
+            active = torch.ones_like(index, dtype=torch.bool)
         first = iteration < settings.descent_steps
-        direction = -point.gradient if first else _descent_direction(curvature, point.gradient)
-        along = loss.fields(direction)
-        longest = _longest(point, along, settings.max_move)
-        if first:
-            longest = longest.clamp_max(FIRST_RATE)
-        length = _line_search(loss, point, direction, along, longest) * active
-        step = length[:, None, None] * direction
-        following = _Point.at(loss, point.weights + step,
-                              point.fields + length[None, None, :, None] * along)  # fmt: skip
+        following, step = _advance(moving, point, curvature, active, settings, first)
         curvature.add(step, following.gradient - point.gradient)
-        # rounding, not descent, when E no longer falls: twice in a row and the student rests
+        # rounding, not descent, when E no longer falls
         stalls = torch.where(following.value < point.value, 0, stalls + 1)
         point = following
-        count += active
-        active = active & (point.gradient_max >= settings.tolerance) & (stalls < 3)
+        count[index] += active
+    ended[index] = point.weights
     # the fields were updated step by step: measure the end afresh
-    end = _Point.at(loss, point.weights, loss.fields(point.weights))
+    end = _Point.at(loss, ended, loss.fields(ended))
     largest = end.gradient_max
-    return Solution(end.weights, end.value, largest, count + 1, largest < settings.tolerance * 1.05)
+    return Solution(ended, end.value, largest, count + 1, largest < settings.tolerance * 1.05)
+
+
+def _advance(
+    loss: Loss,
+    point: _Point,
+    curvature: _Curvature,
+    active: Tensor,
+    settings: SolverSettings,
+    first: bool,
+) -> tuple[_Point, Weights]:
+    """One step: along the gradient at first, then along the quasi-Newton direction."""
+    direction = -point.gradient if first else _descent_direction(curvature, point.gradient)
+    along = loss.fields(direction)
+    longest = _longest(point, along, settings.max_move)
+    if first:
+        longest = longest.clamp_max(FIRST_RATE)
+    length = _line_search(loss, point, direction, along, longest) * active
+    step = length[:, None, None] * direction
+    fields = torch.addcmul(point.fields, length[None, None, :, None], along)
+    return _Point.at(loss, point.weights + step, fields), step
 
 
 def _descent_direction(curvature: _Curvature, gradient: Weights) -> Weights:
@@ -178,8 +208,9 @@ def _descent_direction(curvature: _Curvature, gradient: Weights) -> Weights:
 
 def _longest(point: _Point, along: Fields, max_move: float) -> PerStudent:
     """The t at which the fields have moved by `max_move` of their size (at least of 1)."""
-    move = along.square().mean(dim=(0, 1, 3)).sqrt()
-    size = point.fields.square().mean(dim=(0, 1, 3)).sqrt()
+    count = along.numel() / along.shape[2]
+    move = (_field_dot(along, along) / count).sqrt()
+    size = (_field_dot(point.fields, point.fields) / count).sqrt()
     return max_move * size.clamp_min(1.0) / move.clamp_min(1e-300)
 
 
@@ -196,9 +227,10 @@ def _line_search(
     t = torch.minimum(torch.ones_like(largest), largest)
     best = torch.zeros_like(t)
     for _ in range(LINE_EVALUATIONS):
-        value, slope = loss.data_term(point.fields + t[None, None, :, None] * along)
+        fields = torch.addcmul(point.fields, t[None, None, :, None], along)
+        value, slope = loss.data_term(fields)
         value = value + 0.5 * loss.ridge * (norm + 2 * t * cross + t * t * square)
-        rise = (slope * along).sum(dim=(0, 1, 3)) + loss.ridge * (cross + t * square)
+        rise = _field_dot(slope, along) + loss.ridge * (cross + t * square)
         lower = value <= point.value + ARMIJO * t * slope_0 + 1e-15 * point.value.abs()
         settled = lower & (rise.abs() <= -SLOPE_REDUCTION * slope_0)
         best = torch.where(lower, t, best)
@@ -226,4 +258,10 @@ def _next_length(
 
 
 def _dot(a: Weights, b: Weights) -> PerStudent:
-    return (a * b).sum(dim=(1, 2))
+    """a·b of every student, as a batched product: no copy of a*b is formed."""
+    return torch.bmm(a.flatten(1)[:, None, :], b.flatten(1)[:, :, None])[:, 0, 0]
+
+
+def _field_dot(a: Fields, b: Fields) -> PerStudent:
+    """Σ over tokens, samples and rank of a·b, student by student."""
+    return (a * b).sum(dim=(0, 1, 3)) if a.shape[3] > 1 else (a * b)[..., 0].sum(dim=(0, 1))

@@ -90,12 +90,22 @@ def sample_losses(
 def _pair_losses(fields: Fields, blocks: Blocks, scale: float) -> tuple[Tensor, Fields]:
     """L=2: a_1 = sigmoid(S₁·(S₁−S₂)), a_2 = sigmoid(S₂·(S₂−S₁))."""
     kappa, slopes, rest = blocks.pair
-    own, other = fields, fields.flip(0)
-    diagonal = torch.sigmoid(scale * (own * (own - other)).sum(dim=-1))  # l n k
-    half = diagonal * kappa
-    loss = (diagonal * (0.5 * half - slopes)).sum(dim=0) + rest
-    pull = (scale * (half - slopes) * diagonal * (1 - diagonal))[..., None]
-    return loss, pull * (2 * own - other) - pull.flip(0) * other
+    first, second = fields
+    apart = first - second
+    losses, pulls = rest, []
+    for field, sign, slope in ((first, scale, slopes[0]), (second, -scale, slopes[1])):
+        score = field * apart
+        score = score[..., 0] if fields.shape[-1] == 1 else score.sum(dim=-1)
+        diagonal = torch.sigmoid(sign * score)
+        half = diagonal * kappa
+        losses = torch.addcmul(losses, diagonal, torch.add(-slope, half, alpha=0.5))
+        pulls.append(((half - slope) * diagonal * (scale - scale * diagonal))[..., None])
+    # d/dS₁ of both diagonals: 2S₁ − S₂ and −S₂; likewise for S₂
+    one, two = pulls
+    both = one + two
+    upper = torch.addcmul(2 * one * first, both, second, value=-1)
+    lower = torch.addcmul(2 * two * second, both, first, value=-1)
+    return losses, torch.stack([upper, lower])
 
 
 def _rank_scale(fields: Fields, settings: TeacherSettings) -> float:
@@ -116,6 +126,12 @@ class Loss:
         """The loss with its Gram blocks computed; one ridge a student (or one for all)."""
         values = torch.as_tensor(ridge, dtype=torch.float64, device=data.tokens.device)
         return Loss(data, Blocks.of(data), values.reshape(-1), keep)
+
+    def take(self, students: Tensor) -> "Loss":
+        """The loss of some of the students only."""
+        one = self.ridge.numel() == 1
+        keep = None if self.keep is None else self.keep[:, students]
+        return Loss(self.data, self.blocks, self.ridge if one else self.ridge[students], keep)
 
     def fields(self, weights: Weights) -> Fields:
         """S = (x + p) Wᵀ · field scale: the product with x."""
@@ -141,9 +157,9 @@ class Loss:
     def data_term(self, fields: Fields) -> tuple[Float[Tensor, " student"], Fields]:
         """Σ_n of the sample losses, and its derivative in the fields."""
         losses, slope = sample_losses(fields, self.blocks, self.data.settings)
-        if self.keep is not None:
-            losses, slope = losses * self.keep, slope * self.keep[None, :, :, None]
-        return losses.sum(dim=0), slope
+        if self.keep is None:
+            return losses.sum(dim=0), slope
+        return (losses * self.keep).sum(dim=0), slope * self.keep[None, :, :, None]
 
     def value_and_gradient(self, weights: Weights) -> tuple[Float[Tensor, " student"], Weights]:
         """E(W) and ∇E(W)."""

@@ -79,8 +79,8 @@ def _finite_size(e: Evidence) -> Drawing:
         if np.isfinite(theory.value):
             left.axhspan(theory.low, theory.high, color=NEUTRAL, alpha=0.25, linewidth=0)
             left.axhline(theory.value, color=NEUTRAL)
-            left.annotate("theory", (0.02, theory.value), xycoords=("axes fraction", "data"),
-                          xytext=(0, 4), textcoords="offset points", fontsize=8)  # fmt: skip
+            left.annotate("theory", (1.02, theory.value), xycoords=("axes fraction", "data"),
+                          va="center", fontsize=8, annotation_clip=False)  # fmt: skip
         left.set_ylabel("crossing of the losses $α_c$")
         for colour, (omega, alpha) in zip(
             (POSITIONAL, "#0B3C86", "#6FA8F5"), ((0.2, 1.0), (0.1, 0.8), (0.3, 1.25)), strict=True
@@ -88,10 +88,17 @@ def _finite_size(e: Evidence) -> Drawing:
             _m_ratio(right, e, omega, alpha, colour)
         right.axhline(1, color=NEUTRAL)
         right.set_ylabel("m simulation / m theory (positional)")
-        for ax in (left, right):
-            log_axis(ax, "x")
-            ax.set_xlabel("dimension D")
+        _dimensions(left, e.settings.sizes)
+        _dimensions(right, e.settings.open_dims)
     return drawing
+
+
+def _dimensions(ax: Axes, dims: tuple[int, ...]) -> None:
+    """A log axis of D with a tick at every D that was run: 500, 1k, 2.5k."""
+    log_axis(ax, "x")
+    ax.set_xticks(dims, [f"{d / 1000:g}k" if d >= 1000 else str(d) for d in dims])
+    ax.minorticks_off()
+    ax.set_xlabel("dimension D")
 
 
 def _m_ratio(ax: Axes, e: Evidence, omega: float, alpha: float, colour: str) -> None:
@@ -171,9 +178,7 @@ def _scaling(e: Evidence) -> Drawing:
             errorbars(ax, dims, shown, colour)
             if dims:
                 direct_label(ax, [dims[-1]], [shown[-1].value], words, colour)
-        log_axis(ax, "x")
         log_axis(ax, "y")
-        ax.set_xticks(e.settings.unscaled_dims, [f"{d:,}" for d in e.settings.unscaled_dims])
-        ax.set_xlabel("dimension D")
+        _dimensions(ax, e.settings.unscaled_dims)
         ax.set_ylabel("variance of the scores at W = W*")
     return drawing

@@ -52,8 +52,8 @@ class PhaseSettings(StudySettings):
         "(ω, α) where theory and descent disagree, or are tested for it",
         ((0.3, 0.457), (0.3, 0.85), (0.3, 1.25), (0.4, 1.7), (0.2, 1.0), (0.1, 0.8)),
     )
-    open_dims: tuple[int, ...] = about("D at these points", (500, 1000, 2000))
-    open_seeds: int = about("instances at these points", 3, ge=1)
+    open_dims: tuple[int, ...] = about("D at these points", (500, 2000))
+    open_seeds: int = about("instances at these points", 6, ge=1)
 
     ridges: Grid = about("λ tried by validation", (0.001, 0.003, 0.01, 0.03, 0.1))
     ridge_dim: int = about("D of the ridge search", 500, ge=2)
@@ -72,7 +72,7 @@ class PhaseSettings(StudySettings):
 
     theory_points: int = about("Sobol points of the integrals", 2**13, ge=16)
     theory_omegas: Grid = about(
-        "ω of the critical lines", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+        "ω of the critical lines", (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5)
     )
 
 
