@@ -38,7 +38,7 @@ def test_scores_without_the_root_of_the_width_are_caught() -> None:
     found = measured(power=0.0)
     assert found.verdict == "fail"
     assert found.number == pytest.approx(1, abs=0.1)  # var(q·k) = D for independent tokens
-    assert "grows like D^" in found.why
+    assert "goes like D^" in found.why
 
 
 def test_a_saturated_softmax_is_caught_though_it_does_not_grow() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.cli import limits
+from attnlab.solvable import limits
 
 DRY = ("run", "phase-transition", "--device", "cpu", "--dry-run")
 BAD_USAGE = [

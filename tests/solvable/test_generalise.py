@@ -2,10 +2,12 @@
 
 import math
 
+import pytest
 import torch
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
+from attnlab.solvable import teacher as module
 from attnlab.solvable.generalise import (
     exact_error,
     linear_descent,
@@ -62,8 +64,10 @@ def test_linear_losses_are_their_definition() -> None:
     torch.testing.assert_close(linear_losses(data, fitted), expected)
 
 
-def test_streaming_in_one_or_many_chunks_is_one_average() -> None:
+def test_streaming_in_many_chunks_is_one_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", 13 * 2 * 101)
     teacher = make(13)
+    assert len(list(teacher.chunks(997, Seed(5), torch.float32))) == 10
     linear = torch.zeros(2, 2, dtype=torch.float64)
     found = streamed_error(teacher, teacher.weights[None], linear, 997, Seed(5))
     data = teacher.sample(997, Seed(5), torch.float32)

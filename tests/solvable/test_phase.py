@@ -14,13 +14,13 @@ from attnlab.solvable.theory import Branch, Model, State, Tracer, fixed_point, l
 @pytest.mark.parametrize("rule", [sobol(2**13), lattice(2**13)], ids=lambda rule: rule.name)
 def test_critical_values_at_the_published_omega(rule: Rule) -> None:
     # Issue 2, "It holds when": alpha_c(0.3) = 1.25 +- 0.02 and alpha_l(0.3) = 1.48 +- 0.04;
-    # THEORY: 1.250 (Sobol), 1.251 / 1.256 (8 / 12 nodes), and 1.49.
+    # Elsewhere: 1.250 (Sobol), 1.251 / 1.256 (8 / 12 nodes), and 1.49.
     found = critical(Model(), rule)
     assert all(crossing.converged for crossing in found.values())
     assert found["alpha_c"].value == pytest.approx(1.25, abs=0.02)
     assert found["alpha_l"].value == pytest.approx(1.48, abs=0.04)
-    # THEORY estimates 0.67 from a curve of theta, with starts of the prox that miss minima: with
-    # those (0, h/2, h) theta survives to a lower alpha here too.
+    # Elsewhere 0.67 was read off a curve of theta, with starts of the prox that miss minima:
+    # with those (0, h/2, h) theta survives to a lower alpha here too.
     assert 0.65 < found["alpha_w"].value < 0.75
     for crossing in found.values():
         low, high = crossing.bracket

@@ -37,7 +37,7 @@ def test_independent_replicas_of_the_trivial_solution_stay_independent(
 def test_small_separations_see_the_replicon(semantic: Point, pairs: Rule) -> None:
     model = Model()
     replicas = Replicas(model, semantic, pairs)
-    # alpha V^2 E|dg/dh|^2 by differences at the same fields. THEORY: near 0.3 at alpha = 1.3.
+    # alpha V^2 E|dg/dh|^2 by differences at the same fields. Elsewhere: near 0.3 at alpha = 1.3.
     h = replicas.mean + np.sqrt(replicas.spread) * replicas.shared
     step, total = 1e-4, 0.0
     for token in range(2):
@@ -58,8 +58,8 @@ def test_small_separations_see_the_replicon(semantic: Point, pairs: Rule) -> Non
 def test_separation_orders_the_branches_as_simulations_disagree(
     semantic: Point, rule: Rule, pairs: Rule
 ) -> None:
-    # THEORY: semantic omega = 0.3 below 0.003 at alpha = 1.46, large at 0.85; positional (0.2, 1.0)
-    # at 0.36. A few dozen of these points jump, so this size of rule knows it to a third.
+    # Elsewhere: semantic omega = 0.3 below 0.003 at alpha = 1.46, large at 0.85; positional
+    # (0.2, 1.0) at 0.36. A few dozen of these points jump, so this size of rule knows it to a third.
     assert Replicas(Model(), semantic, pairs).separation(least=0.05).relative == 0
     weak = fixed_point(Model(), 0.85, "semantic", rule)
     assert Replicas(Model(), weak, pairs).separation(tol=0.05).relative > 0.2

@@ -1,6 +1,6 @@
 """theory.py: closed limits, an exact identity, a second integrator, and check values with origin.
 
-Check values are from THEORY ("Check values", sigma = 0.5, ridge = 0.01): another implementation's
+Check values are from elsewhere (sigma = 0.5, ridge = 0.01): another implementation's
 state evolution and simulations at finite D, not numbers that this code once printed.
 """
 
@@ -29,7 +29,7 @@ from attnlab.solvable.theory import (
     linear_train_error,
 )
 
-CHECKED = 1.464286  # the alpha of THEORY's check values
+CHECKED = 1.464286  # the alpha of the check values
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def semantic(rule: Rule) -> Point:
 
 
 def test_linear_baseline_has_its_published_values() -> None:
-    # THEORY, "Linear baseline": 0.0019714 at omega = 0.3, 0.0040232 at omega = 0
+    # Elsewhere, linear baseline: 0.0019714 at omega = 0.3, 0.0040232 at omega = 0
     assert linear_test_error(Model()) == pytest.approx(0.0019714, abs=1e-7)
     assert linear_test_error(Model(omega=0.0)) == pytest.approx(0.0040232, abs=1e-7)
     assert linear_test_error(Model(omega=1.0)) == 0
@@ -62,12 +62,12 @@ def test_linear_baseline_by_simulation() -> None:
 def test_semantic_check_values(semantic: Point) -> None:
     assert semantic.converged and not semantic.collapsed
     assert semantic.m == 0
-    # THEORY, state evolution: theta = 0.1324, q = 0.0922, V = 16.33, train error = 0.003010
+    # Elsewhere, state evolution: theta = 0.1324, q = 0.0922, V = 16.33, train error = 0.003010
     assert semantic.theta == pytest.approx(0.1324, rel=4e-3)
     assert semantic.q == pytest.approx(0.0922, rel=4e-3)
     assert np.isclose(semantic.V, 16.33, rtol=6e-3)
     assert semantic.train_error == pytest.approx(0.003010, rel=2e-3)
-    # THEORY, simulation at D = 6000: theta = 0.1317, train error = 0.003007
+    # Elsewhere, simulation at D = 6000: theta = 0.1317, train error = 0.003007
     assert semantic.theta == pytest.approx(0.1317, rel=0.01)
     assert semantic.train_error == pytest.approx(0.003007, rel=5e-3)
 
@@ -76,11 +76,11 @@ def test_positional_check_values(rule: Rule) -> None:
     point = fixed_point(Model(), CHECKED, "positional", rule)
     assert point.converged
     assert point.theta == 0
-    # THEORY: m = 0.2570, train error = 0.003217 (8 nodes a side); D = 6000: 0.2551 and 0.003228
+    # Elsewhere: m = 0.2570, train error = 0.003217 (8 nodes a side); D = 6000: 0.2551 and 0.003228
     assert point.m == pytest.approx(0.2551, rel=0.01)
     assert point.train_error == pytest.approx(0.003217, rel=4e-3)
     assert point.train_error == pytest.approx(0.003228, rel=8e-3)
-    # THEORY, omega = 0.2, alpha = 1: m = 0.223 with 2^14 Sobol points from every start
+    # Elsewhere, omega = 0.2, alpha = 1: m = 0.223 with 2^14 Sobol points from every start
     other = fixed_point(Model(omega=0.2), 1.0, "positional", sobol(2**14))
     assert other.m == pytest.approx(0.223, rel=0.01)
 

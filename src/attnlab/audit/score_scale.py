@@ -2,8 +2,8 @@
 
 Scores that grow with D saturate the softmax: one weight is 1, gradients vanish, and no theory
 with finite scores applies. Runs: the variance of the scores at the start for several D. Number:
-the slope of log variance against log D, 0 for a model scaled with 1/√D, 2 without. Fails above
-0.25, or when the mean largest weight exceeds 0.99.
+the slope of log variance against log D, 0 for a model scaled with 1/√D, 2 without. Fails when the
+slope is beyond ±0.25 by more than two standard errors, or the mean largest weight exceeds 0.99.
 """
 
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ SATURATED = 0.99
 def score_scale(
     dims: Sequence[int], variances: Sequence[float], largest_weights: Sequence[float]
 ) -> Finding:
-    """Judge variances of scores measured at several widths (repeats of a width are welcome)."""
+    """Judge variances of scores measured at several widths (repeats of a width tell the noise)."""
     d, v, w = np.asarray(dims, float), np.asarray(variances, float), np.asarray(largest_weights)
     if len(set(dims)) < 2 or not np.all(v > 0):
         return Finding(NAME, "not-applicable", None, SLOPE_LIMIT,
                        "needs score variances at two widths or more")  # fmt: skip
-    slope = float(np.polyfit(np.log(d), np.log(v), 1)[0])
+    slope, error = _slope(np.log(d), np.log(v))
     saturation = float(w.mean())
     evidence = {"dims": [int(x) for x in d], "variance": [float(x) for x in v],
-                "mean_largest_weight": saturation}  # fmt: skip
-    if slope > SLOPE_LIMIT:
-        why = f"the variance of the scores grows like D^{slope:.2f}: softmax saturates as D grows"
+                "mean_largest_weight": saturation, "standard_error": error}  # fmt: skip
+    if abs(slope) - 2 * error > SLOPE_LIMIT:
+        why = f"the variance of the scores goes like D^{slope:.2f}: not the same model at every D"
     elif saturation > SATURATED:
         why = f"softmax is saturated: the largest weight is {saturation:.3f} on average"
     else:
@@ -38,3 +38,13 @@ def score_scale(
                f"(largest weight {saturation:.2f} on average)")  # fmt: skip
         return Finding(NAME, "pass", slope, SLOPE_LIMIT, why, evidence)
     return Finding(NAME, "fail", slope, SLOPE_LIMIT, why, evidence)
+
+
+def _slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Least-squares slope and its standard error; 0 with fewer than three points."""
+    slope, level = np.polyfit(x, y, 1)
+    if x.size < 3:
+        return float(slope), 0.0
+    residual = y - level - slope * x
+    spread = float(residual @ residual) / (x.size - 2)
+    return float(slope), float(np.sqrt(spread / ((x - x.mean()) ** 2).sum()))

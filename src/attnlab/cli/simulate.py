@@ -25,10 +25,10 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """Draw a teacher and N = α·D samples, train one student, measure it."""
-    from attnlab.cli.limits import checked_simulation, numerical
     from attnlab.cli.settings import assigned
     from attnlab.core.errors import UsageError
     from attnlab.report.text import plain
+    from attnlab.solvable.limits import checked_simulation, numerical
 
     settings = assigned(set_)
     for key in settings.keys() & OWN_OPTIONS.keys():

@@ -25,9 +25,9 @@ def theory(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """Order parameters and errors of both branches at each α, or the critical points."""
-    from attnlab.cli.limits import numerical
     from attnlab.core.errors import UsageError
     from attnlab.solvable.answers import critical_points, theory_points
+    from attnlab.solvable.limits import numerical
 
     if critical and (alpha or branch != "both"):
         raise UsageError("--critical looks for its own α on both branches: no --alpha, no --branch")

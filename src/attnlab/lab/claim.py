@@ -39,6 +39,7 @@ class Claim:
     quantity: str = ""
     reported: Reported | None = None
     trials: tuple[str, ...] = ()
+    runs: tuple[float, ...] = ()  # paired differences behind it, for the audit of many comparisons
 
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `attnlab run --json`."""
@@ -72,10 +73,13 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
     quantity: str = "",
     reported: Reported | None = None,
     trials: Sequence[str] = (),
+    runs: Sequence[float] = (),
 ) -> Claim:
     """The claim `above < quantity < below`, decided by where the estimate's interval lies."""
     verdict, why = _decide(estimate, above, below)
-    return Claim(name, statement, verdict, estimate, why, quantity, reported, tuple(trials))
+    return Claim(
+        name, statement, verdict, estimate, why, quantity, reported, tuple(trials), tuple(runs)
+    )
 
 
 def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:

@@ -5,6 +5,6 @@ student.py   the loss of a tied attention layer, through per-sample Gram blocks
 solve.py     batched quasi-Newton and gradient descent: many students, one data set
 generalise.py  test error of trained weights: streamed samples, and the exact integral
 validate.py  the ridge by cross-validation, and by leave-one-out from one fit
-simulate.py  all of it for one instance
+simulate.py  all of it for one instance; limits.py: refuse what cannot fit; answers.py: plain values
 theory.py    the same curves for D -> infinity (state evolution); phase.py: critical points
 """

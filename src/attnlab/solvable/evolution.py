@@ -161,7 +161,7 @@ class Evolution:
         return State(q_new, m_hat / Z, rho / Z, rho * rho * theta_hat / Z)
 
     def errors(self, state: State, alpha: float) -> tuple[float, float, float]:
-        """(training error, test error, envelope), each per dimension as in THEORY."""
+        """(training error, test error, envelope), each per dimension."""
         rho = self.model.rho
         z, _ = self.prox(state.V)
         weights = self.weighted(state)

@@ -1,6 +1,7 @@
 """One instance: draw a teacher and its data, train the students from their starts, measure them."""
 
 import math
+import re
 import time
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,14 +12,14 @@ from torch import Tensor
 
 from attnlab.core.devices import DtypeName, torch_dtype
 from attnlab.core.seeds import Seed
-from attnlab.solvable.generalise import exact_error, linear_fit, streamed_error
+from attnlab.solvable.generalise import TestErrors, exact_error, linear_fit, streamed_error
 from attnlab.solvable.overlaps import overlaps
 from attnlab.solvable.solve import Solution, SolverSettings, minimise
 from attnlab.solvable.student import Loss, Weights
 from attnlab.solvable.teacher import Teacher, TeacherSettings, softmax_scores
 from attnlab.solvable.validate import leave_one_out
 
-STARTS = ("semantic", "positional", "random")
+START = re.compile(r"semantic|positional|random(-[1-9]\d{0,2})?")
 
 
 class SimulationSettings(TeacherSettings):
@@ -30,8 +31,8 @@ class SimulationSettings(TeacherSettings):
     starts: tuple[str, ...] = ("semantic", "positional")
     semantic_norm: float | None = None  # of the start; None: ‖W*‖ ≈ √D, as published
     positional_norm: float | None = None  # None: ‖r_1‖, 1 in the paper's scaling
-    disturbance: float = Field(default=0.3, ge=0)  # noise per entry of starts named …-2, …-3
-    test_samples: int = Field(default=50_000, ge=0)
+    displacement: float = Field(default=0.0, ge=0, le=2)  # Δ/q by which trained students are moved
+    test_samples: int = Field(default=50_000, ge=2)
     dtype: DtypeName = "float64"
     tolerance: float | None = None  # None: 1e-6 in float64, 1e-4 in float32
     method: Literal["quasi-newton", "gradient-descent"] = "quasi-newton"
@@ -41,8 +42,8 @@ class SimulationSettings(TeacherSettings):
     @classmethod
     def _known_starts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if name.split("-")[0] not in STARTS:
-                raise ValueError(f"a start is one of {', '.join(STARTS)}, or these with -2, -3 …")
+            if not START.fullmatch(name):
+                raise ValueError("a start is semantic, positional, random, or random-2, random-3 …")
         return value
 
     @property
@@ -88,7 +89,7 @@ class Student:
     converged: bool
     theta_values: tuple[float, ...]
     start_norm: float
-    separation: float | None  # Δ/q from the student of the undisturbed start, see `_separation`
+    returned: float | None  # Δ/q left after a trained student was displaced and descended again
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, for metrics and `--json`."""
@@ -121,13 +122,13 @@ def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> S
     found = minimise(loss, starts, settings.solver)
     linear, linear_value = linear_fit(data, settings.ridge)
     test = streamed_error(teacher, found.weights, linear, settings.test_samples, seed.child("test"))
-    held_out = leave_one_out(loss, found.weights) if settings.student_rank == 1 else None
+    held_out = leave_one_out(loss, found.weights) if _has_cavity(settings) else None
+    back = _returned(settings, loss, found, seed)
     students = tuple(
-        _measure(index, settings, teacher, starts, found, test.students, test.standard_error,
-                 held_out)
+        _measure(index, settings, teacher, starts, found, test, held_out, back)
         for index in range(len(settings.starts))
-    )  # fmt: skip
-    variance, largest = score_scale(loss, starts)
+    )
+    variance, largest = start_scores(loss, starts)
     return Simulation(students, linear_value / settings.dim, test.linear, variance, largest,
                       time.perf_counter() - began)  # fmt: skip
 
@@ -135,8 +136,7 @@ def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> S
 def start_weights(settings: SimulationSettings, teacher: Teacher, seed: Seed) -> Weights:
     """W = W* (semantic), W = r_1 (positional) or a random direction of norm √D; one a start.
 
-    `semantic-2` is the semantic start plus noise. Rows beyond the teacher's rank start small and
-    random: a zero row would never move.
+    Rows beyond the teacher's rank start small and random: a zero row would never move.
     """
     device, shape = teacher.weights.device, (settings.student_rank, settings.dim)
     made: list[Tensor] = []
@@ -153,11 +153,11 @@ def start_weights(settings: SimulationSettings, teacher: Teacher, seed: Seed) ->
         else:
             position = torch.full_like(weights[:1], settings.position_size)
             weights[:1] = _with_norm(position, settings.positional_norm)
-        made.append(weights + settings.disturbance * noise if "-" in name else weights)
+        made.append(weights)
     return torch.stack(made)
 
 
-def score_scale(loss: Loss, starts: Weights) -> tuple[float, float]:
+def start_scores(loss: Loss, starts: Weights) -> tuple[float, float]:
     """Variance of the first student's scores at its start, and its mean largest weight."""
     fields = loss.fields(starts[:1])
     scores = torch.einsum("lnkr,mnkr->lmnk", fields, fields)
@@ -169,15 +169,42 @@ def _with_norm(weights: Tensor, norm: float | None) -> Tensor:
     return weights if norm is None else weights * (norm / torch.linalg.vector_norm(weights))
 
 
+def _has_cavity(settings: SimulationSettings) -> bool:
+    """The cavity formula is derived for rank 1, the paper's scaling and λ > 0."""
+    return settings.student_rank == 1 and settings.scaling == "paper" and settings.ridge > 0
+
+
+def _returned(
+    settings: SimulationSettings, loss: Loss, found: Solution, seed: Seed
+) -> Tensor | None:
+    """Displace every trained student by Δ/q = `displacement`, descend again, measure Δ/q.
+
+    0: it fell back into its minimum. Δ/q = ‖W − W'‖² / ‖W‖² for equal norms: W' is W turned by an
+    angle with cos = 1 − Δ/2q towards a random direction; 2 would be opposite, 0 the same.
+    """
+    if settings.displacement == 0:
+        return None
+    own = found.weights.flatten(1)
+    generator = seed.child("displacement").torch_generator()
+    noise = torch.randn(own.shape, generator=generator, dtype=torch.float64).to(own.device)
+    norm = own.norm(dim=1, keepdim=True)
+    noise = noise - (noise * own).sum(dim=1, keepdim=True) / norm.square() * own
+    cosine = 1 - settings.displacement / 2
+    moved = cosine * own + math.sqrt(1 - cosine**2) * norm * noise / noise.norm(dim=1, keepdim=True)
+    end = minimise(loss, moved.reshape(found.weights.shape), settings.solver).weights.flatten(1)
+    gap = torch.minimum((end - own).square().sum(dim=1), (end + own).square().sum(dim=1))
+    return 2 * gap / (own.square().sum(dim=1) + end.square().sum(dim=1))
+
+
 def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for all at once)
     index: int,
     settings: SimulationSettings,
     teacher: Teacher,
     starts: Weights,
     found: Solution,
-    test_error: Tensor,
-    standard_error: Tensor,
+    test: TestErrors,
     held_out: Tensor | None,
+    back: Tensor | None,
 ) -> Student:
     seen = overlaps(found.weights[index], teacher.weights, settings.sigma)
     return Student(
@@ -186,8 +213,8 @@ def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for al
         theta=seen.theta,
         q=seen.q,
         train_error=float(found.value[index]) / settings.dim,
-        test_error=float(test_error[index]),
-        test_standard_error=float(standard_error[index]),
+        test_error=float(test.students[index]),
+        test_standard_error=float(test.standard_error[index]),
         test_error_exact=exact_error(teacher, found.weights[index]),
         leave_one_out=None if held_out is None else float(held_out[index]),
         evaluations=int(found.evaluations[index]),
@@ -195,20 +222,5 @@ def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for al
         converged=bool(found.converged[index]),
         theta_values=seen.theta_values,
         start_norm=float(torch.linalg.vector_norm(starts[index])),
-        separation=_separation(index, settings, found),
+        returned=None if back is None else float(back[index]),
     )
-
-
-def _separation(index: int, settings: SimulationSettings, found: Solution) -> float | None:
-    """Δ/q = 2‖W − W'‖² / (‖W‖² + ‖W'‖²) between a start's end and its disturbed twin's end.
-
-    0: both fell into one minimum; 2: the two ends share nothing. W and −W are one student.
-    Δ is the mean square difference of their fields, as in stability.py.
-    """
-    name = settings.starts[index]
-    plain = name.split("-")[0]
-    if "-" not in name or plain == "random" or plain not in settings.starts:
-        return None
-    twin, own = found.weights[settings.starts.index(plain)], found.weights[index]
-    gap = min(float((own - twin).square().sum()), float((own + twin).square().sum()))
-    return 2 * gap / float(own.square().sum() + twin.square().sum())

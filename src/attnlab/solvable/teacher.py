@@ -103,10 +103,14 @@ class Dataset:
             raise IntegrityError(f"{path}: content does not match its SHA-256")
         try:
             tensors = load_file(path)
-            settings = build(TeacherSettings, _metadata(path))
-            return Dataset(settings, tensors["tokens"], tensors["attention"])
-        except (SafetensorError, KeyError, ValueError) as error:
+            s = build(TeacherSettings, _metadata(path))
+            tokens, attention = tensors["tokens"], tensors["attention"]
+        except (SafetensorError, KeyError, ValueError, TypeError, UsageError) as error:
             raise IntegrityError(f"{path}: not a data set: {error}") from None
+        shapes = (s.tokens, tokens.shape[1], s.dim), (s.tokens, s.tokens, tokens.shape[1])
+        if (tuple(tokens.shape), tuple(attention.shape)) != shapes:
+            raise IntegrityError(f"{path}: not a data set: shapes do not fit its settings")
+        return Dataset(s, tokens, attention)
 
 
 def _metadata(path: Path) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from attnlab.report.style import (
     house_style,
     log_axis,
     panels,
-    published,
 )
 from attnlab.studies.phase_transition.evidence import Evidence, over_instances, size_crossings
 
@@ -36,27 +35,23 @@ def beyond_figures(e: Evidence) -> list[Figure]:
             "rules. Right: m of the positional "
             "solution over the theory's, where theory and descent disagree most: a gap that stays "
             "as D grows is no finite-size effect. Bars: 95 % (left: jackknife; right: t).",
-            "Crossing against D on a log axis, near 1.2 to 1.25; ratios of m above one that do not "
-            "fall to one.",
+            "Crossing of the losses against D beside theory; overlap m over the theory's.",
             lambda: _finite_size(e), e.part("finite size").ids + e.part("open questions").ids,
         ),
         Figure(
-            "replicas", "Two descents from nearby starts: one minimum or many?",
-            "Filled: distance Δ/q between the ends of two descents whose starts differ by noise "
-            "(0.3 an entry), at the largest D. Hollow: separation Δ*/q at which the theory's two "
-            "replicas stop moving apart. 0: same minimum, 2: nothing in common. The measured one "
-            "depends on the size of the noise: compare the order, not the size. Bars: 95 % t "
-            "intervals over instances.",
-            "Measured and predicted separations: positional ones grow as ω falls, semantic ones "
-            "are measured as zero.",
-            lambda: _replicas(e), e.part("open questions").ids,
+            "instability", "Where simulation and theory differ, theory is unstable",
+            "How far the overlap of simulation (largest D) exceeds the theory's, against the "
+            "separation Δ*/q that two replicas of the theory go to: 0 is stable. Points where "
+            "theory has no overlap at all are left out. Bars: 95 % t intervals over instances.",
+            "Relative excess of the overlaps m and θ against the predicted separation of replicas.",
+            lambda: _instability(e), e.part("open questions").ids,
         ),
         Figure(
             "ridge", f"Choosing λ from training data (D = {settings.ridge_dim:,})",
             "Test error of the semantic solution against λ, and its prediction by k-fold "
             "cross-validation and by leave-one-out from one fit. "
             "Bars: 95 % t intervals over instances.",
-            "Three curves against λ for each α: leave-one-out lies closer to the test error.",
+            "Three curves against λ for each α: test error, k folds, leave-one-out.",
             lambda: _ridge(e), e.part("ridge").ids,
         ),
         Figure(
@@ -64,7 +59,7 @@ def beyond_figures(e: Evidence) -> list[Figure]:
             "Variance of the attention scores at the semantic start, with the paper's scaling and "
             "without: without it the scores grow with D and the softmax saturates. "
             "Bars: 95 % t intervals of the logarithm over instances.",
-            "Score variance against D: flat with the paper's scaling, rising by D squared without.",
+            "Score variance against D with and without the factors 1/√D, on log axes.",
             lambda: _scaling(e), e.part("scaling").ids,
         ),
     ]  # fmt: skip
@@ -82,10 +77,13 @@ def _finite_size(e: Evidence) -> Drawing:
             left.annotate("theory", (1.02, theory.value), xycoords=("axes fraction", "data"),
                           va="center", fontsize=8, annotation_clip=False)  # fmt: skip
         left.set_ylabel("crossing of the losses $α_c$")
-        for colour, (omega, alpha) in zip(
-            (POSITIONAL, "#0B3C86", "#6FA8F5"), ((0.2, 1.0), (0.1, 0.8), (0.3, 1.25)), strict=True
-        ):
-            _m_ratio(right, e, omega, alpha, colour)
+        shades = ("#0B3C86", POSITIONAL, "#6FA8F5")
+        points = sorted(
+            (p for p in e.open_points() if p.branch == "positional" and p.separation > 0),
+            key=lambda p: -p.separation,
+        )
+        for colour, p in zip(shades, points, strict=False):  # the three least stable points
+            _m_ratio(right, e, p.omega, p.alpha, colour)
         right.axhline(1, color=NEUTRAL)
         right.set_ylabel("m simulation / m theory (positional)")
         _dimensions(left, e.settings.sizes)
@@ -114,41 +112,32 @@ def _m_ratio(ax: Axes, e: Evidence, omega: float, alpha: float, colour: str) -> 
         direct_label(ax, [dims[-1]], [last], f"ω={omega:g}, α={alpha:g}", colour)
 
 
-def _replicas(e: Evidence) -> Drawing:
-    """One line a point (ω, α): where theory says the replicas go, and where two descents ended."""
-    points = list(e.part("open questions").groups("omega", "alpha"))
+def _instability(e: Evidence) -> Drawing:
     with house_style():
-        drawing, axes = panels(1, 2, height=0.9 + 0.33 * len(points), share_y=True)
-        for ax, name in zip(axes, ("positional", "semantic"), strict=True):
-            for y, (omega, alpha) in enumerate(points):
-                _replica_row(ax, e, name, (omega, alpha), y)
-            ax.set_title(name, color=COLOURS[name])
-            ax.set_xlim(-0.05, 2.05)
-            ax.set_xlabel("separation Δ/q of two solutions")
-        axes[0].set_yticks(range(len(points)), [f"ω = {o:g}, α = {a:g}" for o, a in points])
-        axes[0].set_ylim(-0.6, len(points) - 0.4)
+        drawing, (ax,) = panels(1, 1, height=3.1)
+        ax.axhline(0, color=NEUTRAL, linewidth=0.8)
+        for p in e.open_points():
+            if np.isfinite(p.gap.value + p.separation):
+                errorbars(ax, [p.separation], [p.gap], COLOURS[p.branch])
+                direct_label(ax, [p.separation], [p.gap.value], f"ω={p.omega:g}, α={p.alpha:g}",
+                             COLOURS[p.branch])  # fmt: skip
+        ax.set_xscale("symlog", linthresh=0.01)
+        ax.set_xlim(-0.001, 2.0)
+        ax.set_xticks([0, 0.01, 0.1, 1.0], ["0", "0.01", "0.1", "1"])
+        ax.set_xlabel("separation Δ*/q of two replicas of the theory")
+        ax.set_ylabel("overlap: simulation / theory − 1")
+        for y, name in ((0.97, "positional"), (0.89, "semantic")):
+            ax.text(0.02, y, name, color=COLOURS[name], transform=ax.transAxes, va="top",
+                    fontweight="bold", fontsize=8)  # fmt: skip
     return drawing
 
 
-def _replica_row(ax: Axes, e: Evidence, name: str, point: tuple[float, float], y: int) -> None:
-    omega, alpha = point
-    theory = e.table.where(kind="stability", omega=omega, alpha=alpha, branch=name).rows
-    if theory and theory[0]["separation"] is not None:
-        published(ax, [theory[0]["separation"]], [y], COLOURS[name])
-    rows = e.part("open questions").where(omega=omega, alpha=alpha)
-    largest = rows.where(dim=max(r["dim"] for r in rows))
-    found = mean_interval(largest.column(f"{name}-2_separation"))
-    reach = [[max(found.value - found.low, 0)], [max(found.high - found.value, 0)]]
-    bar = reach if found.has_interval else None
-    ax.errorbar([found.value], [y], xerr=bar, fmt="o", color=COLOURS[name], capsize=2, elinewidth=1)
-
-
 def _ridge(e: Evidence) -> Drawing:
-    ridges = list(e.settings.ridges)
     groups = e.part("ridge").groups("alpha")
     with house_style():
         drawing, axes = panels(1, max(1, len(groups)), height=2.8)
         for ax, ((alpha,), rows) in zip(axes, groups.items(), strict=False):
+            ridges = list(rows.rows[0]["ridges"])
             for name, colour, words in (
                 ("test", SEMANTIC, "test"), ("cv", LINEAR, "folds"), ("loo", NEUTRAL, "one fit"),
             ):  # fmt: skip

@@ -11,6 +11,7 @@ from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, mean_interval, t_quantile
 from attnlab.studies.phase_transition.settings import PhaseSettings
 
+PUBLISHED_AT = {"omega": 0.3, "sigma": 0.5, "ridge": 0.01, "mixing": ((0.6, 0.4), (0.4, 0.6))}
 Value = Callable[[Row], float]
 Finder = Callable[[np.ndarray, np.ndarray], float]
 
@@ -65,12 +66,62 @@ class Evidence:
         """A critical α at the study's ω: the finest rule, with the spread over all rules."""
         rows = self.table.where(kind="critical", omega=self.settings.omega, mixing=self.own_mixing)
         values = {r["rule"]: r[name] for r in rows if r[name] is not None}
-        method = f"range over {len(values)} integration rules"
         if "sobol" not in values:
-            return Estimate(math.nan, method="the theory did not converge here"), rows.ids
+            missing = "the theory did not converge here" if len(rows) else "theory was not run here"
+            return Estimate(math.nan, method=missing), rows.ids
         found = list(values.values())
+        if len(found) < 2:
+            return Estimate(values["sobol"], n=1, method="one integration rule only"), rows.ids
+        method = f"range over {len(found)} integration rules"
         best = Estimate(values["sobol"], min(found), max(found), len(found), method, exact=True)
         return best, rows.ids
+
+    @property
+    def is_published_model(self) -> bool:
+        """ω, σ, λ and F are the paper's: only then do its numbers and our check values apply."""
+        return all(getattr(self.settings, key) == value for key, value in PUBLISHED_AT.items())
+
+    def open_points(self) -> list["OpenPoint"]:
+        """Simulation at the largest D beside theory, at every point of the open questions."""
+        found = []
+        for (omega, alpha), rows in self.part("open questions").groups("omega", "alpha").items():
+            largest = rows.where(dim=max(r["dim"] for r in rows))
+            for branch, overlap in (("positional", "m"), ("semantic", "theta")):
+                theory = self.table.where(kind="stability", omega=omega, alpha=alpha, branch=branch)
+                for row in theory:
+                    found.append(OpenPoint(omega, alpha, branch, overlap, row, largest))
+        return found
+
+
+@dataclass(frozen=True)
+class OpenPoint:
+    """One branch at one (ω, α): the theory's row and the instances at the largest D."""
+
+    omega: float
+    alpha: float
+    branch: str
+    overlap: str
+    theory: Row
+    instances: Table
+
+    @property
+    def separation(self) -> float:
+        """Δ*/q of the theory's two replicas; NaN where the theory did not converge."""
+        found = self.theory["separation"]
+        return math.nan if found is None else float(found)
+
+    @property
+    def gap(self) -> Estimate:
+        """Overlap of simulation over that of theory, − 1; NaN where theory has none."""
+        expected = self.theory[self.overlap]
+        if not expected or expected < 0.01:
+            return Estimate(math.nan, method="theory has no overlap here")
+        return mean_interval(self.instances.column(f"{self.branch}_{self.overlap}") / expected - 1)
+
+    @property
+    def returned(self) -> Estimate:
+        """Δ/q left after trained students were displaced and descended again."""
+        return mean_interval(self.instances.column(f"{self.branch}_returned"))
 
 
 def gap(row: Row, quantity: str = "train_error") -> float:

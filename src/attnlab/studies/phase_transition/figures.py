@@ -45,9 +45,10 @@ def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
             "figure-2", f"Two solutions, one transition (D = {dim:,}, ω = {omega:g})",
             "Left: above zero the semantic solution has the lower training loss; it crosses at α_c "
             "(dotted: theory; hollow: published). Middle: the overlap that names each solution. "
-            f"Right: training loss of both and of the linear baseline. {BARS}",
-            "Three curves against α: loss difference rising through zero near 1.25; overlaps m and "
-            "θ growing with α; training losses of both solutions and the baseline.",
+            "Right: training loss of both, of a random start and of the linear baseline. "
+            f"{BARS}",
+            "Three panels against α: the loss difference of the two solutions, their overlaps m "
+            "and θ, and their training losses beside a random start and the linear baseline.",
             lambda: _figure_two(e, "train_error"), two,
         ),
         Figure(
@@ -55,8 +56,8 @@ def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
             "Left: test error of the positional minus the semantic solution. Middle: minus the "
             "linear baseline: attention is worth its price only below zero (α_l dotted). Right: "
             f"the test errors themselves. {BARS}",
-            "Test errors against α: the semantic one falls below the linear baseline near 1.49, "
-            "the positional one never does.",
+            "Three panels against α: the difference of the test errors of the two solutions, each "
+            "minus the linear baseline, and the test errors themselves.",
             lambda: _figure_two(e, "test_error"), two,
         ),
         *map_figures(e),
@@ -91,6 +92,9 @@ def _figure_two(e: Evidence, error: str) -> Drawing:
                 theory_line(right, branch.alpha, branch.columns[error], COLOURS[name])
             _points(right, e, lambda r, n=name: r[f"{n}_{error}"], COLOURS[name])
         _points(right, e, lambda r: r[f"linear_{error}"], LINEAR)
+        _linear_theory(right, e, train)
+        if train:
+            _points(right, e, lambda r: r["random_train_error"], NEUTRAL)
         words = "training loss" if train else "test error"
         right.set_ylabel(f"{words} {symbol}")
         _names(right, 0.03 if train else 0.97)
@@ -100,7 +104,8 @@ def _figure_two(e: Evidence, error: str) -> Drawing:
 
 def _names(ax: Axes, x: float) -> None:
     """The names of the series in a free upper corner, in their colours."""
-    names = (("semantic", SEMANTIC), ("positional", POSITIONAL), ("linear", LINEAR))
+    names = [("semantic", SEMANTIC), ("positional", POSITIONAL), ("linear", LINEAR)]
+    names += [("random start", NEUTRAL)] if x < 0.5 else []
     for index, (text, colour) in enumerate(names):
         ax.text(x, 0.98 - 0.08 * index, text, color=colour, transform=ax.transAxes, va="top",
                 ha="left" if x < 0.5 else "right", fontsize=8, fontweight="bold")  # fmt: skip
@@ -114,8 +119,17 @@ def _mark(ax: Axes, e: Evidence, name: str) -> None:
         ax.annotate(f"$α_{name[-1]}$ = {found.value:.3f}", (found.value, 0.93),
                     xycoords=("data", "axes fraction"), xytext=(-4, 0), ha="right",
                     textcoords="offset points", fontsize=8)  # fmt: skip
-    if e.settings.omega == 0.3:
+    if e.is_published_model:
         published(ax, [PUBLISHED[name]], [0.0])
+
+
+def _linear_theory(ax: Axes, e: Evidence, train: bool) -> None:
+    """The baseline for D → ∞: a constant test error, and α times it in training."""
+    rows = e.table.where(kind="curve").rows
+    if rows:
+        alphas = np.array([0.0, max(rows[0].curves["alpha"])])
+        level = float(rows[0]["linear_test_error"])
+        theory_line(ax, alphas, level * (alphas if train else np.ones(2)), LINEAR)
 
 
 def _overlap_panel(ax: Axes, e: Evidence) -> None:

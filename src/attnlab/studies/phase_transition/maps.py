@@ -48,7 +48,7 @@ def map_figures(e: Evidence) -> list[Figure]:
             "Left: training loss, positional − semantic; red: semantic wins. Right: test error of "
             "the lower-loss solution minus the linear baseline's; blue: attention is better. "
             f"{cells} {lines}",
-            "Two maps over α and ω; the boundary of the red region follows the line α_c.",
+            "Two maps over α and ω with three critical lines on them.",
             lambda: _differences(e, ("train", gap, excess)), ids,
         ),
         Figure(
@@ -64,15 +64,15 @@ def map_figures(e: Evidence) -> list[Figure]:
             "figure-3-overlaps", "Which solution has the lower loss: its overlaps",
             "Overlap m with the positions and θ with the teacher, of the solution with the lower "
             f"training loss. {cells} {lines}",
-            "Two maps: m is large left of α_c, θ right of it.",
+            "Two maps over α and ω: overlap m and overlap θ of the lower-loss solution.",
             lambda: _overlaps(e), ids,
         ),
         Figure(
             "critical-lines", "Critical points: theory, simulation, published",
             "Lines: theory. Points: where the mean losses of simulation cross, by interpolation; "
             f"bars: 95 % jackknife t interval over instances (D = {dim:,}). Hollow: published "
-            "at ω = 0.3. Simulation lies below theory where the positional solution is unstable.",
-            "Critical alpha against omega: three rising lines with simulation points near α_c.",
+            "at ω = 0.3.",
+            "Critical α against ω: three lines of theory, points of simulation, published values.",
             lambda: _critical_lines(e), ids,
         ),
     ]  # fmt: skip
@@ -144,7 +144,7 @@ def _critical_lines(e: Evidence) -> Drawing:
             found = pooled_crossing(rows, gap, crossing)
             if np.isfinite(found.value) and found.has_interval:
                 errorbars(ax, [omega], [found], NEUTRAL)
-        if e.settings.mixing == ((0.6, 0.4), (0.4, 0.6)):
+        if e.is_published_model:
             published(ax, [0.3], [PUBLISHED["alpha_c"]], NEUTRAL)
             published(ax, [0.3], [PUBLISHED["alpha_l"]], POSITIONAL)
         ax.set_ylim(0, TALLEST)

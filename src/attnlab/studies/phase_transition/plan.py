@@ -12,7 +12,6 @@ from attnlab.studies.phase_transition.settings import PhaseSettings
 
 Make = Callable[..., Trial]
 PAIR = ("semantic", "positional")
-TWINS = ("semantic", "semantic-2", "positional", "positional-2")
 RULES = ("sobol", "sobol-coarse", "lattice")  # the last is independent of the first two
 
 
@@ -48,7 +47,7 @@ def _large(s: PhaseSettings, make: Make) -> Iterator[Trial]:
 
 
 def _sizes(s: PhaseSettings, make: Make) -> Iterator[Trial]:
-    for dim, seeds in sorted(zip(s.sizes, s.size_seeds, strict=False), reverse=True):
+    for dim, seeds in sorted(zip(s.sizes, s.size_seeds, strict=True), reverse=True):
         for alpha in s.size_alphas:
             for seed in range(seeds):
                 yield _instance(s, make, "finite size", seed, dim=dim, alpha=alpha, exact_norm=True,
@@ -61,19 +60,21 @@ def _open(s: PhaseSettings, make: Make) -> Iterator[Trial]:
             for seed in range(s.open_seeds):
                 yield _instance(
                     s, make, "open questions", seed, dim=dim, omega=omega, alpha=alpha,
-                    exact_norm=True, starts=list(TWINS), test_samples=min(s.test_samples, 5000),
+                    exact_norm=True, displacement=s.displacement,
+                    test_samples=min(s.test_samples, 5000),
                 )  # fmt: skip
 
 
 def _theory(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     common = {"sigma": s.sigma, "ridge": s.ridge, "mixing": [list(row) for row in s.mixing],
               "points": s.theory_points}  # fmt: skip
-    for omega in s.theory_omegas:
+    for omega in sorted({*s.theory_omegas, s.omega}):
         rules = RULES if omega == s.omega else RULES[:1]
         for rule in rules:
             yield make(0, kind="critical", part="theory", omega=omega, rule=rule, **common)
     other = {**common, "mixing": [list(row) for row in s.other_mixing]}
-    yield make(0, kind="critical", part="theory", omega=s.omega, rule="sobol", **other)
+    if s.other_mixing != s.mixing:
+        yield make(0, kind="critical", part="theory", omega=s.omega, rule="sobol", **other)
     alphas = sorted({*s.curve_alphas, *s.large_alphas, *s.size_alphas, 0.1, 0.3, 0.5, 0.7, 0.9})
     for branch in PAIR:
         for rule in RULES:
@@ -102,7 +103,7 @@ def _ridge(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for alpha in s.ridge_alphas:
         for seed in range(s.seeds):
             yield _instance(s, make, "ridge", seed, kind="ridge", dim=s.ridge_dim, alpha=alpha,
-                            ridges=list(s.ridges), folds=s.folds)  # fmt: skip
+                            ridges=sorted({*s.ridges, s.ridge}), folds=s.folds)  # fmt: skip
 
 
 def _side(s: PhaseSettings, make: Make) -> Iterator[Trial]:
@@ -112,8 +113,11 @@ def _side(s: PhaseSettings, make: Make) -> Iterator[Trial]:
             yield _instance(s, make, "rank 2", seed, dim=s.side_dim, alpha=alpha, student_rank=2)
             yield _instance(s, make, "other F", seed, dim=s.side_dim, alpha=alpha, mixing=other)
     for seed in range(s.seeds):
-        yield _instance(s, make, "matched norms", seed, dim=s.side_dim, alpha=1.25,
-                        positional_norm=float(s.side_dim) ** 0.5)  # fmt: skip
+        for norm in (None, float(s.side_dim) ** 0.5):
+            yield _instance(
+                s, make, "matched norms", seed, dim=s.side_dim, alpha=1.25, positional_norm=norm,
+                test_samples=min(s.test_samples, 5000),
+            )  # fmt: skip
         for dim in s.unscaled_dims:
             for scaling in ("paper", "unscaled"):
                 yield _instance(

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from attnlab.lab.study import StudySettings
 
@@ -17,7 +17,7 @@ def about(text: str, default: Any, **limits: Any) -> Any:
 class PhaseSettings(StudySettings):
     """Grids, sizes and instances of every part. α = N/D counts training samples only."""
 
-    seeds: int = about("instances a point of Figure 2", 4, ge=1)
+    seeds: int = about("instances a point of Figure 2", 6, ge=1)
     dtype: Literal["float32", "float64"] = about("of the two large products", "float32")
     omega: float = about("ω of Figure 2: weight of positions in the teacher", 0.3, ge=0, le=1)
     sigma: float = about("σ, size of the tokens", 0.5, gt=0)
@@ -53,14 +53,14 @@ class PhaseSettings(StudySettings):
         ((0.3, 0.457), (0.3, 0.85), (0.3, 1.25), (0.4, 1.7), (0.2, 1.0), (0.1, 0.8)),
     )
     open_dims: tuple[int, ...] = about("D at these points", (500, 2000))
-    open_seeds: int = about("instances at these points", 6, ge=1)
+    open_seeds: int = about("instances at these points", 5, ge=1)
 
     ridges: Grid = about("λ tried by validation", (0.001, 0.003, 0.01, 0.03, 0.1))
     ridge_dim: int = about("D of the ridge search", 500, ge=2)
     ridge_alphas: Grid = about("α of the ridge search", (0.8, 1.5))
     folds: int = about("k of the cross-validation", 5, ge=2)
 
-    side_dim: int = about("D of rank 2, other F, random starts", 500, ge=2)
+    side_dim: int = about("D of rank 2 and other F", 500, ge=2)
     side_alphas: Grid = about("α of rank 2 and other F", (0.6, 1.0, 1.4, 1.8))
     other_mixing: tuple[tuple[float, float], tuple[float, float]] = about(
         "another F", ((0.8, 0.2), (0.2, 0.8))
@@ -69,6 +69,16 @@ class PhaseSettings(StudySettings):
     course_dims: tuple[int, ...] = about(
         "D of the courses' recipe (0.2·D test samples)", (100, 1000)
     )
+
+    displacement: float = about(
+        "Δ/q by which trained students are moved to see whether they fall back", 0.5, ge=0, le=2
+    )
+
+    @model_validator(mode="after")
+    def _seeds_for_every_size(self) -> "PhaseSettings":
+        if len(self.sizes) != len(self.size_seeds):
+            raise ValueError("sizes and size_seeds must have the same length")
+        return self
 
     theory_points: int = about("Sobol points of the integrals", 2**13, ge=16)
     theory_omegas: Grid = about(

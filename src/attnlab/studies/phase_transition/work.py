@@ -14,7 +14,7 @@ from attnlab.solvable.theory import Model, curve, fixed_point, linear_test_error
 
 PER_STUDENT = (
     "m", "theta", "q", "train_error", "test_error", "test_standard_error", "test_error_exact",
-    "leave_one_out", "evaluations", "gradient_max", "converged", "start_norm", "separation",
+    "leave_one_out", "evaluations", "gradient_max", "converged", "start_norm", "returned",
 )  # fmt: skip
 
 
@@ -82,25 +82,21 @@ def ridge(trial: Trial, device: str) -> Outcome:
     stream = trial.stream.child("test")
     test = streamed_error(teacher, found.weights, linear, s.test_samples, stream)
     true = test.students.reshape(len(starts), -1)
-    metrics: dict[str, Scalar] = {}
+    own, metrics = ridges.index(s.ridge), dict[str, Scalar]()
     for row, start in enumerate(s.starts):
         for name, errors in (("cv", folded.errors), ("loo", once)):
             best = int(errors[row].argmin())
             metrics[f"{start}_ridge_{name}"] = ridges[best]
             metrics[f"{start}_test_error_{name}"] = float(true[row, best])
-            off = (errors[row] / true[row] - 1).abs().mean()
-            metrics[f"{start}_{name}_relative_error"] = float(off)
-        metrics[f"{start}_test_error_default"] = float(true[row, _closest(ridges, s.ridge)])
+            off = float(errors[row, own] / true[row, own] - 1)
+            metrics[f"{start}_{name}_relative_error"] = abs(off)
+        metrics[f"{start}_test_error_default"] = float(true[row, own])
     curves = {
         f"{start}_{name}": errors[row].tolist()
         for row, start in enumerate(s.starts)
         for name, errors in (("cv", folded.errors), ("loo", once), ("test", true))
     }
     return Outcome(metrics, {"seconds": time.perf_counter() - began}, curves=curves)
-
-
-def _closest(values: list[float], wanted: float) -> int:
-    return int(np.argmin([abs(v - wanted) for v in values]))
 
 
 def theory_curve(trial: Trial) -> Outcome:

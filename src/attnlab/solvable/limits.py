@@ -1,7 +1,6 @@
 """What one simulation needs, compared with what the machine has before anything is allocated."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,12 +8,10 @@ from typing import Any
 from attnlab.core.config import build, nearest
 from attnlab.core.errors import UsageError
 
-START = re.compile(r"(semantic|positional|random)(-[1-9]\d{0,2})?")
 STARTS = ("semantic", "positional", "random")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 MOST_SEED = 2**63
 MOST_TEST_SAMPLES = 10**9  # hours; 2 are needed for a standard error
-DRAWN_AT_ONCE = 16_000_000  # normals in one chunk, see solvable/teacher.py
 PER_TOKEN = 400  # bytes of fields, slopes and curvatures a token of a sample (measured: 350)
 PER_WEIGHT = 30  # copies of the weights a quasi-Newton solver keeps
 
@@ -30,15 +27,15 @@ def numerical() -> Iterator[None]:
 
 def checked_simulation(settings: Mapping[str, Any], start: str, seed: int, device: str) -> None:
     """UsageError unless the simulation is one that can start here."""
+    from attnlab.solvable.simulate import START, SimulationSettings
+    from attnlab.solvable.solve import SolverSettings
+
     if not START.fullmatch(start):
         raise UsageError(f"unknown start {start!r}: {nearest(start, STARTS)}")
     if device not in DEVICES:
         raise UsageError(f"unknown device {device!r}: {nearest(device, DEVICES)}")
     if not 0 <= seed < MOST_SEED:
         raise UsageError(f"--seed must lie between 0 and 2**63 - 1, got {seed}")
-    from attnlab.solvable.simulate import SimulationSettings
-    from attnlab.solvable.solve import SolverSettings
-
     chosen = build(SimulationSettings, {**settings, "starts": [start]})
     asked = {name: getattr(chosen, name) for name in ("method", "tolerance", "max_evaluations")}
     build(SolverSettings, {key: value for key, value in asked.items() if value is not None})
@@ -60,12 +57,14 @@ def refuse_too_large(chosen: Any, device: str) -> None:
 
 def simulation_bytes(chosen: Any) -> int:
     """Tokens, one chunk of normals, fields of every sample, the solver's copies of the weights."""
+    from attnlab.solvable.teacher import CHUNK_NUMBERS
+
     size = 4 if chosen.dtype == "float32" else 8
     ranks = chosen.rank + chosen.student_rank
     data = chosen.tokens * chosen.samples * chosen.dim * size
     fields = chosen.tokens * chosen.samples * PER_TOKEN * ranks // 2
     weights = PER_WEIGHT * 8 * ranks * chosen.dim
-    return data + min(data, DRAWN_AT_ONCE * size) + fields + weights
+    return data + min(data, CHUNK_NUMBERS * size) + fields + weights
 
 
 def free_bytes(device: str) -> int:
@@ -84,6 +83,4 @@ def free_bytes(device: str) -> int:
 
 
 def _gigabytes(size: int) -> str:
-    from attnlab.report.text import number
-
-    return f"{number(size / 1e9)} GB"
+    return f"{size / 1e9:,.3g} GB" if size < 1e15 else f"{size / 1e9:.1e} GB"
