@@ -9,7 +9,7 @@ run: $(STAMP)
 	$(BIN)/attnlab run phase-transition
 
 test: check
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow" --timeout 1800

@@ -59,7 +59,7 @@ def test_separation_orders_the_branches_as_simulations_disagree(
     semantic: Point, rule: Rule, pairs: Rule
 ) -> None:
     # Elsewhere: semantic omega = 0.3 below 0.003 at alpha = 1.46, large at 0.85; positional
-    # (0.2, 1.0) at 0.36. A few dozen of these points jump, so this size of rule knows it to a third.
+    # (0.2, 1.0) at 0.36. A few dozen of these points jump: this rule knows it to a third.
     assert Replicas(Model(), semantic, pairs).separation(least=0.05).relative == 0
     weak = fixed_point(Model(), 0.85, "semantic", rule)
     assert Replicas(Model(), weak, pairs).separation(tol=0.05).relative > 0.2

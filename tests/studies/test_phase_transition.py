@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from attnlab.api import Run, run
 from attnlab.lab.study import SCALES
@@ -117,7 +118,6 @@ def test_an_empty_table_is_undecided() -> None:
     assert study.figures(empty) == []
 
 
-@pytest.mark.xdist_group("smoke")
 @pytest.mark.parametrize(
     "lost", ["theory", "Figure 2", "Figure 3", "finite size", "open questions", "ridge", "scaling",
              "other F", "rank 2", "large D", "matched norms", "course recipe"],
@@ -149,10 +149,13 @@ def test_pooled_crossing_covers_the_truth_and_keeps_every_instance() -> None:
 
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run("phase-transition", scale="smoke", out=tmp_path_factory.mktemp("runs"), workers=2)
+    """One run for all test processes: whoever comes second finds it done."""
+    shared = tmp_path_factory.getbasetemp().parent / "smoke"
+    shared.mkdir(exist_ok=True)
+    with FileLock(shared / "wait.lock"):
+        return run("phase-transition", scale="smoke", out=shared / "runs", workers=2)
 
 
-@pytest.mark.xdist_group("smoke")
 def test_smoke_run_is_whole(smoke: Run) -> None:
     assert smoke.results["counts"] == {"done": len(PhaseTransition.at("smoke").trials())}
     assert smoke.record.verify().ok and smoke.record.complete
@@ -162,7 +165,6 @@ def test_smoke_run_is_whole(smoke: Run) -> None:
     assert all((smoke.path / f["file"]).is_file() for f in smoke.results["figures"])
 
 
-@pytest.mark.xdist_group("smoke")
 def test_every_number_of_a_claim_can_be_traced(smoke: Run) -> None:
     ids = {row.id for row in smoke.table}
     for claim in smoke.results["claims"]:
@@ -170,26 +172,22 @@ def test_every_number_of_a_claim_can_be_traced(smoke: Run) -> None:
         assert claim["effect"] is None or claim["trials"]
 
 
-@pytest.mark.xdist_group("smoke")
 def test_running_again_runs_nothing(smoke: Run) -> None:
     before = {row.id: row.cost for row in smoke.table}  # a trial run again would cost otherwise
     again = run("phase-transition", scale="smoke", out=smoke.path.parent)
     assert {row.id: row.cost for row in again.table} == before and again.path == smoke.path
 
 
-@pytest.mark.xdist_group("smoke")
 def test_theory_in_the_table_is_the_library(smoke: Run) -> None:
     """Golden: α_l(0.3) = 1.49 elsewhere, within the coarseness of the smoke rule."""
     found, _ = Evidence(smoke.table, PhaseSettings()).critical_at("alpha_l")
     assert found.value == pytest.approx(1.49, abs=0.05)
 
 
-@pytest.mark.xdist_group("smoke")
 def test_notebook_shows_the_answer(smoke: Run) -> None:
     assert smoke.results["answer"][:20] in getattr(smoke, "_repr_html_")()  # noqa: B009
 
 
-@pytest.mark.xdist_group("smoke")
 def test_report_of_a_run_can_be_written_again(smoke: Run, tmp_path: Path) -> None:
     from attnlab.report.build import render
 
