@@ -118,7 +118,7 @@ class Loss:
 
     data: Dataset
     blocks: Blocks
-    ridge: Float[Tensor, " student"]
+    ridge: Float[Tensor, " #student"]  # one a student, or one for all
     keep: Float[Tensor, "sample student"] | None = None
 
     @staticmethod

@@ -101,7 +101,7 @@ def _map(s: PhaseSettings, make: Make) -> Iterator[Trial]:
 
 def _ridge(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for alpha in s.ridge_alphas:
-        for seed in range(s.seeds):
+        for seed in range(s.side_seeds):
             yield _instance(s, make, "ridge", seed, kind="ridge", dim=s.ridge_dim, alpha=alpha,
                             ridges=sorted({*s.ridges, s.ridge}), folds=s.folds)  # fmt: skip
 
@@ -109,10 +109,10 @@ def _ridge(s: PhaseSettings, make: Make) -> Iterator[Trial]:
 def _side(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     other = [list(row) for row in s.other_mixing]
     for alpha in s.side_alphas:
-        for seed in range(s.seeds):
+        for seed in range(s.side_seeds):
             yield _instance(s, make, "rank 2", seed, dim=s.side_dim, alpha=alpha, student_rank=2)
             yield _instance(s, make, "other F", seed, dim=s.side_dim, alpha=alpha, mixing=other)
-    for seed in range(s.seeds):
+    for seed in range(s.side_seeds):
         for norm in (None, float(s.side_dim) ** 0.5):
             yield _instance(
                 s, make, "matched norms", seed, dim=s.side_dim, alpha=1.25, positional_norm=norm,

@@ -60,6 +60,7 @@ class PhaseSettings(StudySettings):
     ridge_alphas: Grid = about("α of the ridge search", (0.8, 1.5))
     folds: int = about("k of the cross-validation", 5, ge=2)
 
+    side_seeds: int = about("instances of the ridge search and the side experiments", 4, ge=1)
     side_dim: int = about("D of rank 2 and other F", 500, ge=2)
     side_alphas: Grid = about("α of rank 2 and other F", (0.6, 1.0, 1.4, 1.8))
     other_mixing: tuple[tuple[float, float], tuple[float, float]] = about(
@@ -87,7 +88,7 @@ class PhaseSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 6, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0], "test_samples": 500,
+    "seeds": 6, "side_seeds": 6, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0], "test_samples": 500,
     "map_dim": 40, "map_alphas": [0.5, 1.5], "map_omegas": [0.1, 0.4], "map_seeds": 1,
     "sizes": [40, 80], "size_alphas": [0.8, 1.8], "size_seeds": [3, 3],
     "large_dim": 150, "large_alphas": [1.5], "open_points": [[0.3, 1.25]], "open_dims": [60],
