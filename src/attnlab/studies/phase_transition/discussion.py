@@ -217,8 +217,8 @@ def _instability(e: Evidence, claim: Claim) -> str:
 
 def _rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     """Spearman's ρ; ties share no rank here, which real numbers do not have."""
-    ranks = [np.argsort(np.argsort(v)) for v in (a, b)]
-    return float(np.corrcoef(np.stack(ranks))[0, 1])
+    x, y = (np.argsort(np.argsort(v)) - (len(v) - 1) / 2 for v in (a, b))
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
 def _variants(e: Evidence, found: dict[str, Claim]) -> tuple[str, ...]:

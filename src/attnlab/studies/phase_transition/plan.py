@@ -96,7 +96,7 @@ def _map(s: PhaseSettings, make: Make) -> Iterator[Trial]:
         for omega in s.map_omegas:
             for seed in range(s.map_seeds):
                 yield _instance(s, make, "Figure 3", seed, dim=s.map_dim, omega=omega, alpha=alpha,
-                                test_samples=min(s.test_samples, 20_000))  # fmt: skip
+                                test_samples=min(s.test_samples, 10_000))  # fmt: skip
 
 
 def _ridge(s: PhaseSettings, make: Make) -> Iterator[Trial]:

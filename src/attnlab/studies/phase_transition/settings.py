@@ -46,7 +46,7 @@ class PhaseSettings(StudySettings):
 
     large_dim: int = about("D where semantic simulation meets theory", 4000, ge=2)
     large_alphas: Grid = about("α there", (1.15, 1.5))
-    large_seeds: int = about("instances there", 3, ge=1)
+    large_seeds: int = about("instances there", 6, ge=1)
 
     open_points: tuple[tuple[float, float], ...] = about(
         "(ω, α) where theory and descent disagree, or are tested for it",
@@ -88,10 +88,11 @@ class PhaseSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 6, "side_seeds": 6, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0], "test_samples": 500,
+    "seeds": 6, "side_seeds": 6, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0],
+    "test_samples": 500,
     "map_dim": 40, "map_alphas": [0.5, 1.5], "map_omegas": [0.1, 0.4], "map_seeds": 1,
     "sizes": [40, 80], "size_alphas": [0.8, 1.8], "size_seeds": [3, 3],
-    "large_dim": 150, "large_alphas": [1.5], "open_points": [[0.3, 1.25]], "open_dims": [60],
+    "large_dim": 150, "large_alphas": [1.5], "large_seeds": 3, "open_points": [[0.3, 1.25]], "open_dims": [60],
     "ridges": [0.01, 0.1], "ridge_dim": 50, "ridge_alphas": [1.5], "folds": 3,
     "side_dim": 50, "side_alphas": [1.0, 1.8], "unscaled_dims": [40, 80], "course_dims": [50],
     "theory_points": 2048, "theory_omegas": [0.3],
