@@ -3,7 +3,8 @@
 Scores that grow with D saturate the softmax: one weight is 1, gradients vanish, and no theory
 with finite scores applies. Runs: the variance of the scores at the start for several D. Number:
 the slope of log variance against log D, 0 for a model scaled with 1/√D, 2 without. Fails when the
-slope is beyond ±0.25 by more than two standard errors, or the mean largest weight exceeds 0.99.
+slope is beyond ±0.25 by more than two standard errors, or the largest weight exceeds 0.99
+on average at the largest D.
 """
 
 from collections.abc import Sequence
@@ -26,16 +27,16 @@ def score_scale(
         return Finding(NAME, "not-applicable", None, SLOPE_LIMIT,
                        "needs score variances at two widths or more")  # fmt: skip
     slope, error = _slope(np.log(d), np.log(v))
-    saturation = float(w.mean())
+    saturation = float(w[d == d.max()].mean())
     evidence = {"dims": [int(x) for x in d], "variance": [float(x) for x in v],
                 "mean_largest_weight": saturation, "standard_error": error}  # fmt: skip
     if abs(slope) - 2 * error > SLOPE_LIMIT:
         why = f"the variance of the scores goes like D^{slope:.2f}: not the same model at every D"
     elif saturation > SATURATED:
-        why = f"softmax is saturated: the largest weight is {saturation:.3f} on average"
+        why = f"softmax is saturated: at the largest D one weight is {saturation:.3f} on average"
     else:
         why = (f"scores keep their size (variance ∝ D^{slope:.2f}) and softmax is not saturated "
-               f"(largest weight {saturation:.2f} on average)")  # fmt: skip
+               f"(largest weight {saturation:.2f} on average at the largest D)")  # fmt: skip
         return Finding(NAME, "pass", slope, SLOPE_LIMIT, why, evidence)
     return Finding(NAME, "fail", slope, SLOPE_LIMIT, why, evidence)
 

@@ -87,6 +87,8 @@ def _converged(e: Evidence) -> str:
     if not flags:
         return ""
     left = len(flags) - sum(map(bool, flags))
+    if not left:
+        return f"All {len(flags):,} students (the unscaled variant apart) reached the tolerance."
     return (
         f"Of {len(flags):,} students trained (the unscaled variant apart), {left} did not reach "
         "the tolerance on the gradient; they are counted like the others."
