@@ -26,7 +26,7 @@ class PhaseTransition(Study):
     expected: ClassVar = {
         "smoke": "about 20 seconds on two cores",
         "quick": "about 5 minutes on two cores",
-        "full": "about 20 minutes on one H200",
+        "full": "about 45 minutes on one H200",
     }
     settings: PhaseSettings
 
