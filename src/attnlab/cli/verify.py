@@ -23,6 +23,6 @@ def verify(run: RunArgument, out: OutOption = RUNS, json: JsonOption = False) ->
         say(f"{found.run}: {state}, {'undamaged' if found.ok else 'DAMAGED'}")
         for problem in found.problems:
             say(f"  {problem}")
-        say(f"digest {found.digest or 'none: the rows cannot be read'}")
+        say(f"digest {found.digest or 'none: the run is damaged'}")
     if not found.ok:
         raise typer.Exit(3)
