@@ -140,9 +140,9 @@ def _overlap_panel(ax: Axes, e: Evidence) -> None:
         _points(ax, e, lambda r, n=name, o=overlap: r[f"{n}_{o}"], COLOURS[name])
     ax.set_ylabel("overlap with its start's direction")
     ax.set_ylim(bottom=0)
-    ax.text(0.97, 0.64, "m of the positional", color=POSITIONAL, transform=ax.transAxes,
+    ax.text(0.97, 0.64, "m (positional)", color=POSITIONAL, transform=ax.transAxes,
             ha="right", fontsize=8)  # fmt: skip
-    ax.text(0.97, 0.06, "θ of the semantic", color=SEMANTIC, transform=ax.transAxes,
+    ax.text(0.97, 0.06, "θ (semantic)", color=SEMANTIC, transform=ax.transAxes,
             ha="right", fontsize=8)  # fmt: skip
 
 
