@@ -1,6 +1,7 @@
 import os
 import signal
 import textwrap
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,41 @@ def test_tail_keeps_the_end_without_folders() -> None:
     assert tail(text).endswith('line 99\n  File "x/y.py", line 3') and len(tail(text)) < 400
     assert Result(Trial("s", 1, {}, 0), "done").outcome is None
     assert signal.SIGKILL == 9
+
+
+TURNS = """
+import os, time
+from itertools import pairwise
+from pathlib import Path
+from attnlab.lab.study import Study
+from attnlab.lab.trial import Outcome
+
+class Turns(Study):
+    name = "turns"
+    question = "Who holds the accelerator?"
+    def trials(self):
+        return [self.trial(i, device="cuda" if i % 2 else "cpu") for i in range(8)]
+    def run(self, trial, bench):
+        start = time.monotonic()
+        time.sleep(0.1)
+        return Outcome({"pid": os.getpid()}, cost={"start": start, "end": time.monotonic()})
+    def claims(self, table):
+        return []
+"""
+
+
+def test_an_accelerator_holds_one_trial_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "turns.py"
+    file.write_text(TURNS)
+    study = load_study_class(str(file)).at()
+    record = execute(study, out=tmp_path / "runs", scale="quick", source=str(file), workers=3)
+    spans = sorted(
+        (row.cost["start"], row.cost["end"], row.config["device"]) for row in record.table()
+    )
+    assert len(spans) == 8
+    assert overlaps(spans), "three workers, and nothing ran beside anything else"
+    assert not overlaps([span for span in spans if span[2] == "cuda"])
+
+
+def overlaps(spans: list[tuple[float, float, str]]) -> bool:
+    return any(second[0] < first[1] for first, second in pairwise(spans))

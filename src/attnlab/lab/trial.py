@@ -45,6 +45,11 @@ class Trial:
         )
 
     @property
+    def on_accelerator(self) -> bool:
+        """Its configuration names a device that is not the CPU: such trials take turns."""
+        return self.config.get("device", "cpu") != "cpu"
+
+    @property
     def stream(self) -> Seed:
         """The seed object every random number of this trial comes from."""
         return Seed(self.seed)

@@ -1,5 +1,7 @@
 """Trials on this machine: worker processes, one trial at a time each, one thread each.
 
+An accelerator holds one trial at a time (several on one GPU are slower, not faster); the other
+workers go on with trials that need none.
 A worker that dies, hangs or runs out of memory costs its own trial only; a new one takes its place.
 """
 
@@ -111,8 +113,12 @@ class _Pool:
             self._hand_next(worker)
 
     def _hand_next(self, worker: WorkerProcess) -> None:
-        if self.queue:
-            worker.hand(self.queue.popleft(), self.job.study.settings.trial_seconds)
+        taken = any(w.trial.on_accelerator for w in self.workers.values() if w.trial)
+        for index, trial in enumerate(self.queue):
+            if not (taken and trial.on_accelerator):
+                del self.queue[index]
+                worker.hand(trial, self.job.study.settings.trial_seconds)
+                return
 
     def _finish(self, worker: WorkerProcess, result: Result) -> None:
         worker.trial = None

@@ -76,7 +76,7 @@ def _simulated_transition(e: Evidence) -> Claim:
         found = Estimate(math.nan, method="no α_c of theory to compare with")
     reported = Reported(PUBLISHED["alpha_c"], PAPER) if e.is_published_model else None
     return judge(
-        "alpha-c-simulation", f"Simulation (D = {dim:,}) crosses within 6 % of the theory's α_c",
+        "alpha-c-simulation", f"Simulation{_at(dim, 'D')} crosses within 6 % of the theory's α_c",
         found, above=0.94 * theory.value, below=1.06 * theory.value, quantity="α_c",
         reported=reported, trials=e.part("finite size").where(dim=dim).ids,
     )  # fmt: skip
@@ -89,6 +89,11 @@ def _beyond(e: Evidence, below: bool, name: str) -> tuple[float, Table]:
     side = [a for a in alphas if (a < 0.85 * pivot if below else a > 1.15 * pivot)]
     alpha = (side[-1] if below else side[0]) if side else math.nan
     return alpha, e.part("Figure 2").where(alpha=alpha)
+
+
+def _at(value: float, name: str = "α") -> str:
+    """' (α = 1.2)'; nothing where the run has no such point."""
+    return f" ({name} = {value:,g})" if value > 0 else ""
 
 
 def _difference(
@@ -104,7 +109,7 @@ def _difference(
 def _side(e: Evidence, *, below: bool) -> Claim:
     alpha, rows = _beyond(e, below, "alpha_c")
     side, winner = ("below", "positional") if below else ("above", "semantic")
-    statement = f"{side.capitalize()} α_c (α = {alpha:g}) the {winner} solution has the lower loss"
+    statement = f"{side.capitalize()} α_c{_at(alpha)} the {winner} solution has the lower loss"
     return _difference(f"{winner}-wins-{side}", statement, rows, gap, not below,
                        "ε_t(positional) − ε_t(semantic)")  # fmt: skip
 
@@ -112,7 +117,9 @@ def _side(e: Evidence, *, below: bool) -> Claim:
 def _linear(e: Evidence, *, below: bool) -> Claim:
     alpha, rows = _beyond(e, below, "alpha_c" if below else "alpha_l")
     order = ("the linear baseline", "attention") if below else ("attention", "the linear baseline")
-    statement = f"At α = {alpha:g} {order[0]} predicts better than {order[1]}"
+    where = "α_c" if below else "α_l"
+    where = f"{'Below' if below else 'Above'} {where}{_at(alpha)}"
+    statement = f"{where} {order[0]} predicts better than {order[1]}"
     return _difference(f"linear-{'wins-below' if below else 'loses-above'}", statement, rows,
                        excess, below, "ε_g − ε_g(linear)")  # fmt: skip
 

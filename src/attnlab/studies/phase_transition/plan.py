@@ -21,9 +21,9 @@ def plan(s: PhaseSettings, make: Make) -> list[Trial]:
         _large(s, make), _sizes(s, make), _open(s, make), _curve(s, make), _map(s, make),
         _ridge(s, make), _side(s, make),
     )  # fmt: skip
-    simulations = [trial for part in parts for trial in part]
-    theory = list(_theory(s, make))
-    every = max(1, len(simulations) // len(theory))
+    simulations = [trial for part in parts for trial in part if trial.config["part"] in s.parts]
+    theory = list(_theory(s, make)) if "theory" in s.parts else []
+    every = max(1, len(simulations) // max(1, len(theory)))
     for index, trial in enumerate(theory):
         simulations.insert(min(index * (every + 1), len(simulations)), trial)
     return simulations

@@ -1,12 +1,16 @@
 """Settings of the study; the defaults are the quick scale."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from attnlab.lab.study import StudySettings
 
 Grid = tuple[float, ...]
+Part = Literal[
+    "large D", "finite size", "open questions", "Figure 2", "Figure 3", "ridge", "rank 2",
+    "other F", "matched norms", "scaling", "course recipe", "theory",
+]  # fmt: skip
 
 
 def about(text: str, default: Any, **limits: Any) -> Any:
@@ -17,6 +21,9 @@ def about(text: str, default: Any, **limits: Any) -> Any:
 class PhaseSettings(StudySettings):
     """Grids, sizes and instances of every part. α = N/D counts training samples only."""
 
+    parts: tuple[Part, ...] = about(
+        "which parts to run; claims about the others stay undecided", get_args(Part)
+    )
     seeds: int = about("instances a point of Figure 2", 6, ge=1)
     dtype: Literal["float32", "float64"] = about("of the two large products", "float32")
     omega: float = about("ω of Figure 2: weight of positions in the teacher", 0.3, ge=0, le=1)
