@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from attnlab.core.errors import AttnlabError, exit_code_of
-from attnlab.lab.execute import execute
+from attnlab.lab.execute import Silent, execute
 from attnlab.lab.source import load_study_class, read_source
 from attnlab.lab.trial import Trial
 
 TINY = Path(__file__).parent / "tiny_study.py"
 
 
-class Lines:
+class Lines(Silent):
     def start(self, total: int, already_done: int) -> None:
         print("start", total, already_done, flush=True)
 

@@ -11,7 +11,7 @@ from attnlab.lab.engine import Result, engine_named
 from attnlab.lab.engine.local import default_workers
 from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
-from attnlab.lab.execute import execute, running
+from attnlab.lab.execute import Silent, execute, running
 from attnlab.lab.source import Source, load_study_class, read_source, source_of
 from attnlab.lab.trial import Trial
 
@@ -201,12 +201,9 @@ def test_study_with_doubled_or_foreign_trials(
 
 
 def test_a_sink_that_raises_leaves_no_worker(tmp_path: Path, processes: Processes) -> None:
-    class Broken:
-        def start(self, total: int, already_done: int) -> None: ...
+    class Broken(Silent):
         def advance(self, trial: Trial, state: str) -> None:
             raise AttnlabError("the screen is gone")
-
-        def stop(self) -> None: ...
 
     os.environ["TINY_MARK"] = processes.mark
     try:

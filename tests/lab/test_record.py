@@ -34,6 +34,7 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
         },
         curves={"loss": [1.0, float("nan"), 0.25]},
         samples=["one", "zwei\n"],
+        documents={"card": "drei ü"},
     )
     with record.lock():
         record.add(trial, "done", outcome, cost={"seconds": 1.5})
@@ -47,8 +48,8 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     for name, array in outcome.arrays.items():
         assert np.array_equal(row.arrays[name], array) and row.arrays[name].dtype == array.dtype
     assert row.curves["loss"][0] == 1.0 and np.isnan(row.curves["loss"][1])
-    assert record.samples(trial.id) == outcome.samples and record.samples(failed.id) == []
-    assert failed.arrays == {} and failed.curves == {}
+    assert row.samples == outcome.samples and row.documents == outcome.documents
+    assert failed.arrays == failed.curves == failed.documents == {} and failed.samples == []
     assert record.verify().ok and record.complete
 
 

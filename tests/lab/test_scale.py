@@ -7,28 +7,24 @@ from pathlib import Path
 import psutil
 import pytest
 
-from attnlab.lab.execute import execute
+from attnlab.lab.execute import Silent, execute
 from attnlab.lab.trial import Trial
 
 from .conftest import TINY, run_tiny, tiny
 
 
-class Watch:
+class Watch(Silent):
     """Memory and open files of the driver after each thousand trials."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int]] = []
         self.count = 0
 
-    def start(self, total: int, already_done: int) -> None: ...
-
     def advance(self, trial: Trial, state: str) -> None:
         self.count += 1
         if self.count % 1000 == 0:
             me = psutil.Process(os.getpid())
             self.seen.append((me.memory_info().rss, me.num_fds()))
-
-    def stop(self) -> None: ...
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a trial leaves besides numbers: arrays (safetensors), curves and samples (JSON).
+"""What a trial leaves besides numbers: arrays (safetensors), curves, samples, documents (JSON).
 
 Files are on the disk before the row that names them is committed: the row makes them exist. It
 holds their SHA-256, and every read checks it. No pickle.
@@ -23,7 +23,9 @@ from attnlab.lab.manifest import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
 ARTEFACTS = "artefacts"
-ARRAYS, CURVES, SAMPLES = "arrays.safetensors", "curves.json", "samples.json"
+ARRAYS, CURVES = "arrays.safetensors", "curves.json"
+SAMPLES, DOCUMENTS = "samples.json", "documents.json"
+KINDS = frozenset({ARRAYS, CURVES, SAMPLES, DOCUMENTS})
 TRIAL_ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -50,6 +52,8 @@ def encode_outcome(outcome: Outcome) -> dict[str, bytes]:
         files[CURVES] = _json_bytes(curves)
     if outcome.samples:
         files[SAMPLES] = _json_bytes(list(outcome.samples))
+    if outcome.documents:
+        files[DOCUMENTS] = _json_bytes({k: outcome.documents[k] for k in sorted(outcome.documents)})
     return files
 
 

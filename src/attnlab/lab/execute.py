@@ -13,13 +13,14 @@ from typing import Protocol
 
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import StoppedError, UsageError
+from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.engine import Job, Result, engine_named
-from attnlab.lab.manifest import PARTIAL
+from attnlab.lab.manifest import CHECKPOINTS, PARTIAL
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source, read_source
 from attnlab.lab.stop import Stop, stop_on_signals
 from attnlab.lab.study import Study
-from attnlab.lab.trial import Trial
+from attnlab.lab.trial import FINISHED, Trial
 
 
 class Progress(Protocol):
@@ -31,6 +32,10 @@ class Progress(Protocol):
 
     def advance(self, trial: Trial, state: str) -> None:
         """One more is stored."""
+        ...
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
+        """How far one trial is."""
         ...
 
     def stop(self) -> None:
@@ -45,6 +50,9 @@ class Silent:
         """Say nothing."""
 
     def advance(self, trial: Trial, state: str) -> None:
+        """Say nothing."""
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
         """Say nothing."""
 
     def stop(self) -> None:
@@ -80,7 +88,7 @@ def running(  # noqa: PLR0913  (the options of `attnlab run`)
             record.begin()
             # named so that a leftover of it is removed like that of any killed write
             scratch = record.path / f"{PARTIAL}scratch-{os.getpid()}"
-            job = Job(origin, study, missing, device, scratch, workers)
+            job = Job(origin, study, missing, device, scratch, record.path / CHECKPOINTS, workers)
             with stop_on_signals() as stop:
                 sink = _Sink(record, progress or Silent(), stop)
                 sink.progress.start(len(trials), len(trials) - len(missing))
@@ -132,6 +140,13 @@ class _Sink:
         self._unannounced.append(result)
         self._announce()
 
+    @property
+    def stopping(self) -> bool:
+        return bool(self.stop.signal_number)
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
+        self.progress.step(trial, done, of, words)
+
     def tick(self) -> None:
         self.record.flush_if_due()
         self._announce()
@@ -147,6 +162,8 @@ class _Sink:
     def _announce(self) -> None:
         if not self.record.pending:
             for result in self._unannounced:
+                if result.state in FINISHED:  # a crashed one goes on from its checkpoint
+                    remove_folder(self.record.path / CHECKPOINTS / result.trial.id)
                 self.progress.advance(result.trial, result.state)
             self._unannounced.clear()
 

@@ -20,6 +20,7 @@ FORMAT = 1
 MANIFEST = "MANIFEST.json"
 PARTIAL = ".partial-"
 LOCK, OWNER = ".lock", ".owner.json"
+CHECKPOINTS = "checkpoints"
 
 
 class FileEntry(Settings):
@@ -108,10 +109,11 @@ def check_entry(path: Path, entry: FileEntry) -> str:
 def files_of(folder: Path) -> Iterator[str]:
     """Every entry of a run that is not a folder, by relative name; links are not followed.
 
-    The manifest itself, the lock and the leftovers of a killed write are not part of a run.
+    The manifest itself, the lock, the leftovers of a killed write and the checkpoints of a trial
+    under way (they carry their own hashes) are not part of a run.
     """
     for name in _walk(folder, ""):
-        if name not in (MANIFEST, LOCK, OWNER):
+        if name not in (MANIFEST, LOCK, OWNER) and not name.startswith(f"{CHECKPOINTS}/"):
             yield name
 
 

@@ -1,7 +1,7 @@
 """A run on disk: `OUT/<study>-<12 hex>/`.
 
 study.json  what was asked         trials.db   one row a trial; committed = finished
-env.json    where it was computed  artefacts/  arrays, curves, samples by trial
+env.json    where it was computed  artefacts/  what trials left
 results.json, figures/, report.html            made from the table once the trials are done
 MANIFEST.json                      size and SHA-256 of every file, itself included
 
@@ -20,8 +20,6 @@ from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json, write_bytes, write_json
 from attnlab.lab.artefacts import (
     ARTEFACTS,
-    SAMPLES,
-    read_artefact,
     remove_folder,
     sync_artefacts,
     write_artefacts,
@@ -159,13 +157,6 @@ class Record:
         return Table(
             [checked_row(self.path, row, card.study, card.version) for row in self._rows()]
         )
-
-    def samples(self, trial_id: str) -> list[str]:
-        """The texts a trial left, checked against their hash."""
-        for row in self._rows():
-            if row.id == trial_id and SAMPLES in (files := artefacts_of(row)):
-                return read_artefact(self.path, row.id, SAMPLES, files[SAMPLES])
-        return []
 
     def digest(self) -> str:
         """SHA-256 over everything deterministic: not times, not machines, not figures."""

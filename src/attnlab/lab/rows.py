@@ -7,7 +7,15 @@ from typing import Any, get_args
 
 from attnlab.core.config import canonical, content_hash
 from attnlab.core.errors import IntegrityError
-from attnlab.lab.artefacts import ARRAYS, CURVES, SAMPLES, TRIAL_ID, read_artefact
+from attnlab.lab.artefacts import (
+    ARRAYS,
+    CURVES,
+    DOCUMENTS,
+    KINDS,
+    SAMPLES,
+    TRIAL_ID,
+    read_artefact,
+)
 from attnlab.lab.manifest import FileEntry
 from attnlab.lab.store import StoredRow, parse_object
 from attnlab.lab.table import Row
@@ -44,7 +52,7 @@ def artefacts_of(row: StoredRow) -> dict[str, FileEntry]:
     what = f"trial {row.id!s:.40}"
     found = parse_object(row.artefacts, lambda item: isinstance(item, dict), what)
     try:
-        if set(found) <= {ARRAYS, CURVES, SAMPLES}:
+        if set(found) <= KINDS:
             return {name: FileEntry.model_validate(found[name]) for name in sorted(found)}
     except ValueError:
         pass
@@ -75,6 +83,8 @@ def checked_row(run: Path, stored: StoredRow, study: str, version: int) -> Row:
         reasons=parse_object(stored.reasons, lambda item: isinstance(item, str), what),
         load_arrays=loaders.get(ARRAYS, dict),
         load_curves=loaders.get(CURVES, dict),
+        load_samples=loaders.get(SAMPLES, list),
+        load_documents=loaders.get(DOCUMENTS, dict),
     )
 
 

@@ -30,6 +30,8 @@ class Row:
     reasons: Mapping[str, str] = field(default_factory=dict)
     load_arrays: Loader = _nothing
     load_curves: Loader = _nothing
+    load_samples: Callable[[], list[str]] = list
+    load_documents: Loader = _nothing
 
     def __getitem__(self, key: str) -> Any:
         if key in self.metrics:
@@ -51,6 +53,16 @@ class Row:
     def curves(self) -> Mapping[str, list[float]]:
         """The trial's curves, read from its JSON file when asked for."""
         return self.load_curves()
+
+    @property
+    def samples(self) -> list[str]:
+        """The texts the trial left to be read."""
+        return self.load_samples()
+
+    @property
+    def documents(self) -> Mapping[str, str]:
+        """The texts the trial left by name: its tokenizer, for one."""
+        return self.load_documents()
 
 
 @dataclass(frozen=True)

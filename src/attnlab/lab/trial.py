@@ -1,12 +1,12 @@
 """The unit of work: a frozen configuration with a seed, and what comes out of it.
 
 id(trial) = first 16 hex of SHA-256(study, version, configuration, seed): same question, same id,
-on any machine. `metrics`, `arrays`, `curves`, `samples` are a pure function of the trial; `cost`
-(seconds, memory) is kept apart, outside every digest.
+on any machine. Everything an outcome holds is a pure function of the trial, except `cost`
+(seconds, memory), which is kept apart, outside every digest.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +64,7 @@ class Outcome:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     curves: Mapping[str, list[float]] = field(default_factory=dict)
     samples: list[str] = field(default_factory=list)
+    documents: Mapping[str, str] = field(default_factory=dict)  # texts by name: a tokenizer, a card
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def is_finite(self) -> bool:
@@ -74,7 +75,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """What the lab gives a running trial: where to compute, and a folder to scribble in."""
+    """What the lab gives a running trial: where to compute, and where to write.
+
+    `scratch` is gone when the trial ends, however it ends. `checkpoints` outlives a killed trial
+    and is removed once the trial is stored: who checkpoints there goes on from there.
+    """
 
     device: str = "cpu"
     scratch: Path | None = None
+    checkpoints: Path | None = None
+    stopping: Callable[[], bool] = lambda: False  # a signal came: leave with TrialStopped
+    step: Callable[[int, int, str], None] = lambda done, of, words: None  # for a progress bar
+
+
+class TrialStopped(Exception):
+    """A trial left early because it was asked to; it will go on from its checkpoint."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.errors import AttnlabError, IntegrityError
-from attnlab.lab.artefacts import ARRAYS, ARTEFACTS, CURVES, SAMPLES, TRIAL_ID
+from attnlab.lab.artefacts import ARTEFACTS, KINDS, TRIAL_ID
 from attnlab.lab.card import (
     ENV,
     FIGURES,
@@ -126,10 +126,9 @@ def _belongs(name: str) -> bool:
     top, *rest = name.split("/")
     if top == FIGURES:
         return bool(rest)
-    own = (ARRAYS, CURVES, SAMPLES)
     return (
         top == ARTEFACTS and len(rest) == 2 and TRIAL_ID.fullmatch(rest[0]) is not None
-    ) and rest[1] in own
+    ) and rest[1] in KINDS
 
 
 def _store(folder: Path, card: Card, still: bool) -> tuple[list[StoredRow], list[str]]:

@@ -15,7 +15,7 @@ from attnlab.lab.source import Source
 from attnlab.lab.study import Study
 from attnlab.lab.trial import Outcome, State, Trial
 
-ENGINES = ("local", "ray")
+ENGINES = ("local", "inline", "ray")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Job:
     trials: Sequence[Trial]
     device: str  # resolved: never "auto"
     scratch: Path  # a folder the engine may fill and must not expect to survive
+    checkpoints: Path  # a folder with one folder a trial, which outlives a killed trial
     workers: int | None = None
 
 
@@ -42,7 +43,16 @@ class Result:
 
 
 class Sink(Protocol):
-    """The driver's side. Both methods may raise: the engine then ends its workers and passes on."""
+    """The driver's side. Its methods may raise: the engine then ends its workers and passes on."""
+
+    @property
+    def stopping(self) -> bool:
+        """A signal came."""
+        ...
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
+        """How far a trial is, when the engine knows."""
+        ...
 
     def accept(self, result: Result) -> None:
         """A trial ended."""
@@ -67,6 +77,10 @@ def engine_named(name: str) -> Engine:
         from attnlab.lab.engine.local import LocalEngine
 
         return LocalEngine()
+    if name == "inline":
+        from attnlab.lab.engine.inline import InlineEngine
+
+        return InlineEngine()
     if name == "ray":
         raise UsageError("engine 'ray' is not built yet: use 'local'")
     raise UsageError(f"unknown engine {name!r}: {nearest(name, ENGINES)}")

@@ -94,6 +94,7 @@ class _Pool:
             "device": self.job.device,
             "memory_bytes": self.memory_bytes,
             "scratch": str(self.job.scratch.resolve()),
+            "checkpoints": str(self.job.checkpoints.resolve()),
         }
 
     def _hear(self, worker: WorkerProcess) -> None:
@@ -105,7 +106,7 @@ class _Pool:
             if "unfit" in message:
                 raise UsageError(f"a worker cannot load the study: {message['unfit']}")
             if worker.trial is not None:
-                self._finish(worker, _result(worker.trial, message, blob))
+                self._finish(worker, result_of(worker.trial, message, blob))
                 if message["state"] == "oom":  # a new process has its memory whole
                     self._dismiss(worker)
                     return
@@ -169,7 +170,8 @@ class _Pool:
         worker.close()
 
 
-def _result(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:
+def result_of(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:
+    """A worker's message as a result."""
     outcome = None
     if "metrics" in message:
         outcome = Outcome(
@@ -181,6 +183,7 @@ def _result(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:
                 for key, values in message["curves"].items()
             },
             samples=message["samples"],
+            documents=message["documents"],
         )
     return Result(trial, message["state"], outcome, message.get("error", ""), message["cost"])
 

@@ -75,13 +75,13 @@ def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:
         return
     _limit_memory(order["memory_bytes"])
     scratch = Path(order["scratch"]) / str(os.getpid())
-    bench = Bench(device=order["device"], scratch=scratch)
+    device, checkpoints = order["device"], Path(order["checkpoints"])
     send({"ready": True}, b"")
     while True:
         order = inbox.get()
         trial = Trial(study.name, study.version, order["config"], order["seed"])
         scratch.mkdir(parents=True, exist_ok=True)
-        message, blob = _attempt(study, trial, bench)
+        message, blob = attempt(study, trial, Bench(device, scratch, checkpoints / trial.id))
         shutil.rmtree(scratch, ignore_errors=True)
         send(message, blob)
 
@@ -98,13 +98,21 @@ def _limit_memory(limit: int) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def _attempt(study: Study, trial: Trial, bench: Bench) -> tuple[Message, bytes]:
+def attempt(
+    study: Study, trial: Trial, bench: Bench, passing: tuple[type[Exception], ...] = ()
+) -> tuple[Message, bytes]:
+    """Run one trial: its outcome or what went wrong, as a message, and its arrays as bytes.
+
+    Exceptions in `passing` are not the trial's fault and go on to the caller.
+    """
     _reset_peak()
     started, used = time.perf_counter(), time.process_time()
     message: Message
     try:
         outcome = study.run(trial, bench)
         message, blob = _told(outcome)
+    except passing:
+        raise
     except BaseException as error:  # sys.exit in a study is its failure, not ours
         state = "oom" if _is_out_of_memory(error) else "failed"
         message, blob = {"state": state, "error": tail(_lines(error)), "cost": {}}, b""
@@ -135,6 +143,7 @@ def _told(outcome: object) -> tuple[Message, bytes]:
         "reasons": reasons,
         "curves": {str(key): [_null(v) for v in values] for key, values in outcome.curves.items()},
         "samples": [str(text) for text in outcome.samples],
+        "documents": {str(name): str(text) for name, text in outcome.documents.items()},
         "cost": _finite(outcome.cost),
     }
     return message, encode_arrays(outcome.arrays) if outcome.arrays else b""

@@ -1,0 +1,44 @@
+"""Trials one after the other in the driver's own process, with all its threads.
+
+For work that is one trial, such as training one model: it shows its steps and answers Ctrl-C
+with a checkpoint. A trial that crashes takes the driver with it: a sweep belongs to workers.
+"""
+
+import shutil
+
+from attnlab.core.errors import StorageError
+from attnlab.lab.engine import Job, Sink
+from attnlab.lab.engine.local import result_of
+from attnlab.lab.engine.worker import attempt
+from attnlab.lab.trial import Bench, Trial, TrialStopped
+
+OURS = (TrialStopped, StorageError)
+
+
+class InlineEngine:
+    """This process."""
+
+    def execute(self, job: Job, sink: Sink) -> None:
+        """Run every trial in order."""
+        for trial in job.trials:
+            try:
+                message, blob = attempt(job.study, trial, _bench(job, sink, trial), OURS)
+            except TrialStopped:
+                sink.tick()  # raises: a signal is why it stopped
+                raise
+            finally:
+                shutil.rmtree(job.scratch, ignore_errors=True)
+            sink.accept(result_of(trial, message, blob))
+            sink.tick()
+
+
+def _bench(job: Job, sink: Sink, trial: Trial) -> Bench:
+    scratch = job.scratch / trial.id
+    scratch.mkdir(parents=True, exist_ok=True)
+    return Bench(
+        device=job.device,
+        scratch=scratch,
+        checkpoints=job.checkpoints / trial.id,
+        stopping=lambda: sink.stopping,
+        step=lambda done, of, words: sink.step(trial, done, of, words),
+    )
