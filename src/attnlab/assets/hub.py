@@ -1,0 +1,116 @@
+"""A model hub's snapshot, by id and commit: weights in safetensors or GGUF, and text; no code.
+
+The hub's own client downloads into its own cache, which other programs share; from there the files
+are linked (or copied) onto the shelf and hashed. A blob's name in that cache is its hash: checked.
+"""
+
+import errno
+import fnmatch
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnlab.assets.cache import Held, Manifest, folder_of
+from attnlab.assets.stream import CHUNK, on_disk
+from attnlab.core.errors import IntegrityError, MissingError, StorageError
+
+WEIGHTS = ("*.safetensors", "*.gguf")
+KEPT = (*WEIGHTS, "*.json", "*.jsonl", "*.txt", "*.csv", "*.tsv", "*.parquet")
+_DATASETS = "datasets/"
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@dataclass(frozen=True)
+class HubName:
+    """`owner/name` of a model, `datasets/owner/name` of a data set."""
+
+    text: str
+
+    @property
+    def id(self) -> str:
+        """The id as the hub spells it."""
+        return self.text.removeprefix(_DATASETS)
+
+    @property
+    def kind(self) -> str:
+        """model or dataset."""
+        return "dataset" if self.text.startswith(_DATASETS) else "model"
+
+    @property
+    def folder(self) -> str:
+        """The name on the shelf."""
+        return "hub--" + self.text.replace("/", "--")
+
+
+def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
+    """The folder of the hub's files at `revision`, or at the newest one; MissingError without."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import tqdm
+
+    class Hidden(tqdm):
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__(*args, **{**kwargs, "disable": True})
+
+    try:
+        found = snapshot_download(
+            hub.id, repo_type=hub.kind, revision=revision, allow_patterns=list(KEPT),
+            tqdm_class=Hidden if quiet else None,
+        )  # fmt: skip
+    except Exception as error:  # its client has a dozen kinds of "cannot be had"
+        if isinstance(error, OSError) and error.errno in _DISK:
+            raise StorageError(f"{error.filename}: {error.strerror}") from None
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise MissingError(
+            f"{hub.id}: the hub cannot give it here ({reason[:200]}): run `attnlab assets get "
+            f"{hub.text} --source hub` on a connected machine and copy its folder to "
+            f"{folder_of(hub.folder)}"
+        ) from None
+    return Path(found)
+
+
+def fill(hub: HubName, folder: Path, target: Path) -> Manifest:
+    """Put the snapshot's files into `target`, each one hashed; IntegrityError if any is unsafe."""
+    store = folder.parents[1].resolve()
+    files: dict[str, Held] = {}
+    for name in _names(folder):
+        blob = (folder / name).resolve()
+        if store not in blob.parents or not blob.is_file():
+            raise IntegrityError(f"{folder / name}: leads outside the hub's cache")
+        files[name] = _place(blob, target / name)
+    if not files or (hub.kind == "model" and not _with_weights(files)):
+        raise IntegrityError(f"{hub.id}: publishes no safetensors and no GGUF file")
+    return Manifest(name=hub.folder, source="hub", origin=folder.name, files=files)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_dir() and any(fnmatch.fnmatch(name, kept) for kept in KEPT):
+            yield name
+
+
+def _with_weights(files: dict[str, Held]) -> bool:
+    return any(fnmatch.fnmatch(name, kept) for name in files for kept in WEIGHTS)
+
+
+def _place(blob: Path, target: Path) -> Held:
+    with on_disk(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(blob, target)
+        except OSError:  # another disk, or one without links
+            shutil.copyfile(blob, target)
+        size = target.stat().st_size
+        sha256, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        with target.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                sha256.update(chunk)
+                git.update(chunk)
+    expected = {64: sha256.hexdigest(), 40: git.hexdigest()}.get(len(blob.name))
+    if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", blob.name) and blob.name != expected:
+        raise IntegrityError(f"{blob}: not what the hub holds (its hash differs)")
+    return Held(size=size, sha256=sha256.hexdigest())

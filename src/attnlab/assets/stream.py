@@ -1,0 +1,77 @@
+"""Bytes on their way to a file: counted, hashed, never more than announced."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+
+from attnlab.assets.catalogue import File
+from attnlab.core.errors import IntegrityError, StorageError
+
+CHUNK = 1 << 20
+
+
+class Progress(Protocol):
+    """Whoever watches a fetch."""
+
+    def start(self, what: str, total: int, done: int) -> None:
+        """`done` of `total` bytes of `what` are here."""
+
+    def advance(self, count: int) -> None:
+        """`count` more bytes arrived."""
+
+    def stop(self) -> None:
+        """No more bytes will come."""
+
+    def note(self, text: str) -> None:
+        """A remark in one line."""
+
+
+class Unwatched:
+    """Progress that nobody watches."""
+
+    def start(self, what: str, total: int, done: int) -> None:
+        """Say nothing."""
+
+    def advance(self, count: int) -> None:
+        """Say nothing."""
+
+    def stop(self) -> None:
+        """Say nothing."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def on_disk(path: Path) -> Iterator[None]:
+    """A refusal of the disk becomes a StorageError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from None
+
+
+def pour(source: IO[bytes], target: Path, file: File) -> None:
+    """Write `source` to the new file `target`: exactly the bytes of `file`, or IntegrityError."""
+    digest, count = hashlib.sha256(), 0
+    with on_disk(target):
+        sink = target.open("xb")
+    with sink:
+        # one byte past the end is enough to see that there is more
+        while chunk := source.read(min(CHUNK, file.size + 1 - count)):
+            count += len(chunk)
+            digest.update(chunk)
+            if count > file.size:
+                raise IntegrityError(f"{file.name}: more than the {file.size} bytes expected")
+            with on_disk(target):
+                sink.write(chunk)
+        if count < file.size:
+            raise IntegrityError(f"{file.name}: {count} bytes, {file.size} expected")
+        if digest.hexdigest() != file.sha256:
+            raise IntegrityError(f"{file.name}: SHA-256 is not the catalogue's")
+        with on_disk(target):
+            sink.flush()
+            os.fsync(sink.fileno())
