@@ -1,0 +1,195 @@
+"""Text as numbers: whole words, characters, or byte-pair pieces, on the `tokenizers` library.
+
+    word  <START> to be , or not to be . <STOP>     rare words are <UNK>; white space is not kept
+    char  <START> t o _ b e ... <STOP>              characters never seen in training are <UNK>
+    bpe   <START> to Ġbe , Ġor ... <STOP>           bytes below: nothing is unknown
+
+Ids 0, 1, 2 are <START>, <STOP>, <UNK> in each. A text that spells "<STOP>" out gets ordinary
+pieces, never the marker. Padding uses <STOP>'s id: it is hidden and never scored. char and bpe
+decode to the text they encoded, character for character.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, get_args
+
+import numpy as np
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Library
+
+from attnlab.core.config import nearest
+from attnlab.core.errors import IntegrityError, UsageError
+
+Kind = Literal["word", "char", "bpe"]
+SPECIAL = ("<START>", "<STOP>", "<UNK>")
+BPE_VOCABULARY = 4096
+BYTES = 256
+PIECE = 1_000_000  # characters handed over at once: the library keeps some 100 bytes a token
+TEXTS = 20_000  # texts handed over at once
+
+_WORD = r"[\p{L}\p{N}\p{M}_]+(?:['’\-][\p{L}\p{N}\p{M}_]+)*|-{2,}|\S"
+_NO_SPACE_BEFORE = r"^(?![,.;:!?)\]}]+$)"
+# GPT-2's rule with a longest run: one line without a space must not become one endless word
+_PIECES = (
+    r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}{1,40}| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]{1,8}"
+    r"|\s{1,8}(?!\S)|\s{1,8}"
+)
+_BETWEEN_WORDS = re.compile(r"(?<=\S)[ \n\t](?=\S)")  # every kind starts a new piece here
+
+
+class Tokenizer:
+    """encode and decode, and the ids of the markers; `to_json` is a tokenizer.json file."""
+
+    start: int = 0
+    stop: int = 1
+    unknown: int = 2
+    pad: int = 1
+
+    def __init__(self, library: Library) -> None:
+        if tuple(library.id_to_token(i) for i in range(len(SPECIAL))) != SPECIAL:
+            raise IntegrityError(f"tokenizer: ids 0, 1, 2 are not {', '.join(SPECIAL)}")
+        self._library = library
+        self._library.encode_special_tokens = True  # "<STOP>" in a text is text
+        self.size: int = library.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The text's ids, without markers."""
+        return [i for piece in _portions(text) for i in self._ids(piece)]
+
+    def row(self, text: str) -> list[int]:
+        """<START> text <STOP>."""
+        return [self.start, *self.encode(text), self.stop]
+
+    def rows(self, texts: Iterable[str]) -> list[np.ndarray]:
+        """`row` of every text, as int32 arrays; the library's threads share the work."""
+        texts = [_unicode(t) for t in texts]
+        parts = (texts[i : i + TEXTS] for i in range(0, len(texts), TEXTS))
+        return [
+            np.array([self.start, *encoded.ids, self.stop], dtype=np.int32)
+            for part in parts
+            for encoded in self._library.encode_batch_fast(part, add_special_tokens=False)
+        ]
+
+    def stream(self, documents: Iterable[str]) -> np.ndarray:
+        """<START> document <STOP> <START> document <STOP> ... in one int32 array."""
+        parts = [part for document in documents for part in self._parts(document)]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; <START> and <STOP> are left out, <UNK> is shown."""
+        kept = [int(i) for i in ids if i not in (self.start, self.stop)]
+        if any(not 0 <= i < self.size for i in kept):
+            raise UsageError(f"token ids must lie in 0..{self.size - 1}")
+        return self._library.decode(kept, skip_special_tokens=False)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each id's own name, for labels: markers as written, a space as Ġ in bpe."""
+        return [self._library.id_to_token(int(i)) or SPECIAL[self.unknown] for i in ids]
+
+    def to_json(self) -> str:
+        """The library's JSON text, which `tokenizers` and `transformers` read as well."""
+        return self._library.to_str()
+
+    @staticmethod
+    def from_json(text: str) -> "Tokenizer":
+        """The tokenizer that `to_json` wrote."""
+        try:
+            library = Library.from_str(text)
+        except Exception as error:  # the library raises bare Exception
+            raise IntegrityError(f"not a tokenizer: {str(error)[:200]}") from None
+        return Tokenizer(library)
+
+    def _ids(self, piece: str) -> list[int]:
+        return self._library.encode(_unicode(piece), add_special_tokens=False).ids
+
+    def _parts(self, document: str) -> Iterator[np.ndarray]:
+        yield np.array([self.start], dtype=np.int32)
+        for piece in _portions(document):
+            yield np.array(self._ids(piece), dtype=np.int32)
+        yield np.array([self.stop], dtype=np.int32)
+
+
+def train_tokenizer(
+    kind: str, documents: Iterable[str], *, min_count: int = 1, vocabulary: int | None = None
+) -> Tokenizer:
+    """A vocabulary from the train split: what occurs min_count times, the most frequent first.
+
+    `vocabulary` is the largest size, markers included (word, char: no limit unless given; bpe:
+    4,096). Ties go by the alphabet, so neither order nor number of documents in memory matters.
+    """
+    if kind not in get_args(Kind):
+        raise UsageError(f"tokenizer {kind!r}: {nearest(kind, get_args(Kind))}")
+    if min_count < 1:
+        raise UsageError(f"min_count must be at least 1, got {min_count}")
+    smallest = len(SPECIAL) + (BYTES if kind == "bpe" else 1)
+    if vocabulary is not None and vocabulary < smallest:
+        raise UsageError(f"vocabulary of a {kind} tokenizer: at least {smallest}, got {vocabulary}")
+    library, trainer = (
+        _bpe(min_count, vocabulary) if kind == "bpe" else _whole(kind, min_count, vocabulary)
+    )
+    library.train_from_iterator((p for d in documents for p in _portions(_unicode(d))), trainer)
+    if library.get_vocab_size() <= len(SPECIAL):
+        raise UsageError(f"tokenizer: no {kind} occurs {min_count} times in the train split")
+    return Tokenizer(library)
+
+
+def _whole(
+    kind: str, min_count: int, vocabulary: int | None
+) -> tuple[Library, trainers.WordLevelTrainer]:
+    library = Library(models.WordLevel({}, unk_token=SPECIAL[2]))
+    if kind == "char":
+        library.pre_tokenizer = pre_tokenizers.FixedLength(1)
+        library.decoder = decoders.Fuse()
+    else:
+        library.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD), "removed", invert=True)
+        library.decoder = decoders.Sequence(
+            [
+                decoders.Replace(Regex(_NO_SPACE_BEFORE), " "),
+                decoders.Fuse(),
+                decoders.Strip(" ", 1, 0),
+            ]
+        )
+    return library, trainers.WordLevelTrainer(
+        vocab_size=vocabulary or 2**31,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL),
+        show_progress=False,
+    )
+
+
+def _bpe(min_count: int, vocabulary: int | None) -> tuple[Library, trainers.BpeTrainer]:
+    library = Library(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    library.decoder = decoders.ByteLevel()
+    return library, trainers.BpeTrainer(
+        vocab_size=vocabulary or BPE_VOCABULARY,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+
+
+def _portions(text: str) -> Iterator[str]:
+    """The text cut between words every million characters; in the middle only if it has none."""
+    start = 0
+    while len(text) - start > PIECE:
+        end = start + PIECE
+        for between in _BETWEEN_WORDS.finditer(text, start + PIECE // 2, start + PIECE):
+            end = between.start()
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"text: not Unicode at character {error.start:,}") from None
+    return text
