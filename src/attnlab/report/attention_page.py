@@ -1,0 +1,124 @@
+"""Attention maps become one HTML file: nothing is loaded from outside, nothing in a token can run.
+
+Weights travel as thousandths, deflated, in a block that is no script; tokens are text that
+Jinja2 has escaped, and the page's own script reads them from there. The policy of the page
+names that one script by its hash, so no other can run. Without scripts the page still shows
+the mean map, where each token looks, every head as a small map, and the numbers.
+"""
+
+import base64
+import hashlib
+import io
+import zlib
+from importlib import resources
+from typing import Any
+
+import jinja2
+import matplotlib as mpl
+import numpy as np
+from markupsafe import Markup
+from matplotlib import image
+
+from attnlab.core.errors import UsageError
+from attnlab.report import attention
+from attnlab.report.attention_canvas import map_of, pooled
+from attnlab.report.attention_maps import AttentionMaps, most_looked_at
+from attnlab.report.text import counted
+from attnlab.report.tokens import cut, visible
+
+LIMIT_BYTES = 5_000_000
+TOP = 3
+_MOST_WEIGHTS = 40_000_000  # never below the limit once deflated, and a minute's work to find out
+_THUMBNAIL = 32  # pixels a side
+_LONGEST_TOKEN = 40
+
+
+def render(maps: AttentionMaps) -> str:
+    """The page as text, under LIMIT_BYTES."""
+    if maps.weights.size > _MOST_WEIGHTS:
+        raise _too_large(maps, maps.weights.size // 2)
+    script = _resource("attention.js")
+    mean = maps.weights.mean((0, 1), dtype=np.float64)
+    columns, numbers = attention.table(maps)
+    tokens = counted(len(maps.tokens), "token")
+    page = _template().render(
+        css=Markup(_resource("style.css") + _resource("attention.css")),  # files of this package
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        target=cut(visible(maps.target, spaces=False), 200),
+        tokens=[cut(token, _LONGEST_TOKEN) for token in maps.shown],
+        layers=maps.layers,
+        heads=maps.heads,
+        causal=maps.causal,
+        size=f"{tokens}, {counted(maps.layers, 'layer')}, {counted(maps.heads, 'head')}",
+        rank_columns=attention.rank_columns(min(TOP, len(maps.tokens))),
+        looks=_looks(mean),
+        mean_map=_png(np.where(maps.empty.all((0, 1)), np.nan, mean)),
+        thumbnails=_thumbnails(maps),
+        number_columns=columns[2:],
+        numbers=numbers,
+        palette=_palette(),
+        weights=packed(maps.weights),
+    )
+    size = len(page.encode())
+    if size > LIMIT_BYTES:
+        raise _too_large(maps, size)
+    return page
+
+
+def packed(weights: np.ndarray) -> str:
+    """Thousandths 0 … 1000: all low bytes, then all high bytes, deflated, in base64."""
+    thousandths = np.rint(np.clip(weights, 0, 1) * 1000).astype("<u2")
+    planes = thousandths.reshape(-1, 1).view(np.uint8).T.tobytes()  # high bytes are mostly 0
+    return base64.b64encode(zlib.compress(planes, 9)).decode()
+
+
+def _too_large(maps: AttentionMaps, size: int) -> UsageError:
+    fits = max(1, int(0.95 * len(maps.tokens) * (LIMIT_BYTES / size) ** 0.5))
+    return UsageError(
+        f"the page would be about {size / 1e6:.0f} MB, more than {LIMIT_BYTES / 1e6:.0f} MB: "
+        f"shorten the text of {counted(len(maps.tokens), 'token')} to about {fits}, "
+        "or write one picture a layer"
+    )
+
+
+def _looks(weights: np.ndarray) -> list[list[tuple[str, int]]]:
+    """For every token the weights and places of what it looks at most."""
+    return [
+        [(attention.weight_text(weight), key) for key, weight in most_looked_at(row, TOP)]
+        for row in weights
+    ]
+
+
+def _thumbnails(maps: AttentionMaps) -> list[list[str]]:
+    return [
+        [_png(pooled(map_of(maps, layer, head), _THUMBNAIL)) for head in range(maps.heads)]
+        for layer in range(maps.layers)
+    ]
+
+
+def _png(weights: np.ndarray) -> str:
+    """A data: URI, one pixel a cell; NaN is transparent, on light and on dark paper."""
+    colours = mpl.colormaps["viridis"].with_extremes(bad=(0, 0, 0, 0))
+    pixels = colours(np.ma.masked_invalid(weights), bytes=True)
+    buffer = io.BytesIO()
+    metadata: Any = {"Software": None}  # same maps, same bytes
+    image.imsave(buffer, pixels, format="png", metadata=metadata)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _palette() -> str:
+    """viridis as 256 times rrggbb, for the script."""
+    colours = mpl.colormaps["viridis"](np.arange(256), bytes=True)
+    return np.ascontiguousarray(colours[:, :3]).tobytes().hex()
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_resource("attention.html.jinja"))
+
+
+def _resource(name: str) -> str:
+    return resources.files("attnlab.report").joinpath(name).read_text(encoding="utf-8")
