@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 import numpy as np
-from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
 
 from attnlab.core.config import nearest
@@ -128,6 +128,10 @@ def train_tokenizer(
         _bpe(min_count, vocabulary) if kind == "bpe" else _whole(kind, min_count, vocabulary)
     )
     library.train_from_iterator((p for d in documents for p in _portions(_unicode(d))), trainer)
+    # for those who read the JSON file with another library: a text begins with <START> there too
+    library.post_processor = processors.TemplateProcessing(
+        single=f"{SPECIAL[0]} $A", pair=f"{SPECIAL[0]} $A $B", special_tokens=[(SPECIAL[0], 0)]
+    )
     if library.get_vocab_size() <= len(SPECIAL):
         raise UsageError(f"tokenizer: no {kind} occurs {min_count} times in the train split")
     return Tokenizer(library)

@@ -1,0 +1,44 @@
+"""Linear maps drawn from an explicit generator; nothing here reads torch's global one."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+GPT_STD = 0.02
+
+
+def linear(inputs: int, outputs: int, bias: bool, generator: torch.Generator) -> nn.Linear:
+    """A map with N(0, 0.02²) weights and no bias at the start, as in GPT-2."""
+    here = torch.get_default_device()
+    with torch.device("meta"):  # nn.Linear would fill itself from the global generator
+        made = nn.Linear(inputs, outputs, bias=bias)
+    made.to_empty(device=here)
+    normal_(made.weight, GPT_STD, generator)
+    if bias:
+        nn.init.zeros_(made.bias)
+    return made
+
+
+def normal(shape: tuple[int, ...], std: float, generator: torch.Generator) -> nn.Parameter:
+    """A parameter with N(0, std²) entries."""
+    return nn.Parameter(normal_(torch.empty(shape), std, generator))
+
+
+def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> nn.Parameter:
+    """A parameter with entries even in ±bound."""
+    made = torch.empty(shape)
+    if not made.is_meta:
+        made.uniform_(-bound, bound, generator=generator)
+    return nn.Parameter(made)
+
+
+def normal_(weight: Tensor, std: float, generator: torch.Generator) -> Tensor:
+    """Filled in place; a tensor without storage (a model about to be loaded) is left alone."""
+    with torch.no_grad():
+        return weight if weight.is_meta else weight.normal_(0.0, std, generator=generator)
+
+
+def torch_bound(inputs: int) -> float:
+    """torch's default for nn.Linear: weights and biases even in ±1/√inputs."""
+    return 1 / math.sqrt(inputs)

@@ -1,0 +1,60 @@
+"""Seam `mask`: which key a query may look at, from their places alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from attnlab.parts.part import Part, Places
+
+QueryPlaces = Int[Tensor, "#batch query 1"]
+KeyPlaces = Int[Tensor, "#batch 1 key"]
+Allowed = Bool[Tensor, "#batch query key"]
+
+
+class Mask(Part):
+    """mask(i, j): True where the query at place i may look at the key at place j."""
+
+    triangular: ClassVar[bool] = False  # exactly "j <= i", which fused kernels know
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Part.Config["Mask"]):
+        """Masks are joined before they are built: `Causal.Config() & Window.Config(size=8)`."""
+
+        def __and__(self, other: "Mask.Config") -> "Mask.Config":
+            return Mask.join("and", self, other)
+
+        def __or__(self, other: "Mask.Config") -> "Mask.Config":
+            return Mask.join("or", self, other)
+
+    @staticmethod
+    def join(word: str, *sides: "Mask.Config") -> "Mask.Config":
+        """The Config of the variant `word` with these sides."""
+        joined: Any = Mask.variants[word].Config
+        return joined(sides=sides)
+
+    @property
+    def causal(self) -> bool:
+        """Whether no query ever looks at a later place."""
+        return False
+
+    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+        """Elementwise in the places."""
+        raise NotImplementedError
+
+    def allowed(
+        self, places: Places, hidden: Bool[Tensor, "batch key"] | None
+    ) -> Bool[Tensor, "#batch 1 query key"]:
+        """The mask of every query and key, without the hidden keys; one for all heads."""
+        seen = self(places.query[:, :, None], places.key[:, None, :])
+        return (seen if hidden is None else seen & ~hidden[:, None, :])[:, None]
+
+
+class Sides(nn.ModuleList):
+    """The masks that & and | join."""
+
+    def masks(self) -> Iterator[Mask]:
+        """Each side."""
+        return (cast("Mask", side) for side in self)

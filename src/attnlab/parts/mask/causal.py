@@ -1,0 +1,24 @@
+"""j <= i: every position sees itself and what came before.
+
+query 0   x . . .
+query 1   x x . .
+query 2   x x x .
+query 3   x x x x
+"""
+
+from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+
+
+class Causal(Mask, name="causal"):
+    """The mask of a language model."""
+
+    triangular = True
+
+    @property
+    def causal(self) -> bool:
+        """Yes."""
+        return True
+
+    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+        """j <= i."""
+        return key <= query

@@ -1,0 +1,175 @@
+"""What every part of attention is: a module with a frozen Config, filed under its seam by name.
+
+    class Position(Part): ...                  # a seam: a folder, a base class, a table `variants`
+    class Alibi(Position, name="alibi"): ...   # a variant: one file, one line in __init__.py
+
+In Python one writes `Alibi.Config(base=4.0)`; the word "alibi" is for JSON and the command line.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from torch import Tensor, nn
+
+from attnlab.core.config import nearest
+from attnlab.core.errors import UsageError
+
+P = TypeVar("P", bound="Part")
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True)
+class Dims:
+    """The sizes every part may need; `block` is the longest sequence the model is made for."""
+
+    d_model: int
+    heads: int
+    d_head: int
+    block: int
+    bias: bool = True  # whether the linear maps have one
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "heads", "d_head", "block"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    @staticmethod
+    def of(d_model: int, heads: int, block: int, bias: bool = True) -> "Dims":
+        """d_head = d_model / heads, which must be a whole number."""
+        if heads < 1 or d_model % heads:
+            raise UsageError(f"d_model {d_model} cannot be divided among {heads} heads")
+        return Dims(d_model, heads, d_model // heads, block, bias)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where queries and keys stand: 0, 1, 2 … unless a cache or left padding moves them."""
+
+    query: Int[Tensor, "#batch query"]
+    key: Int[Tensor, "#batch key"]
+    plain: bool = False  # known to be 0, 1, 2 … in every row
+
+    @staticmethod
+    def of(
+        q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head key d_head"]
+    ) -> "Places":
+        """Both start at 0."""
+        places = torch.arange(max(q.shape[2], k.shape[2]), device=q.device)[None]
+        return Places(places[:, : q.shape[2]], places[:, : k.shape[2]], plain=True)
+
+    @staticmethod
+    def after(hidden: Bool[Tensor, "batch key"]) -> "Places":
+        """The first visible token of a row is at 0; padding to its left at −1, seeing nothing."""
+        places = (~hidden).cumsum(dim=1) - 1
+        return Places(places, places)
+
+
+class Part(nn.Module):
+    """A variant of one seam. Subclasses of Part are seams; subclasses of a seam are variants."""
+
+    variants: ClassVar[dict[str, type["Part"]]]
+    seam: ClassVar[str]
+    name: ClassVar[str]
+    leaks: ClassVar[str | None] = None  # why the variant is not causal although it may be asked
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Generic[P]):
+        """A variant's own settings; values are checked against the annotations, strictly."""
+
+        part: ClassVar[type["Part"]]
+
+        def __post_init__(self) -> None:
+            given = {field.name: getattr(self, field.name) for field in fields(self)}
+            for name, value in _checked(type(self), given).items():
+                object.__setattr__(self, name, value)
+
+        def build(self, dims: Dims, generator: torch.Generator) -> P:
+            """The part, its parameters drawn from the generator."""
+            return cast("P", self.part(self, dims, generator))
+
+        def to_json(self) -> dict[str, Any]:
+            """{"name": …, and every field}; `config_from_json` of the seam reads it back."""
+            values = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+            return {"name": self.part.name, **values}
+
+    def __init__(self, config: Config[Any], dims: Dims, generator: torch.Generator) -> None:
+        del dims, generator  # a variant takes what it needs
+        super().__init__()
+        self.config = config
+
+    def __init_subclass__(cls, name: str | None = None, **rest: object) -> None:
+        """File a variant under its seam, tie its Config to it; refuse a clash or a mutable one."""
+        super().__init_subclass__(**rest)
+        if Part in cls.__bases__:
+            cls.seam, cls.variants = cls.__name__.lower(), {}
+            return
+        if name is None or name in cls.variants:
+            raise TypeError(f"{cls.__name__}: {cls.seam} {name!r} needs a name of its own")
+        if "Config" not in vars(cls):
+            plain = type("Config", (cls.Config,), {"__module__": cls.__module__})
+            cls.Config = dataclass(frozen=True, kw_only=True)(plain)
+        config: Any = cls.Config
+        frozen = "__dataclass_params__" in vars(config) and config.__dataclass_params__.frozen
+        if not frozen or not all(field.kw_only for field in fields(config)):
+            raise TypeError(f"{cls.__name__}.Config must be a frozen, keyword-only dataclass")
+        cls.name, config.part = name, cls
+        config.__qualname__ = f"{cls.__qualname__}.Config"
+        cls.variants[name] = cls
+
+    @classmethod
+    def config_from_json(cls, values: Mapping[str, Any]) -> "Config[Any]":
+        """The Config written by `to_json`; an unknown name or field raises with the nearest one."""
+        name = values.get("name")
+        if not isinstance(name, str) or name not in cls.variants:
+            raise UsageError(f"unknown {cls.seam} {name!r}: {nearest(str(name), cls.variants)}")
+        config = cls.variants[name].Config
+        known = {field.name for field in fields(config)}
+        for key in values.keys() - known - {"name"}:
+            raise UsageError(f"{name} has no setting {key!r}: {nearest(key, known)}")
+        given = {key: cls._from_plain(values[key]) for key in values.keys() & known}
+        try:
+            return config(**_checked(config, given))
+        except TypeError as error:  # a field without default was left out
+            raise UsageError(f"{cls.seam} {name!r}: {error}") from None
+
+    @classmethod
+    def _from_plain(cls, value: Any) -> Any:
+        """Lists are tuples; a mapping is the config of a part of the same seam."""
+        if isinstance(value, list | tuple):
+            return tuple(cls._from_plain(item) for item in value)
+        return cls.config_from_json(value) if isinstance(value, Mapping) else value
+
+    def expected_failed_checks(self) -> dict[str, str]:
+        """Shared checks this part must fail, and why; a test proves that it does."""
+        return {"causality": self.leaks} if self.leaks else {}
+
+
+def _checked(config: type[Part.Config[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as the fields' annotations want them, or one line that names the setting."""
+    rules, values = _rules(config), {}
+    for name, value in given.items():
+        try:
+            values[name] = rules[name].validate_python(value)
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]["msg"]
+            where = f"{config.part.name}.{name}"
+            raise UsageError(f"setting {where!r}: {reason} (got {value!r})") from None
+    return values
+
+
+@cache
+def _rules(config: type[Any]) -> dict[str, Any]:
+    """What each field of a Config accepts: strict, finite."""
+    hints = get_type_hints(config, include_extras=True)
+    return {field.name: TypeAdapter(hints[field.name], config=STRICT) for field in fields(config)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.to_json() if isinstance(value, Part.Config) else value

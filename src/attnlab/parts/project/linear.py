@@ -1,0 +1,36 @@
+"""q = W_q x, k = W_k x, v = W_v x: three linear maps, kept and applied as one."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from attnlab.parts.initialise import linear
+from attnlab.parts.part import Dims
+from attnlab.parts.project.base import Key, Project, Query
+
+
+class Linear(Project, name="linear"):
+    """`qkv` holds the rows of W_q, then W_k, then W_v; N(0, 0.02²) at the start."""
+
+    def __init__(self, config: Project.Config, dims: Dims, generator: torch.Generator) -> None:
+        super().__init__(config, dims, generator)
+        self.inner = dims.heads * dims.d_head
+        self.qkv = linear(dims.d_model, 3 * self.inner, dims.bias, generator)
+
+    def forward(
+        self,
+        x_query: Float[Tensor, "batch query d_model"],
+        x_key: Float[Tensor, "batch key d_model"],
+    ) -> tuple[Query, Key, Key]:
+        """One product when queries and keys come from the same rows."""
+        if x_query is x_key:
+            q, k, v = self.qkv(x_query).split(self.inner, dim=-1)
+        else:
+            q = self._part(x_query, slice(None, self.inner))
+            k, v = self._part(x_key, slice(self.inner, None)).chunk(2, dim=-1)
+        return self.split(q), self.split(k), self.split(v)
+
+    def _part(self, x: Tensor, rows: slice) -> Tensor:
+        bias = None if self.qkv.bias is None else self.qkv.bias[rows]
+        return functional.linear(x, self.qkv.weight[rows], bias)

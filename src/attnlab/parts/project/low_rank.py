@@ -1,0 +1,51 @@
+"""q = U_q V_q x with V_q of `rank` rows, likewise k and v: maps of low rank, all heads together."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from attnlab.core.errors import UsageError
+from attnlab.parts.initialise import linear, normal_
+from attnlab.parts.part import Dims
+from attnlab.parts.project.base import Key, Project, Query
+
+
+class LowRank(Project, name="low-rank"):
+    """The product starts with the size 0.02 of a plain map: V ~ N(0, 1/rank), U ~ N(0, 0.02²)."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Project.Config):
+        """The rank of each of the three maps."""
+
+        rank: Annotated[int, Field(ge=1)]
+
+    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
+        super().__init__(config, dims, generator)
+        self.rank, inner = config.rank, dims.heads * dims.d_head
+        if self.rank > min(dims.d_model, inner):
+            raise UsageError(f"rank {self.rank} is above the full {min(dims.d_model, inner)}")
+        self.down = linear(dims.d_model, 3 * self.rank, False, generator)
+        normal_(self.down.weight, 1 / math.sqrt(self.rank), generator)
+        self.up_query = linear(self.rank, inner, dims.bias, generator)
+        self.up_key = linear(self.rank, inner, dims.bias, generator)
+        self.up_value = linear(self.rank, inner, dims.bias, generator)
+
+    def forward(
+        self,
+        x_query: Float[Tensor, "batch query d_model"],
+        x_key: Float[Tensor, "batch key d_model"],
+    ) -> tuple[Query, Key, Key]:
+        """One product down, three up."""
+        q, k, v = self.down(x_key).split(self.rank, dim=-1)
+        if x_query is not x_key:
+            q = self.down(x_query)[..., : self.rank]
+        return (
+            self.split(self.up_query(q)),
+            self.split(self.up_key(k)),
+            self.split(self.up_value(v)),
+        )
