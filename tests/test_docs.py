@@ -62,7 +62,7 @@ def test_every_page_names_only_commands_and_options_that_exist() -> None:
     from tests.cli.test_commands import COMMANDS
 
     for page in PAGES:
-        for line in re.findall(r"^(?:\$ )?attnlab ([a-z]+)(.*)$", page.read_text("utf-8"), re.M):
+        for line in re.findall(r"^(?:\$ )?attnlab ((?:assets )?[a-z]+)(.*)$", page.read_text("utf-8"), re.M):
             name, rest = line
             assert name in COMMANDS, f"{page.name}: attnlab {name}"
             for option in re.findall(r"(?<=\s)--[a-z-]+", rest.split("#")[0].split("&&")[0]):

@@ -14,7 +14,10 @@ import pytest
 import attnlab
 
 ROOT = Path(__file__).parents[1]
-DATA = ("report/template.html.jinja", "report/style.css")
+DATA = (
+    "report/template.html.jinja", "report/style.css", "report/attention.html.jinja",
+    "report/attention.css", "report/attention.js", "assets/catalogue.toml",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DATA)

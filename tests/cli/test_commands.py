@@ -1,6 +1,7 @@
 """The list of commands and options: it grows only when this test is changed with it."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +21,16 @@ COMMANDS = {
     "report": "--help --out --pdf RUN",
     "theory": "--alpha --branch --critical --help --json --omega --points --ridge --sigma",
     "simulate": "--alpha --device --dim --help --json --omega --seed --set --start",
+    "train": "--device --help --json --out --position --prompt --quiet --seed --set --size --steps "
+    "--text --threads --tokenizer",
+    "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
+    "perplexity": "--device --help --json --lines --out --stride --text FILE TARGET",
+    "compare": "--device --file --help --json --out --text A B",
+    "export": "--help --json --out DIR TARGET",
+    "assets list": "--help --json",
+    "assets get": "--help --json --path --revision --source NAME",
+    "assets verify": "--help --json [NAME]",
+    "assets remove": "--help --json NAME",
 }
 GLOBAL = "--help --install-completion --show-completion --version"
 
@@ -37,13 +48,22 @@ def parameters(command: Any) -> str:
 
 def test_commands_and_options_are_these() -> None:
     group: Any = typer.main.get_command(app)
-    assert {name: parameters(command) for name, command in group.commands.items()} == COMMANDS
+    assert {name: parameters(command) for name, command in flat(group)} == COMMANDS
     assert parameters(group) == GLOBAL
+
+
+def flat(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by what a person types for it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from flat(command, f"{before}{name} ")
+        else:
+            yield before + name, command
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(attnlab: Any, command: str) -> None:
-    said = attnlab(command, "--help")
+    said = attnlab(*command.split(), "--help")
     assert said.code == 0 and said.err == ""
     assert said.out.startswith(f"Usage: attnlab {command}")
     assert all(option in said.out for option in COMMANDS[command].split())
@@ -51,7 +71,7 @@ def test_every_command_explains_itself(attnlab: Any, command: str) -> None:
 
 
 def test_help_version_and_no_command(attnlab: Any) -> None:
-    assert all(name in attnlab("--help").out for name in COMMANDS)
+    assert all(name.split()[0] in attnlab("--help").out for name in COMMANDS)
     assert attnlab("--version").out == f"attnlab {package.__version__}\n"
     nothing = attnlab()
     assert (nothing.code, nothing.out) == (2, "")

@@ -137,6 +137,7 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     engine_named(engine)  # a name that does not exist must not leave a folder behind
     made, source = prepare(study, scale, settings)
     planned(made)
+    made.fetch()
     with running(
         made, out=Path(out), scale=scale, source=source, workers=workers, engine=engine,
         progress=progress,

@@ -10,7 +10,22 @@ import typer
 from typer.core import TyperGroup
 
 from attnlab import __version__
-from attnlab.cli import report, run, runs, show, simulate, table, theory, verify
+from attnlab.cli import (
+    assets,
+    attend,
+    compare,
+    export,
+    perplexity,
+    report,
+    run,
+    runs,
+    show,
+    simulate,
+    table,
+    theory,
+    train,
+    verify,
+)
 from attnlab.cli.console import let_go_of_stdout, open_streams, say_error
 from attnlab.core.errors import AttnlabError, exit_code_of
 
@@ -34,7 +49,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (run, show, runs, table, report, verify, theory, simulate):
+for command in (
+    run, show, runs, table, report, verify, theory, simulate, train, attend, perplexity, compare,
+    export, assets,
+):  # fmt: skip
     command.register(app)
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from
 
@@ -62,7 +80,7 @@ def main() -> None:
     """Run the command; an expected failure is one line on stderr and its documented exit code."""
     open_streams()
     try:
-        code = app(standalone_mode=False)  # a number only when the command left by typer.Exit
+        code = app(prog_name="attnlab", standalone_mode=False)  # a number only when the command left by typer.Exit
         sys.stdout.flush()
         if code == 130:  # typer's word for Ctrl-C
             raise KeyboardInterrupt
@@ -83,7 +101,7 @@ def _explain(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "attnlab"
         what = getattr(error, "format_message", lambda: str(error))()
-        say_error(f"{what}{_known_commands(what)}\n{path} --help says more")
+        say_error(f"{what}{_known_commands(what, context)}\n{path} --help says more")
         return 2
     if isinstance(error, OSError):
         let_go_of_stdout()  # it may be what failed: Python would try again, and complain, at exit
@@ -97,11 +115,11 @@ def _explain(error: Exception) -> int:
     return _internal(error)
 
 
-def _known_commands(text: str) -> str:
-    """A command that resembles nothing is answered with the list."""
+def _known_commands(text: str, context: Any) -> str:
+    """A command that resembles nothing is answered with the list of those that could stand there."""
     if not text.startswith("No such command") or "Did you mean" in text:
         return ""
-    return f" Known: {', '.join(str(command.name) for command in app.registered_commands)}."
+    return f" Known: {', '.join(context.command.list_commands(context))}."
 
 
 def _internal(error: Exception) -> int:

@@ -15,6 +15,12 @@ import typer
 OutOption = Annotated[Path, typer.Option("--out", help="Folder where runs live.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or its name.")]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET", help="A run, RUN@TRIAL, model folder, .gguf, asset or module:function."
+    ),
+]
 StudyArgument = Annotated[
     str, typer.Argument(metavar="STUDY", help="A name (see `attnlab list`), or a file: ./mine.py")
 ]

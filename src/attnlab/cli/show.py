@@ -47,5 +47,9 @@ def show(
         say(f"source: {made.source}")
     expected = made.expected.get(scale, "not measured")
     say(f"{trials} trials at scale {scale}; expected time: {expected}")
-    rows = [[n, str(v), fields[n].description or ""] for n, v in values.items()]
+    rows = [[n, _short(str(v)), fields[n].description or ""] for n, v in values.items()]
     say_table(["setting", "value", "meaning"], rows)
+
+
+def _short(text: str, longest: int = 60) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

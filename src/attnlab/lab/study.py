@@ -103,6 +103,10 @@ class Study(ABC):
     def claims(self, table: Table) -> list[Claim]:
         """Sentences with computed verdicts."""
 
+    def fetch(self) -> None:
+        """Have at hand what the trials need, an asset say; called once, before they start."""
+        return
+
     def audits(self, table: Table) -> list[Finding]:
         """What was checked so that nobody is fooled."""
         return []

@@ -2,6 +2,10 @@
 
 STUDIES: dict[str, str] = {
     "phase-transition": "attnlab.studies.phase_transition.study:PhaseTransition",
+    "positions": "attnlab.studies.mini_gpt.positions:Positions",
+    "head-merging": "attnlab.studies.mini_gpt.head_merging:HeadMerging",
+    "projection-depth": "attnlab.studies.mini_gpt.projection_depth:ProjectionDepth",
+    "train": "attnlab.studies.train_text.study:TrainText",
 }
 
 

@@ -26,7 +26,7 @@ class PhaseTransition(Study):
     expected: ClassVar = {
         "smoke": "about 20 seconds on two cores",
         "quick": "about 5 minutes on two cores",
-        "full": "Figures 2 and 3 with theory: 30 minutes on one H200, 8 workers; the rest unmeasured",
+        "full": "Figures 2 and 3 with theory: 30 minutes on one H200, 8 workers",
     }
     settings: PhaseSettings
 

@@ -1,0 +1,230 @@
+"""A TARGET is whatever a person can mean by "that model"; here it becomes a model with its tokens.
+
+In this order: an existing path (a run's folder, a Hugging Face folder, a .gguf file), a run's name
+or RUN@TRIAL, an asset, `module:function` from the current folder, a name on a hub.
+"""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attnlab.core.config import nearest
+from attnlab.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnlab.lab.record import Record
+    from attnlab.lab.table import Row
+    from attnlab.models.protocol import LanguageModel
+
+MODEL, TOKENIZER = "model.json", "tokenizer.json"
+
+
+class Reader(Protocol):
+    """Text to ids and back, as the model expects them."""
+
+    def encode(self, text: str) -> Sequence[int]:
+        """The ids the model reads, its start marker included."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids."""
+        ...
+
+    def tokens(self, ids: Sequence[int]) -> Sequence[str]:
+        """A label for each id."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """A model, its name, and its tokenizer where it has one."""
+
+    name: str
+    model: "LanguageModel"
+    reader: Reader | None
+
+    def ids(self, text: str) -> list[int]:
+        """The text as the model reads it."""
+        if self.reader is None:
+            raise UsageError(f"{self.name} has no tokenizer: it can be asked about ids only")
+        found = list(self.reader.encode(text))
+        if len(found) < 2:
+            raise UsageError(f"the text has {len(found)} tokens for {self.name}: need two or more")
+        return found
+
+
+def load_target(text: str, out: Path = Path("runs"), device: str = "cpu") -> Target:
+    """The model that `text` means, ready to be asked."""
+    for way in (_path, _run, _asset, _function, _hub):
+        found = way(text, out)
+        if found is not None:
+            return found if device == "cpu" else replace(found, model=_on(found.model, device))
+    raise UsageError(f"{text!r} is no path, run, asset, module:function or hub name")
+
+
+def _on(model: Any, device: str) -> Any:
+    """The model with its weights there."""
+    if hasattr(model, "library"):
+        model.library.to(device)
+        return model
+    return model.to(device)
+
+
+def _path(text: str, out: Path) -> Target | None:
+    path = Path(text)
+    if path.is_file() and path.suffix == ".gguf":
+        return _hugging_face(path.name, str(path))
+    if path.is_dir():
+        if (path / "study.json").is_file():
+            return _from_record(path, None)
+        if (path / "config.json").is_file():
+            return _hugging_face(path.name, str(path))
+        raise UsageError(f"{text}: neither a run nor a Hugging Face folder (no config.json)")
+    if path.exists() or text.startswith((".", "/", "~")) or text.endswith(".gguf"):
+        raise UsageError(f"{text}: {'not a model' if path.exists() else 'no such path'}")
+    return None
+
+
+def _run(text: str, out: Path) -> Target | None:
+    from attnlab.lab.runs import find_run, list_runs
+
+    name, _, trial = text.partition("@")
+    known = [info.name for info in list_runs(out)] if out.is_dir() else []
+    if not any(run.startswith(name) for run in known):
+        if trial:
+            raise UsageError(f"no run {name!r} in {out}: {nearest(name, known)}")
+        return None
+    return _from_record(find_run(name, out), trial or None)
+
+
+def _from_record(path: Path, trial: str | None) -> Target:
+    from attnlab.lab.record import Record
+
+    record = Record.open(path)
+    row = _chosen(record, trial)
+    return own_model(f"{record.name}@{row.id[:8]}", row)
+
+
+def _chosen(record: "Record", trial: str | None) -> "Row":
+    rows = [row for row in record.table().done() if row.documents.get(MODEL)]
+    if not rows:
+        raise UsageError(f"run {record.name} holds no trained model")
+    found = [row for row in rows if row.id.startswith(trial)] if trial else rows
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(f"{row.id[:8]} ({row.get('arm') or row.seed})" for row in rows[:4])
+    what = f"no trial {trial!r}" if trial and not found else f"{len(found)} models"
+    raise UsageError(f"run {record.name}: {what}; name one as {record.name}@TRIAL: {names} …")
+
+
+def own_model(name: str, row: "Row") -> Target:
+    """The GPT a trial left: its configuration, weights and tokenizer."""
+    import torch
+
+    from attnlab.models.config import GPTConfig
+    from attnlab.models.gpt import GPT
+    from attnlab.tasks.tokens import Tokenizer
+
+    config = GPTConfig.from_json(json.loads(row.documents[MODEL]))
+    model = GPT(config, torch.Generator())
+    weights = {
+        key.removeprefix("model."): torch.from_numpy(array.copy())
+        for key, array in row.arrays.items() if key.startswith("model.")
+    }  # fmt: skip
+    model.load_state_dict(weights)
+    tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
+    return Target(name, model.eval(), OwnReader(tokenizer))
+
+
+@dataclass(frozen=True)
+class OwnReader:
+    """Our tokenizers: a text starts with <START>."""
+
+    tokenizer: Any
+
+    def encode(self, text: str) -> list[int]:
+        """<START> and the text."""
+        return [self.tokenizer.start, *self.tokenizer.encode(text)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text."""
+        return self.tokenizer.decode(ids)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Names of the ids."""
+        return self.tokenizer.tokens(ids)
+
+
+def _asset(text: str, out: Path) -> Target | None:
+    from attnlab.assets import get, names
+
+    if text not in names():
+        return None
+    files = [file for file in get(text).files if file.suffix == ".gguf"]
+    if not files:
+        raise UsageError(f"asset {text!r} is no causal language model")
+    return _hugging_face(text, str(files[0]))
+
+
+def _function(text: str, out: Path) -> Target | None:
+    module, colon, name = text.partition(":")
+    file = Path(*module.split(".")).with_suffix(".py") if colon and name.isidentifier() else None
+    if file is None or not all(part.isidentifier() for part in module.split(".")):
+        return None
+    if not file.is_file():
+        raise UsageError(f"{text}: no file {file} in the current folder")
+    function = getattr(_imported(module, file), name, None)
+    if not callable(function):
+        raise UsageError(f"{text}: {file} has no function {name!r}")
+    from attnlab.models.function import FunctionModel
+
+    return Target(text, FunctionModel(function, text), None)
+
+
+def _imported(module: str, file: Path) -> Any:
+    """The module at `file`; its own imports from its folder work, its errors are one line."""
+    spec = importlib.util.spec_from_file_location(module, file)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec.loader.exec_module(made)
+    except Exception as error:
+        raise UsageError(f"{file}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    return made
+
+
+def _hub(text: str, out: Path) -> Target | None:
+    return _hugging_face(text, text)
+
+
+def _hugging_face(name: str, source: str) -> Target:
+    from attnlab.models.hub import load
+
+    model = load(source)
+    return Target(name, model, None if model.tokenizer is None else HubReader(model.tokenizer))
+
+
+@dataclass(frozen=True)
+class HubReader:
+    """A model's own tokenizer: its start marker first, where it has one and wants it."""
+
+    tokenizer: Any
+
+    def encode(self, text: str) -> list[int]:
+        """The ids as the library gives them to the model; without a marker where it adds none."""
+        return list(self.tokenizer.library(text)["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text."""
+        return self.tokenizer.decode(ids)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Names of the ids."""
+        return self.tokenizer.tokens(ids)

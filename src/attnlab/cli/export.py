@@ -1,0 +1,30 @@
+"""attnlab export RUN DIR: a trained model as a Hugging Face folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnlab.cli.console import RUNS, JsonOption, OutOption, TargetArgument, say, say_json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("export")(export)
+
+
+def export(
+    target: TargetArgument,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    out: OutOption = RUNS,
+    json: JsonOption = False,
+) -> None:
+    """Write the model of a run so that transformers' AutoModelForCausalLM reads it."""
+    from attnlab.api.asking import export_target
+
+    files = export_target(target, folder, out)
+    if json:
+        say_json({"target": target, "folder": str(folder), "files": files})
+    else:
+        for name in files:
+            say(str(folder / name))

@@ -1,0 +1,114 @@
+"""attnlab train: a GPT from parts, trained on your text; the run is a target like any model."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from attnlab.cli.console import (
+    RUNS,
+    DeviceOption,
+    JsonOption,
+    OutOption,
+    SetOption,
+    note,
+    say,
+    say_json,
+    say_table,
+)
+
+OWN_OPTIONS = {
+    "text": "--text", "tokenizer": "--tokenizer", "size": "--size", "position": "--position",
+    "steps": "--steps", "prompt": "--prompt", "threads": "--threads", "device": "--device",
+}  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("train")(train)
+
+
+def train(  # noqa: PLR0913  (each is one documented option)
+    text: Annotated[str, typer.Option(help="A UTF-8 file, a folder of .txt, or an asset.")],
+    size: Annotated[str, typer.Option(help="nano, micro or mini.")] = "nano",
+    tokenizer: Annotated[str, typer.Option(help="char, word or bpe.")] = "char",
+    position: Annotated[
+        str, typer.Option(help="learned, sinusoidal, rotary, alibi or none.")
+    ] = "learned",
+    steps: Annotated[int, typer.Option(help="Updates of the weights.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and sample.")] = 0,
+    prompt: Annotated[str, typer.Option(help="What the sample goes on from.")] = "",
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: cores.")] = None,
+    set_: SetOption = None,
+    device: DeviceOption = "auto",
+    out: OutOption = RUNS,
+    json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
+) -> None:
+    """Train a small GPT on a text; killed or stopped, the same command goes on from there."""
+    from attnlab.api import planned, prepare, run
+    from attnlab.cli.progress import progress_for
+    from attnlab.cli.settings import assigned
+    from attnlab.core.errors import UsageError
+    from attnlab.lab.engine.local import default_workers
+
+    settings = assigned(set_)
+    for key in settings.keys() & OWN_OPTIONS.keys():
+        raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
+    settings |= {
+        "text": text, "size": size, "tokenizer": tokenizer, "position": position, "steps": steps,
+        "prompt": prompt, "threads": threads or default_workers("cpu"), "device": device,
+        "first_seed": seed,
+    }  # fmt: skip
+    settings.setdefault("checkpoint_every", max(1, steps // 40))
+    made, _ = prepare("train", "quick", settings)
+    trials = planned(made)
+    if not quiet:
+        note(f"run {made.name}-{made.run_id}: {steps:,} steps on {made.settings.device}")
+    progress = progress_for(trials, quiet)
+    done = run(made, out=out, engine="inline", progress=progress)
+    if progress and not progress.started:
+        note("this training is stored already: nothing was run again")
+    for row in done.table:
+        if row.state != "done":
+            why = row.reasons.get("dev_perplexity") or (row.error.strip().splitlines() or [""])[-1]
+            note(f"{row.state}: {why}")
+            raise typer.Exit(1)
+    found = _found(done)
+    if json:
+        say_json(found)
+    else:
+        _show(found, done.table.rows[0])
+
+
+def _found(done: Any) -> dict[str, Any]:
+    row = done.table.rows[0]
+    names = ("train_perplexity", "dev_perplexity", "parameters")
+    return {
+        "run": done.record.name,
+        **{name: row[name] for name in names},
+        "tokens_per_second": row.cost.get("tokens_per_second"),
+        "baselines": {n: row[f"{n}_perplexity"] for n in ("unigram", "bigram", "trigram")},
+        "vocabulary": row["vocabulary"],
+        "sample": row.samples[0] if row.samples else "",
+        "path": str(done.path),
+    }
+
+
+def _show(found: dict[str, Any], row: Any) -> None:
+    say_table(
+        ["quantity", "value"],
+        [
+            ["train perplexity", f"{found['train_perplexity']:.3f}"],
+            [
+                "dev perplexity",
+                f"{found['dev_perplexity']:.3f} (best of the steps, {row['best_step']})",
+            ],
+            *[[f"  {name}, dev", f"{value:.3f}"] for name, value in found["baselines"].items()],
+            ["vocabulary", f"{found['vocabulary']:,}"],
+            ["parameters", f"{found['parameters']:,}"],
+            ["tokens/s", f"{found['tokens_per_second'] or float('nan'):,.0f}"],
+        ],
+    )
+    say(f"\n{found['sample']}\n")
+    say(str(Path(found["path"])))

@@ -1,0 +1,1 @@
+"""Text from a model: one token after the other."""

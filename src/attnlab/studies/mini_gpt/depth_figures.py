@@ -1,0 +1,80 @@
+"""Perplexity, scores and gradients against the depth of the query, key and value maps."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+
+from attnlab.lab.study import Figure
+from attnlab.report.style import (
+    LINEAR,
+    NEUTRAL,
+    POSITIONAL,
+    SEMANTIC,
+    errorbars,
+    house_style,
+    panels,
+)
+from attnlab.studies.mini_gpt.evidence import Arms, geometric
+from attnlab.studies.mini_gpt.figures import BARS
+from attnlab.studies.mini_gpt.projection_depth import DepthSettings, arm_name
+
+INITIAL = (("torch", POSITIONAL, "torch's default"), ("preserving", SEMANTIC, "variance kept"))
+
+
+def depth_figures(arms: Arms, settings: DepthSettings) -> list[Figure]:
+    """One figure of three panels; left out when nothing ended."""
+    ids = tuple(arms.ids(*arms.names()))
+    if not ids:
+        return []
+    return [
+        Figure(
+            "depth", "Against depth: perplexity, scores, gradients",
+            "Left: dev perplexity against hidden layers; dashed: the linear map; dotted: attention "
+            "switched off. Middle: spread of the scores over the keys of a query at the start of "
+            "training (filled) and at its end (hollow). Right: norm of the gradient that reaches "
+            f"the query, key and value maps at the start. {BARS}",
+            "Three panels against depth for two initialisations: perplexity, spread of scores, "
+            "gradient norm.",
+            lambda: _panels(arms, settings), ids,
+        )
+    ]  # fmt: skip
+
+
+def _points(
+    ax: Axes, arms: Arms, settings: DepthSettings, metric: str, hollow: bool = False
+) -> None:
+    for initial, colour, _ in INITIAL:
+        pairs = [(d, arms.values(arm_name(d, initial), metric)) for d in sorted(settings.depths)]
+        pairs = [(d, [max(v, 1e-30) for v in found.values()]) for d, found in pairs if found]
+        if not pairs:
+            continue
+        x = [d for d, _ in pairs]
+        if hollow:
+            middle = [geometric(v).value for _, v in pairs]
+            ax.plot(x, middle, "o", color=colour, markerfacecolor="white", markersize=5)
+        else:
+            errorbars(ax, x, [geometric(v) for _, v in pairs], colour)
+
+
+def _panels(arms: Arms, settings: DepthSettings) -> Drawing:
+    with house_style():
+        drawing, (left, middle, right) = panels(1, 3, height=2.9)
+        _points(left, arms, settings, "dev_perplexity")
+        for arm, style, colour in (("linear", "--", NEUTRAL), ("attention off", ":", LINEAR)):
+            value = arms.estimate(arm, "dev_perplexity").value
+            if np.isfinite(value):
+                left.axhline(value, linestyle=style, color=colour, linewidth=1.2)
+        left.set_ylabel("dev perplexity")
+        for index, (_, colour, words) in enumerate(INITIAL):
+            left.text(0.03, 0.97 - 0.09 * index, words, color=colour, transform=left.transAxes,
+                      va="top", fontsize=8, fontweight="bold")  # fmt: skip
+        left.margins(y=0.35)
+        _points(middle, arms, settings, "initial_score_spread")
+        _points(middle, arms, settings, "score_spread", hollow=True)
+        middle.set_ylabel("spread of scores over keys")
+        _points(right, arms, settings, "initial_gradient")
+        right.set_ylabel("gradient norm of the maps, at the start")
+        for ax in (middle, right):
+            ax.set_yscale("log")
+        drawing.supxlabel("hidden layers d of the query, key and value maps", fontsize=8.5)
+    return drawing

@@ -1,0 +1,83 @@
+"""What the three studies share: the same trials for every arm, baselines and audits."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.seeds_and_interval import seeds_and_interval
+from attnlab.lab.claim import Claim
+from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.table import Table
+from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.studies.mini_gpt.arms import Arm
+from attnlab.studies.mini_gpt.evidence import Arms
+from attnlab.studies.mini_gpt.settings import FULL, SMOKE, MiniSettings
+
+ORDERS = ("unigram", "bigram", "trigram")
+COURSE = "course report: news sentences, vocabulary 26,604"
+PROTOCOL = ("text", "min_count", "size", "block", "steps", "batch", "by_length", "learning_rate",
+            "scored", "singles", "sample_tokens", "normal", "ungrammatical", "long",
+            "device")  # fmt: skip
+
+
+class MiniStudy(Study):
+    """Arms that differ in one part; seeds; n-gram baselines on the same tokens."""
+
+    Settings: ClassVar[type[StudySettings]] = MiniSettings
+    presets: ClassVar = {"smoke": SMOKE, "full": FULL}
+    settings: MiniSettings
+
+    @abstractmethod
+    def arms(self) -> Mapping[str, Arm]:
+        """Name -> what it changes in the plain GPT."""
+
+    def trials(self) -> Sequence[Trial]:
+        """Every arm with every seed, slow arms first; one trial for each baseline."""
+        own = {key: getattr(self.settings, key) for key in PROTOCOL}
+        text = {key: own[key] for key in ("text", "min_count", "block", "scored")}
+        found = [
+            self.trial(seed, kind="gpt", arm=arm, place=place, parts=parts, part=arm, **own)
+            for seed in range(self.settings.seeds)
+            for place, (arm, parts) in enumerate(self.arms().items())
+        ]
+        return found + [
+            self.trial(0, kind="ngram", order=order, part="baselines", **text) for order in ORDERS
+        ]
+
+    def run(self, trial: Trial, bench: Bench) -> Outcome:
+        """Train and measure one model, or count n-grams."""
+        from attnlab.studies.mini_gpt.work import work
+
+        return work(trial, bench)
+
+    def audits(self, table: Table) -> list[Finding]:
+        """Seeds and intervals behind every claim that one arm is better or worse."""
+        decided = {c.name: c.runs for c in self.claims(table)
+                   if c.runs and c.verdict != "undecided"}  # fmt: skip
+        return [seeds_and_interval(decided)]
+
+    def figures(self, table: Table) -> list[Figure]:
+        """Perplexity by arm, against sentence length, and of the three sentences."""
+        from attnlab.studies.mini_gpt.figures import shared_figures
+
+        return shared_figures(Arms(table), self.settings)
+
+    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
+        """What it means in this study, then what every study of this kind must say."""
+        from attnlab.studies.mini_gpt.discussion import shared_sections
+
+        arms = Arms(table)
+        return [
+            Section("What it means", tuple(self.meaning(arms, {c.name: c for c in claims}))),
+            *shared_sections(arms, self.settings),
+        ]
+
+    @abstractmethod
+    def meaning(self, arms: Arms, found: Mapping[str, Claim]) -> list[str]:
+        """Paragraphs written from the verdicts."""
+
+
+def said(claim: Claim) -> str:
+    """'holds (interval [1.2, 1.3] lies inside …)'."""
+    return f"{claim.verdict} ({claim.why})"

@@ -1,0 +1,1 @@
+"""One model trained on a text: what `attnlab train` runs."""

@@ -1,0 +1,171 @@
+"""The studies of mini GPTs: probes find what they should, claims read the table right."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.lab.study import Study
+from attnlab.lab.table import Row, Table
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.studies.mini_gpt.arms import MERGING, OFF, POSITIONS, depth_arm
+from attnlab.studies.mini_gpt.evidence import Arms, ratio_claim
+from attnlab.studies.mini_gpt.head_merging import HeadMerging
+from attnlab.studies.mini_gpt.positions import Positions
+from attnlab.studies.mini_gpt.probes import (
+    at_start,
+    neighbour_moved,
+    past_moved,
+    score_spread,
+    twin_gap,
+)
+from attnlab.studies.mini_gpt.projection_depth import ALL_DEPTHS, ProjectionDepth
+from attnlab.tasks.batches import Batch, in_order
+
+STUDIES: list[type[Study]] = [Positions, HeadMerging, ProjectionDepth]
+DIMS: dict[str, Any] = {"vocab": 31, "block": 23, "layers": 2, "heads": 3, "d_model": 18}
+
+
+def model(**parts: Any) -> GPT:
+    plain = GPTConfig(**DIMS).to_json()
+    made = GPT(GPTConfig.from_json({**plain, **parts}), torch.Generator().manual_seed(5))
+    with torch.no_grad():  # away from the start, where all heads are nearly alike
+        for p in made.parameters():
+            p.add_(0.3 * torch.randn(p.shape, generator=torch.Generator().manual_seed(7)))
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    rng = np.random.default_rng(3)
+    rows = [rng.integers(0, 31, size=n) for n in (19, 17, 13, 11, 7)]
+    return next(iter(in_order(rows, 5)))
+
+
+def test_the_probes_find_what_is_planted(batch: Batch) -> None:
+    for name, parts in MERGING.items():
+        found = model(**parts)
+        leaks = name in ("re-weight by batch", "re-weight by heads")
+        assert (past_moved(found, batch) > 1e-3) == leaks, name
+        assert (neighbour_moved(found, batch) > 1e-3) == (name == "re-weight by batch"), name
+        if not leaks:
+            assert past_moved(found, batch) < 1e-5, name
+
+
+def test_every_position_keeps_its_past(batch: Batch) -> None:
+    for name, parts in POSITIONS.items():
+        assert past_moved(model(**parts), batch) < 1e-5, name
+
+
+def test_shift_and_one_shuffle_are_permuted_concatenation(batch: Batch) -> None:
+    for name in ("shift", "shuffle once"):
+        gap = twin_gap(model(**MERGING[name]), batch)
+        assert gap is not None and gap < 1e-4
+    assert twin_gap(model(**MERGING["concatenate"]), batch) is None
+    assert twin_gap(model(**MERGING["shuffle each time"]), batch) is None
+
+
+def test_the_twin_is_a_twin_of_nothing_else(batch: Batch) -> None:
+    """A planted fault: after one step of one column the twin no longer agrees."""
+    found = model(**MERGING["shift"])
+    assert (twin_gap(found, batch) or 0) < 1e-4
+    merge = next(found.layers()).attention.merge
+    setattr(merge, "by", 2)  # noqa: B010  (another permutation than the other layer's)
+    assert (twin_gap(found, batch) or 1) < 1e-4, "the twin follows the merge's own order"
+
+
+def test_deep_maps_kill_the_scores_unless_variance_is_kept(batch: Batch) -> None:
+    def start(depth: int, init: str) -> dict[str, float]:
+        config = GPTConfig.from_json({**GPTConfig(**DIMS).to_json(), **depth_arm(depth, init)})
+        return at_start(GPT(config, torch.Generator().manual_seed(11)), batch)
+
+    shallow, deep = start(1, "torch"), start(30, "torch")
+    assert deep["initial_score_spread"] < 1e-6 * shallow["initial_score_spread"]
+    kept = start(30, "preserving")
+    assert kept["initial_score_spread"] > 1e-2 * start(1, "preserving")["initial_score_spread"]
+    assert kept["initial_gradient"] > 1e3 * deep["initial_gradient"]
+
+
+def test_the_spread_is_of_scores_over_keys(batch: Batch) -> None:
+    """A constant added to all keys of a query changes no weight, and must not count."""
+    found = model()
+    before = score_spread(found, batch)
+    with torch.no_grad():
+        for block in found.layers():
+            block.attention.scale *= 3
+    assert score_spread(found, batch) == pytest.approx(3 * before, rel=0.5)
+    assert before > 0
+    assert score_spread(model(**OFF), batch) > 0, "scores exist although nobody may look"
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_plan(study: type[Study]) -> None:
+    for scale in ("smoke", "quick", "full"):
+        made = study.at(scale)
+        trials = made.trials()
+        assert len({t.id for t in trials}) == len(trials)
+        assert {t.config["kind"] for t in trials} == {"gpt", "ngram"}
+        arms = {t.config["arm"] for t in trials if t.config["kind"] == "gpt"}
+        assert "attention off" in arms
+        seeds = {t.seed for t in trials if t.config["kind"] == "gpt"}
+        assert len(seeds) >= 3
+    assert set(ALL_DEPTHS) == set(ProjectionDepth.at("full").settings_json()["depths"])
+
+
+def row(arm: str, seed: int, **metrics: float) -> Row:
+    config = {"kind": "gpt", "arm": arm, "place": 0}
+    return Row(id=f"{arm}{seed}", seed=seed, state="done", config=config, metrics=metrics)
+
+
+def test_ratios_are_paired_and_geometric() -> None:
+    """Origin: 110/100, 231/210, 55/50 are all 1.1, whatever the level of the seed."""
+    pairs = {0: (110, 100), 1: (231, 210), 2: (55, 50)}
+    rows = [row(arm, s, dev_perplexity=p[i]) for s, p in pairs.items()
+            for i, arm in enumerate(("a", "b"))]  # fmt: skip
+    arms = Arms(Table(rows))
+    claim = ratio_claim(arms, "x", "a is worse than b", ("a", "b"), above=1.0)
+    assert claim.verdict == "holds" and claim.estimate.value == pytest.approx(1.1, rel=1e-12)
+    assert len(claim.runs) == 3
+    same = ratio_claim(arms, "y", "level", ("a", "b"), above=0.9, below=1.2)
+    assert same.verdict == "holds" and not same.runs, "a claim of equality is no difference found"
+    fewer = ratio_claim(Arms(Table(rows[:4])), "z", "a is worse", ("a", "b"), above=1.0)
+    assert fewer.verdict == "undecided"
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_an_empty_table_breaks_nothing(study: type[Study]) -> None:
+    made = study.at("smoke")
+    claims = made.claims(Table([]))
+    assert {c.verdict for c in claims} == {"undecided"}
+    assert made.answer(claims).startswith("Not settled")
+    assert made.figures(Table([])) == [] or all(f.trials == () for f in made.figures(Table([])))
+    assert made.audits(Table([])) and made.discussion(Table([]), claims)
+    assert not any(math.isnan(len(s.paragraphs)) for s in made.discussion(Table([]), claims))
+
+
+TEXT = "\n\n".join(
+    f"The {a} {b} the {c}. It {b} {d}, and the {c} was {d}." * 2
+    for a in ("king", "son", "queen", "fool", "lord")
+    for b in ("saw", "met", "told")
+    for c in ("knight", "page", "sea")
+    for d in ("well", "alone")
+)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_the_smoke_scale_runs_to_its_report(study: type[Study], tmp_path: Any) -> None:
+    """On a text of its own, so that nothing need be fetched."""
+    from attnlab.api import run
+
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT, encoding="utf-8")
+    settings = {"text": str(text), "min_count": 2, "device": "cpu", "block": 32, "steps": 3}
+    done = run(study.name, scale="smoke", out=tmp_path / "runs", workers=2, settings=settings)
+    assert not done.failed and done.report.is_file()
+    assert len(done.results["figures"]) >= 4
+    assert done.results["claims"] and done.results["discussion"]
+    html = done.report.read_text(encoding="utf-8")
+    assert "What the models write" in html and "trigram" in html
