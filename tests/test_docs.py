@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 GUIDE = Path(__file__).parents[1] / "docs" / "add-a-study.md"
 
@@ -62,7 +65,9 @@ def test_every_page_names_only_commands_and_options_that_exist() -> None:
     from tests.cli.test_commands import COMMANDS
 
     for page in PAGES:
-        for line in re.findall(r"^(?:\$ )?attnlab ((?:assets )?[a-z]+)(.*)$", page.read_text("utf-8"), re.M):
+        for line in re.findall(
+            r"^(?:\$ )?attnlab ((?:assets )?[a-z]+)(.*)$", page.read_text("utf-8"), re.M
+        ):
             name, rest = line
             assert name in COMMANDS, f"{page.name}: attnlab {name}"
             for option in re.findall(r"(?<=\s)--[a-z-]+", rest.split("#")[0].split("&&")[0]):
@@ -75,9 +80,32 @@ def test_every_link_to_a_file_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_python_of_the_solvable_model_page_runs() -> None:
-    page = (ROOT / "docs" / "solvable-model.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "number"), [("solvable-model.md", 2), ("small-gpts.md", 1)])
+def test_the_python_of_a_page_runs(name: str, number: int) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == number
     for block in blocks:
-        exec(compile(block, "docs/solvable-model.md", "exec"), {})
+        exec(compile(block, f"docs/{name}", "exec"), {})
+
+
+def test_a_new_position_is_one_file_and_one_line_and_is_tested(tmp_path: Path) -> None:
+    """What CONTRIBUTING shows, done to a copy of the sources."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (line,) = re.findall(r"`(from attnlab\.parts\.position\.recency import .*?)`", page)
+    for part in ("src", "tests/parts", "tests/reference"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    folder = tmp_path / "src" / "attnlab" / "parts" / "position"
+    (folder / "recency.py").write_text(code, encoding="utf-8")
+    with (folder / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/parts", "-k", "recency", "-p", "no:xdist"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=280,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed and int(passed[1]) >= 15

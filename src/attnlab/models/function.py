@@ -1,0 +1,56 @@
+"""Anyone's function from ids to logits, as a language model: a tensor, a tuple, or `.logits`."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnlab.core.errors import UsageError
+from attnlab.models.protocol import Hidden, Ids, Logits, Map
+
+MASKS = ("attention_mask", "mask", "hidden")  # names under which padding may be passed
+UNKNOWN_CONTEXT = 1 << 20
+
+
+class FunctionModel:
+    """A function whose vocabulary is found by asking it about one id."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.function, self.name = function, name
+        self.device = "cpu"
+        self.context = UNKNOWN_CONTEXT
+        try:
+            known = inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            known = {}
+        self.mask = next((word for word in MASKS if word in known), None)
+        self.vocabulary = int(self.logits(torch.zeros(1, 1, dtype=torch.long)).shape[-1])
+
+    def to(self, device: str) -> "FunctionModel":
+        """Ids will be sent there; the function's own tensors are its own business."""
+        self.device = device
+        return self
+
+    @torch.no_grad()
+    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+        """What the function says, unwrapped."""
+        more: dict[str, Tensor] = {}
+        if self.mask is not None and hidden is not None:
+            hidden = hidden.to(self.device)
+            more[self.mask] = hidden if self.mask == "hidden" else (~hidden).long()
+        try:
+            found = self.function(ids.to(self.device), **more)
+        except Exception as error:
+            raise UsageError(f"{self.name}: {type(error).__name__}: {error}") from error
+        found = getattr(found, "logits", found)
+        found = found[0] if isinstance(found, tuple | list) else found
+        if not isinstance(found, Tensor) or found.ndim != 3 or found.shape[:2] != ids.shape:
+            shape = tuple(getattr(found, "shape", ())) or type(found).__name__
+            raise UsageError(f"{self.name}: must give logits (batch, length, vocabulary): {shape}")
+        return found
+
+    def attentions(self, ids: Ids) -> list[Map]:
+        """A function shows none."""
+        raise UsageError(f"{self.name} is a function: it shows no attention maps")

@@ -1,0 +1,254 @@
+"""Anyone's language model behind the protocol: a Hugging Face folder, a hub name, a .gguf file.
+
+    model = load("path/to/folder");   model = load("owner/name");   model = load("small.gguf")
+
+Weights are read from safetensors and GGUF only, and no code of a repository is ever run: what a hub
+name stands for is fetched as data first (`attnlab.assets`), then checked like any folder.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from attnlab import assets
+from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
+from attnlab.core.files import read_json
+from attnlab.core.tokens import IGNORE
+from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.weights import weight_files
+
+GGUF = b"GGUF"
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+CONTEXT = 2048  # positions read at once where a model states no limit
+
+
+@dataclass(frozen=True)
+class HubTokenizer:
+    """A model's own tokenizer."""
+
+    library: Any
+
+    @property
+    def size(self) -> int:
+        """How many tokens it knows."""
+        return len(self.library)
+
+    @property
+    def start(self) -> int | None:
+        """The id that begins a text, if there is one."""
+        return self.library.bos_token_id
+
+    @property
+    def stop(self) -> int | None:
+        """The id that ends a text, if there is one."""
+        return self.library.eos_token_id
+
+    def encode(self, text: str) -> list[int]:
+        """The text's ids, without markers."""
+        return list(self.library(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; markers are left out."""
+        return self.library.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Each id's own name, for labels."""
+        return self.library.convert_ids_to_tokens([int(i) for i in ids])
+
+
+class HubModel:
+    """A transformers model in evaluation mode; `library` is the model itself."""
+
+    def __init__(self, name: str, library: Any, tokenizer: HubTokenizer | None) -> None:
+        self.name, self.library, self.tokenizer = name, library.eval(), tokenizer
+        self._settings = library.config.get_text_config()
+        self._takes_places = "position_ids" in inspect.signature(library.forward).parameters
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return int(self._settings.vocab_size)
+
+    @property
+    def context(self) -> int:
+        """The most positions it was made for."""
+        return int(getattr(self._settings, "max_position_embeddings", None) or CONTEXT)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return self.library.device
+
+    def parameter_count(self) -> int:
+        """All numbers it holds; a tied matrix counts once."""
+        return sum(p.numel() for p in self.library.parameters())
+
+    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+        """Scores of the next id after every position, without gradient."""
+        return self._run(ids, hidden).logits
+
+    def nll(
+        self, ids: Ids, targets: Ids, hidden: Hidden = None
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Σ −log p over targets that are not IGNORE, and their number; without gradient."""
+        scores = self.logits(ids, hidden).flatten(0, 1).float()
+        wanted = targets.flatten().to(scores.device)
+        total = functional.cross_entropy(scores, wanted, ignore_index=IGNORE, reduction="sum")
+        return total, (wanted != IGNORE).sum()
+
+    def attentions(self, ids: Ids, hidden: Hidden = None) -> list[Map]:
+        """The weights of every layer, by the plain implementation: the fused ones keep none."""
+        usual = self.library.config._attn_implementation
+        self.library.set_attn_implementation("eager")
+        try:
+            maps = self._run(ids, hidden, output_attentions=True).attentions
+        finally:
+            self.library.set_attn_implementation(usual)
+        if not maps or any(weights is None for weights in maps):
+            raise UsageError(
+                f"{self.name}: a {self._settings.model_type!r} gives no attention maps"
+            )
+        return list(maps)
+
+    @torch.no_grad()
+    def _run(self, ids: Ids, hidden: Hidden, **options: Any) -> Any:
+        if hidden is not None:
+            visible = (~hidden).long().to(self.device)
+            options["attention_mask"] = visible
+            if self._takes_places:  # the library counts padding on the left as text
+                options["position_ids"] = (visible.cumsum(dim=1) - 1).clamp_min(0)
+        return self.library(input_ids=ids.to(self.device), use_cache=False, **options)
+
+
+def load(
+    target: str | Path,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    revision: str | None = None,
+) -> HubModel:
+    """The model and tokenizer of a folder, a .gguf file or a hub name (owner/name)."""
+    path, name = Path(target), str(target)
+    if path.exists():
+        name = path.resolve().stem if path.is_file() else path.resolve().name
+    elif HUB_NAME.fullmatch(name):
+        path = assets.get(name, source="hub", revision=revision).path
+    else:
+        raise UsageError(f"{target}: no such folder or file, and no owner/name of a hub")
+    options = safe_options(path)
+    folder = path if path.is_dir() else path.parent
+    with _errors_of(name), _quiet():
+        library = _model(folder, {"dtype": dtype, **options})
+        tokenizer = _tokenizer(folder, options)
+    return HubModel(name, library.to(device), tokenizer)
+
+
+def safe_options(path: Path) -> dict[str, Any]:
+    """What transformers must be told of a folder or file, once it is found safe to open."""
+    folder = path if path.is_dir() else path.parent
+    if (folder / "adapter_config.json").exists():
+        raise UsageError(f"{folder}: an adapter, not a whole model")
+    if path.is_dir() and (path / "config.json").exists():
+        _check_settings(path)
+        weight_files(path)
+        return {"use_safetensors": True}
+    found = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    if len(found) != 1:
+        raise UsageError(f"{path}: neither a config.json nor exactly one .gguf file is here")
+    with found[0].open("rb") as file:
+        if file.read(len(GGUF)) != GGUF:
+            raise IntegrityError(f"{found[0]}: not a GGUF file")
+    return {"gguf_file": found[0].name}
+
+
+def _check_settings(folder: Path) -> None:
+    """config.json may choose among what transformers has, and must not bring or fetch code."""
+    settings = read_json(folder / "config.json")
+    kind = settings.get("model_type") if isinstance(settings, dict) else None
+    if not isinstance(kind, str):
+        raise IntegrityError(f"{folder / 'config.json'}: names no model_type")
+    import transformers
+
+    from attnlab.models.hugging_face import MODEL_TYPE  # and so makes it known to transformers
+
+    if kind not in (MODEL_TYPE, *transformers.CONFIG_MAPPING):
+        own = "runs on code of its own, which is never run here"
+        unknown = f"is not known to transformers {transformers.__version__}"
+        raise IntegrityError(
+            f"{folder}: a {kind!r} model {own if settings.get('auto_map') else unknown}"
+        )
+    for key, value in _nested(settings):
+        fetched = key.endswith("implementation") and "/" in str(value)
+        if fetched or (key == "transformers_weights" and value is not None):
+            raise IntegrityError(f"{folder / 'config.json'}: {key} = {value!r} is refused")
+
+
+def _nested(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        yield key, value
+        if isinstance(value, dict):
+            yield from _nested(value)
+
+
+def _model(folder: Path, options: dict[str, Any]) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        folder, trust_remote_code=False, output_loading_info=True, **options
+    )
+    model, found = loaded
+    absent = [*found["missing_keys"], *found["mismatched_keys"]]
+    if absent:
+        raise IntegrityError(f"{folder}: {len(absent)} weights are missing, {absent[0]} first")
+    return model
+
+
+def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
+    """The folder's own, or None: a model may be looked at without text."""
+    from transformers import AutoTokenizer
+
+    gguf = {name: value for name, value in options.items() if name == "gguf_file"}
+    if not gguf and not any((folder / name).exists() for name in TOKENIZER_FILES):
+        return None
+    return HubTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **gguf))
+
+
+@contextmanager
+def _errors_of(name: str) -> Iterator[None]:
+    """Whatever goes wrong in a library that reads many formats, in one line."""
+    try:
+        yield
+    except AttnlabError:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), "")[:300]
+        line = f"{name}: cannot be opened: {reason or type(error).__name__}"
+        raise (UsageError if isinstance(error, ImportError) else IntegrityError)(line) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Neither progress bars nor advice of transformers on our streams."""
+    from transformers.utils import logging
+
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with redirect_stderr(StringIO()):  # the bar of the GGUF reader has no switch
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()

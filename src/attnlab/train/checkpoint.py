@@ -1,0 +1,221 @@
+"""Checkpoints: whole folders or none. No pickle; every file under its SHA-256.
+
+    step-00000025/  model.safetensors  optimizer.safetensors  log.jsonl  state.json  MANIFEST.json
+
+A folder is written under a temporary name, brought to the disk and renamed; it is there with all
+its files or not at all. Only what verifies is ever loaded.
+"""
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from torch import nn
+from torch.optim import Optimizer
+
+from attnlab.core.config import Settings, content_hash
+from attnlab.core.errors import IntegrityError, MissingError, StorageError
+from attnlab.train.folder import commit, names_in, remove, sha256_of
+from attnlab.train.optimizer import optimizer_tensors, restore_optimizer
+from attnlab.train.tensors import decode, encode, model_tensors, restore_model
+
+FORMAT = 1
+MANIFEST = "MANIFEST.json"
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+LOG, STATE = "log.jsonl", "state.json"
+FILES = (MODEL, OPTIMIZER, LOG, STATE)
+NAME = re.compile(r"step-(\d{8,12})")
+
+
+class CheckpointWarning(UserWarning):
+    """Something about checkpoints a person should read; the training goes on."""
+
+
+class NewerFormatError(IntegrityError):
+    """Written by a later version: refused, and nothing is touched."""
+
+
+class State(Settings):
+    """Where a training stands, apart from its tensors."""
+
+    step: int = 0  # steps done
+    tokens: int = 0  # scored so far
+    best_step: int | None = None
+    best_value: float | None = None
+    seconds: float = 0.0  # of `timed_tokens`: what the speed is computed from
+    timed_tokens: int = 0
+    data: str = ""  # fingerprint of the last batch
+    settings: dict[str, Any]
+    environments: tuple[dict[str, str | int], ...] = ()  # more than one: bits need not repeat
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder that verified when it was opened; each read is checked again."""
+
+    path: Path
+    state: State
+    sha256: dict[str, str]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one file, exactly as written."""
+        return _checked(self.path / name, self.sha256[name])
+
+    def load_model(self, model: nn.Module) -> None:
+        """Copy the stored weights and buffers into the model."""
+        restore_model(model, decode(self.read(MODEL)))
+
+    def load_optimizer(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Copy the stored memory into the optimizer of this model."""
+        restore_optimizer(model, optimizer, decode(self.read(OPTIMIZER)))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint is made of."""
+
+    state: State
+    model: nn.Module
+    optimizer: Optimizer
+    log: bytes
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Name and bytes, one at a time: the largest decides how much memory it takes."""
+        yield MODEL, encode(model_tensors(self.model))
+        yield OPTIMIZER, encode(optimizer_tensors(self.model, self.optimizer))
+        yield LOG, self.log
+        yield STATE, (json.dumps(self.state.model_dump(mode="json"), indent=1) + "\n").encode()
+
+    def sealed(self) -> Iterator[tuple[str, bytes]]:
+        """The files, then the manifest that names the hash of each."""
+        hashes: dict[str, str] = {}
+        for name, data in self.files():
+            hashes[name] = sha256_of(data)
+            yield name, data
+        yield MANIFEST, _manifest_text(self.state.step, hashes).encode()
+
+
+def save(folder: Path, snapshot: Snapshot) -> Path:
+    """Commit `step-N`; StorageError leaves every earlier checkpoint as it was."""
+    path = folder / f"step-{snapshot.state.step:08d}"
+    commit(path, snapshot.sealed())
+    return path
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in this folder after every byte was checked, or IntegrityError."""
+    step, entries = _read_manifest(path)
+    for name in FILES[:-1]:
+        _checked(path / name, entries[name])
+    try:
+        state = State.model_validate_json(_checked(path / STATE, entries[STATE]))
+    except ValidationError:
+        raise IntegrityError(f"{path / STATE}: not the state of a training") from None
+    if state.step != step:
+        raise IntegrityError(f"{path / STATE}: of step {state.step}")
+    return Checkpoint(path, state, entries)
+
+
+def latest(folder: Path) -> Checkpoint | None:
+    """The highest step that verifies; each one passed over gives a CheckpointWarning.
+
+    None when there is none, and the training begins anew. A newer format and a disk that cannot
+    be read raise.
+    """
+    for path in _newest_first(folder):
+        try:
+            return open_checkpoint(path)
+        except NewerFormatError:
+            raise
+        except IntegrityError as error:
+            warnings.warn(f"checkpoint passed over: {error}", CheckpointWarning, stacklevel=2)
+    return None
+
+
+def best(folder: Path) -> Checkpoint:
+    """The checkpoint of the lowest evaluation so far, or of the last step if none was evaluated."""
+    found = latest(folder)
+    if found is None:
+        raise MissingError(f"{folder}: no checkpoint here")
+    if found.state.best_step in (None, found.state.step):
+        return found
+    return open_checkpoint(folder / f"step-{found.state.best_step:08d}")
+
+
+def prune(folder: Path, keep: int, newest: int) -> None:
+    """Of the steps up to `newest` keep the last `keep`, and what one of those calls the best.
+
+    Later steps were passed over when the training was resumed; it will replace them.
+    """
+    paths = [path for path in _newest_first(folder) if _step_of(path) <= newest]
+    wanted = {_best_step(path) for path in paths[:keep]}
+    for path in paths[keep:]:
+        if _step_of(path) not in wanted:
+            remove(path)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    found = [folder / name for name in names_in(folder) if NAME.fullmatch(name)]
+    return sorted(found, key=_step_of, reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
+def _best_step(path: Path) -> int | None:
+    try:
+        return State.model_validate_json(_bytes(path / STATE)).best_step
+    except (IntegrityError, ValidationError):
+        return None
+
+
+def _manifest_text(step: int, files: dict[str, str]) -> str:
+    value = {"format": FORMAT, "step": step, "files": files}
+    return json.dumps({**value, "sha256": content_hash(value)}, indent=1) + "\n"
+
+
+def _read_manifest(path: Path) -> tuple[int, dict[str, str]]:
+    """Step and hashes; the text must be, byte for byte, what we would write for them."""
+    where = path / MANIFEST
+    data = _bytes(where)
+    try:
+        found = json.loads(data)
+        _refuse_newer(where, found["format"])
+        step, files = int(found["step"]), dict(found["files"])
+        same = data == _manifest_text(step, files).encode()
+    except (KeyError, TypeError, ValueError, RecursionError):
+        raise IntegrityError(f"{where}: not what was written") from None
+    if not same or path.name != f"step-{step:08d}" or set(files) != set(FILES):
+        raise IntegrityError(f"{where}: not what was written")
+    return step, files
+
+
+def _refuse_newer(where: Path, number: object) -> None:
+    if isinstance(number, int) and number > FORMAT:
+        raise NewerFormatError(
+            f"{where}: written by a newer attnlab (format {number}, this one reads {FORMAT})"
+        )
+
+
+def _checked(path: Path, sha256: str) -> bytes:
+    data = _bytes(path)
+    if sha256_of(data) != sha256:
+        raise IntegrityError(f"{path}: SHA-256 differs from what was written")
+    return data
+
+
+def _bytes(path: Path) -> bytes:
+    """A plain file's bytes. A disk that refuses is no reason to pass a checkpoint over: it may
+    be whole, and going on without it would replace it."""
+    if path.is_symlink() or not path.is_file():
+        raise IntegrityError(f"{path}: missing" if not path.exists() else f"{path}: not a file")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from None

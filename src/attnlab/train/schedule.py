@@ -1,0 +1,24 @@
+"""The learning rate of each step: a pure function, so that resuming needs no state of it."""
+
+import math
+
+from attnlab.train.settings import TrainSettings
+
+
+def learning_rate(step: int, settings: TrainSettings) -> float:
+    """peak · (step + 1) / warm-up while it rises, then peak · (f + (1 - f) · shape(progress)).
+
+    Steps count from 0, as batches do. With w steps of warm-up, progress is
+    (step - w) / (steps - w): 0 just after the warm-up, 1 only when all steps are done, so that no
+    step is spent at rate 0. shape: (1 + cos π·p) / 2, 1 - p, or 1. f is `final_fraction`.
+    """
+    warmup = round(settings.warmup_fraction * settings.steps)
+    if step < warmup:
+        return settings.learning_rate * (step + 1) / warmup
+    progress = (step - warmup) / max(settings.steps - warmup, 1)
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    linear = settings.schedule == "linear"
+    shape = 1 - progress if linear else (1 + math.cos(math.pi * progress)) / 2
+    low = settings.final_fraction
+    return settings.learning_rate * (low + (1 - low) * shape)

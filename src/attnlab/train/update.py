@@ -1,0 +1,101 @@
+"""One step: Σ loss over the pieces of a batch, gradient / number scored, clipped, applied.
+
+The gradient of the sum is accumulated and divided once by all that was scored in the step, so a
+batch computed in one piece or in eight is the same step.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+from torch.optim import Optimizer
+
+from attnlab.core.errors import UsageError
+from attnlab.train.batch import pieces
+from attnlab.train.optimizer import first_non_finite, set_rate
+from attnlab.train.settings import TrainSettings
+
+Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
+
+
+class _Scored(Protocol):
+    def nll(self, ids: Tensor, targets: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]: ...
+
+
+def nll(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+    """Σ -log p over the scored targets of a language model, and how many there are."""
+    return cast(_Scored, model).nll(batch.ids, batch.targets, batch.hidden)
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a step found. With a `problem` nothing was changed: not a weight, not the optimizer."""
+
+    loss: float
+    gradient_norm: float  # before clipping
+    scored: int
+    problem: str = ""
+
+
+class Updater:
+    """A step in two halves, so that the next batch can be made while a GPU computes."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer, loss: Loss, settings: TrainSettings
+    ) -> None:
+        self.model, self.optimizer, self.settings = model, optimizer, settings
+        self.loss = torch.compile(loss) if settings.compile else loss
+        self.device = next(model.parameters()).device
+        self.total = self.scored = self.norm = torch.zeros(())
+
+    def start(self, batch: Any) -> None:
+        """Forward and backward: what a GPU is asked to do, without waiting for it."""
+        sums: list[Tensor] = []
+        counts: list[Tensor] = []
+        for piece in pieces(batch, self.settings.accumulate):
+            with torch.autocast(
+                self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"
+            ):
+                total, scored = self.loss(self.model, piece)
+            total.backward()
+            sums.append(total.detach())
+            counts.append(scored.detach())
+        self.total, self.scored = torch.stack(sums).sum(), torch.stack(counts).sum()
+        self.norm = get_total_norm(self._gradients())
+
+    def finish(self, step: int, rate: float) -> Update:
+        """Wait for the numbers; update if all are finite."""
+        scored = int(self.scored.item())
+        if scored == 0:
+            raise UsageError(f"step {step + 1}: no token of the batch is scored")
+        loss, norm = self.total.item() / scored, self.norm.item() / scored
+        problem = self._problem(step, loss, norm)
+        if not problem:
+            clip = self.settings.clip
+            scale = clip / norm if 0 < clip < norm else 1.0
+            _multiply(self._gradients(), scale / scored)
+            set_rate(self.optimizer, rate)
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return Update(loss, norm, scored, problem)
+
+    def _gradients(self) -> list[Tensor]:
+        groups = self.optimizer.param_groups
+        return [p.grad for group in groups for p in group["params"] if p.grad is not None]
+
+    def _problem(self, step: int, loss: float, norm: float) -> str:
+        if not math.isfinite(loss):
+            return f"step {step + 1}: the loss is {loss}"
+        if not math.isfinite(norm):
+            where = first_non_finite(self.model) or "all parameters together"
+            return f"step {step + 1}: the gradient of {where} is not finite"
+        return ""
+
+
+def _multiply(tensors: list[Tensor], factor: float) -> None:
+    """All tensors at once, in place: torch has no public name for it."""
+    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
