@@ -61,6 +61,7 @@ GPT2_SMALL = Shape(
 )
 
 Step = Callable[[], Tensor]
+Clock = Callable[[], float]
 
 
 def ours(shape: Shape, compiled: bool) -> Step:
@@ -112,16 +113,16 @@ def _step(shape: Shape, model: torch.nn.Module, loss: Callable[[], Tensor]) -> S
     return step
 
 
-def seconds(step: Step, steps: int, device: str) -> float:
+def seconds(step: Step, steps: int, device: str, clock: Clock = time.perf_counter) -> float:
     """Of one step, the mean over `steps`."""
     if device == "cuda":
         torch.cuda.synchronize()
-    began = time.perf_counter()
+    began = clock()
     for _ in range(steps):
         step()
     if device == "cuda":
         torch.cuda.synchronize()
-    return (time.perf_counter() - began) / steps
+    return (clock() - began) / steps
 
 
 def same_loss(losses: list[float], tolerance: float) -> str:
@@ -130,29 +131,45 @@ def same_loss(losses: list[float], tolerance: float) -> str:
     return f"loss after warm-up {min(losses):.4f} to {max(losses):.4f}"
 
 
-def nano(compiled: bool, rounds: int) -> Iterator[Row]:
-    """Interleaved rounds; the medians are compared."""
-    sides = {"ours": ours(NANO, False), "theirs": theirs(NANO, False)}
-    if compiled:
-        sides |= {"ours compiled": ours(NANO, True), "theirs compiled": theirs(NANO, True)}
-    note = same_loss([[float(step()) for _ in range(3)][-1] for step in sides.values()], 1e-4)
+def interleaved(sides: dict[str, Step], rounds: int, clock: Clock) -> dict[str, list[float]]:
+    """Seconds of a step, side by side in every round, so that what disturbs one disturbs all."""
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, step in sides.items():
-            times[name].append(seconds(step, 2, "cpu"))
-    rate = {name: NANO.tokens / statistics.median(found) for name, found in times.items()}
-    spread = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
-    low, high = statistics.quantiles(spread, n=4)[::2]
-    note += f"; middle half of {rounds} rounds {low:.2f} to {high:.2f}"
-    pairs = [("nano, eager", "ours", "theirs", 2.0, note)]
+            times[name].append(seconds(step, 2, "cpu", clock))
+    return times
+
+
+def row(name: str, ours: list[float], theirs: list[float], target: float | None) -> Row:
+    """Medians, and the middle half of the rounds' own ratios."""
+    mine, other = (NANO.tokens / statistics.median(times) for times in (ours, theirs))
+    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    note = f"middle half of {len(ratios)} rounds: {low:.2f} to {high:.2f}"
+    label = f"training, nano, {name}"
+    return Row(label, mine, other, "tokens/s", mine / other, target, note)
+
+
+def nano(compiled: bool, rounds: int) -> Iterator[Row]:
+    """All cores by the clock; one thread by its own CPU time, which neighbours disturb little."""
+    sides = {"ours": ours(NANO, False), "theirs": theirs(NANO, False)}
     if compiled:
-        pairs += [
-            ("nano, both compiled", "ours compiled", "theirs compiled", None, ""),
-            ("nano, ours eager, theirs compiled", "ours", "theirs compiled", None, ""),
-        ]
-    for name, left, right, target, said in pairs:
-        ratio = rate[left] / rate[right]
-        yield Row(f"training, {name}", rate[left], rate[right], "tokens/s", ratio, target, said)
+        sides |= {"ours compiled": ours(NANO, True), "theirs compiled": theirs(NANO, True)}
+    same_loss([[float(step()) for _ in range(3)][-1] for step in sides.values()], 1e-4)
+    times = interleaved(sides, rounds, time.perf_counter)
+    yield row(f"{torch.get_num_threads()} threads", times["ours"], times["theirs"], 2.0)
+    if compiled:
+        both = times["ours compiled"], times["theirs compiled"]
+        yield row("both compiled", *both, None)
+        yield row("ours eager, theirs compiled", times["ours"], both[1], None)
+        yield row("ours compiled, theirs eager", both[0], times["theirs"], None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    times = interleaved(
+        {name: sides[name] for name in ("ours", "theirs")}, rounds, time.process_time
+    )
+    torch.set_num_threads(threads)
+    yield row("1 thread, CPU time", times["ours"], times["theirs"], 2.0)
 
 
 @dataclass(frozen=True)

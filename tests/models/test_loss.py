@@ -50,6 +50,7 @@ def test_equal_to_cross_entropy(
 ) -> None:
     monkeypatch.setitem(loss.PIECE, "cpu", piece)
     monkeypatch.setitem(loss.WIDTH, "cpu", wide)  # 53 -> 56 columns, as a GPU has them
+    monkeypatch.setattr(loss, "UNDERFLOW", -80.0 if ignored else 0.0)  # both ways to log p
     x, weight, targets = problem()
     targets[torch.randperm(61, generator=Seed(5).torch_generator())[:ignored]] = IGNORE
     total, count = linear_nll(x, weight, targets)
@@ -208,7 +209,7 @@ def test_the_logits_of_the_batch_never_exist(monkeypatch: pytest.MonkeyPatch) ->
     with Largest() as theirs:
         grads(plain(x, weight, targets), x, weight)
     assert theirs.numbers == 307 * 53
-    assert ours.numbers <= max(2 * 1009, 307 * 7)
+    assert ours.numbers <= max(1009, 307 * 7)
 
 
 COMPILED = """

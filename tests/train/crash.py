@@ -1,8 +1,8 @@
 """Trainings that die, many in one process: each is a fork, so torch is loaded once.
 
-python crash.py points FOLDER kill|refuse|full|limit …   the Nth call of a save is the last, for every N
-python crash.py strace FOLDER kill|refuse CALL …   the same by system call
-python crash.py random FOLDER KILLS SEED           SIGKILL at random instants
+python crash.py points FOLDER kill|refuse|full|limit …   the Nth call of a save is the last
+python crash.py strace FOLDER kill|refuse CALL …         the same by system call
+python crash.py random FOLDER KILLS SEED                 SIGKILL at random instants
 
 Prints JSON lines; the tests judge them.
 """
@@ -193,29 +193,47 @@ def undisturbed(folder: Path) -> None:
 
 
 def random_kills(folder: Path, kills: int, seed: int) -> None:
-    """A third of the kills inside a save: when its temporary folder is seen, a moment later."""
-    steps, pause = 6 * kills, 0.004
+    """Of four kills two fall a few steps on, one inside a save, one at any time from the start.
+
+    Counted in steps, not seconds: the machine may be busy with other things.
+    """
+    steps, pause, own = 6 * kills, 0.004, folder / "own"
     began = time.monotonic()
     assert ended(forked(lambda: training(folder / "whole", steps, pause))) == 0
-    span = time.monotonic() - began
-    say(undisturbed=digest(folder / "whole"), seconds=span)
-    rng, own = random.Random(seed), folder / "own"
+    say(undisturbed=digest(folder / "whole"))
+    step_seconds, rng = (time.monotonic() - began) / steps, random.Random(seed)
     for number in range(kills):
         process = forked(lambda: training(own, steps, pause))
-        time.sleep(rng.uniform(0, 1.5 * span / kills))
-        aimed = number % 3 == 2
-        if aimed:
-            end = time.monotonic() + 5
-            while time.monotonic() < end and not list(own.glob(".partial-step-*")):
-                if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                    break
+        if number % 4 == 3:
+            time.sleep(rng.uniform(0, 8 * step_seconds))
+        else:
+            wanted = lines(own) + rng.randrange(1, 8)
+            wait(process, lambda wanted=wanted: lines(own) >= wanted)
+        if number % 4 == 2:
+            wait(process, lambda: bool(list(own.glob(".partial-step-*"))))
             time.sleep(rng.uniform(0, 0.002))
+        else:
+            time.sleep(rng.uniform(0, step_seconds))
         os.kill(process, signal.SIGKILL)
         code, there = ended(process), latest(own)
         inside = bool(list(own.glob(".partial-*")))
         say(kill=number, code=code, step=there.state.step if there else 0, inside=inside)
     code = ended(forked(lambda: training(own, steps, pause)))
     say(again=code, digest=digest(own))
+
+
+def lines(folder: Path) -> int:
+    log = folder / "log.jsonl"
+    return len(log.read_bytes().splitlines()) if log.exists() else 0
+
+
+def wait(process: int, until: Callable[[], bool]) -> None:
+    """Until it is so, or the process has ended, or half a minute has gone."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end and not until():
+        if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return
+        time.sleep(0.0005)
 
 
 def main() -> None:

@@ -80,7 +80,8 @@ def main() -> None:
     """Run the command; an expected failure is one line on stderr and its documented exit code."""
     open_streams()
     try:
-        code = app(prog_name="attnlab", standalone_mode=False)  # a number only when the command left by typer.Exit
+        # a number only when the command left by typer.Exit
+        code = app(prog_name="attnlab", standalone_mode=False)
         sys.stdout.flush()
         if code == 130:  # typer's word for Ctrl-C
             raise KeyboardInterrupt
@@ -116,7 +117,7 @@ def _explain(error: Exception) -> int:
 
 
 def _known_commands(text: str, context: Any) -> str:
-    """A command that resembles nothing is answered with the list of those that could stand there."""
+    """A command that resembles nothing is answered with those that could stand there."""
     if not text.startswith("No such command") or "Did you mean" in text:
         return ""
     return f" Known: {', '.join(context.command.list_commands(context))}."

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ def write_bytes(path: Path, data: bytes) -> None:
         os.replace(partial, path)
         _sync_folder(path.parent)
     except OSError as error:
-        if partial and os.path.exists(partial):
-            os.unlink(partial)
+        with suppress(OSError):  # a disk that refuses the clean-up too: the first reason counts
+            if partial:
+                os.unlink(partial)
         raise StorageError(f"{path}: {error.strerror or error}") from None
 
 

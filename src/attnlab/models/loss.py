@@ -21,6 +21,7 @@ from attnlab.core.tokens import IGNORE
 PIECE = {"cpu": 1_280_000, "cuda": 1 << 29}
 # W gets rows of zeros up to a multiple of this: tensor cores are slow at widths like 50,257
 WIDTH = {"cpu": 1, "cuda": 64}
+UNDERFLOW = -80.0  # log p above this can be read off p itself, in float32 too
 
 Rows = Float[Tensor, "row d_model"]
 Matrix = Float[Tensor, "vocab d_model"]
@@ -92,16 +93,24 @@ def _in_pieces(
     total = torch.zeros((), dtype=exact, device=x.device)
     dx, dweight = torch.empty_like(x), torch.zeros_like(weight, dtype=exact)
     size = _rows_at_once(len(x), len(weight), x.device)
-    rooms = x.new_empty(2, size, len(weight)) if x.device.type == "cpu" else None
+    stays = x.device.type == "cpu" and not torch.compiler.is_compiling()
+    room = x.new_empty(size, len(weight)) if stays else None  # one piece of memory, always hot
     for start in range(0, len(x), size):
         part, target = x[start : start + size], targets[start : start + size, None]
-        ignored = target == IGNORE
-        for_z, for_p = (None, None) if rooms is None else rooms[:, : len(part)]
-        z = torch.mm(part, weight.T, out=for_z)
+        ignored, safe = target == IGNORE, target.clamp_min(0)
+        z = torch.mm(part, weight.T, out=None if room is None else room[: len(part)])
         z[:, vocab:] = -torch.inf  # columns that only fill up the width
-        log_p, slope = _slopes(z, torch.where(ignored, 0, target), for_p)
+        if stays and exact == x.dtype:
+            log_p = _softmax_in_place(z, safe)
+            if not (log_p > UNDERFLOW).all():
+                log_p = torch.log_softmax(part @ weight[:vocab].T, dim=1).gather(1, safe)
+        else:
+            log_all = torch.log_softmax(z, dim=1, dtype=exact)
+            log_p = log_all.gather(1, safe)
+            torch.exp(log_all, out=z)
         total -= torch.where(ignored, 0, log_p).sum()
         if grad:
+            slope = z.scatter_(1, safe, torch.expm1(log_p).to(z.dtype))
             dx[start : start + size] = slope @ weight
             if exact == x.dtype:
                 dweight.addmm_(slope.T, part)
@@ -110,16 +119,9 @@ def _in_pieces(
     return total, (dx, dweight) if grad else None
 
 
-def _slopes(z: Tensor, target: Tensor, room: Tensor | None) -> tuple[Tensor, Tensor]:
-    """log p of the targets, and p − e_t. Low precision goes by way of one float32 copy."""
-    if z.dtype.itemsize < 4:
-        log_all = torch.log_softmax(z, dim=1, dtype=torch.float32)
-        log_p, p = log_all.gather(1, target), torch.exp(log_all, out=z)
-    else:
-        p = torch.softmax(z, dim=1, out=room)  # the largest p is 1 / Σ exp(z − peak)
-        peak, largest = z.amax(dim=1, keepdim=True), p.amax(dim=1, keepdim=True)
-        log_p = z.gather(1, target) - peak + largest.log()
-    return log_p, p.scatter_(1, target, torch.expm1(log_p).to(p.dtype))
+def _softmax_in_place(z: Tensor, target: Tensor) -> Tensor:
+    """z becomes p; returns log p of the targets, which is exact unless p is as small as 1e-38."""
+    return torch.softmax(z, dim=1, out=z).gather(1, target).log()
 
 
 def _product_dtype(x: Tensor) -> torch.dtype:

@@ -5,6 +5,6 @@ batch.py       batches of any shape: moved, cut into pieces, recognised again
 optimizer.py   AdamW, SGD, Adagrad as torch has them, and their state by parameter name
 update.py      one step; loop.py: all of them; result.py: what goes in and comes out
 log.py         one line a step
-checkpoint.py  what a checkpoint is; tensors.py: models as safetensors; folder.py: whole or not there
+checkpoint.py  what a checkpoint is; tensors.py: models as safetensors; folder.py: whole or none
 surroundings.py  what is outside the model and still changes bits
 """

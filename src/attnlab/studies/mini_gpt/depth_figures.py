@@ -1,5 +1,7 @@
 """Perplexity, scores and gradients against the depth of the query, key and value maps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -16,12 +18,12 @@ from attnlab.report.style import (
 )
 from attnlab.studies.mini_gpt.evidence import Arms, geometric
 from attnlab.studies.mini_gpt.figures import BARS
-from attnlab.studies.mini_gpt.projection_depth import DepthSettings, arm_name
+from attnlab.studies.mini_gpt.projection_depth import arm_name
 
 INITIAL = (("torch", POSITIONAL, "torch's default"), ("preserving", SEMANTIC, "variance kept"))
 
 
-def depth_figures(arms: Arms, settings: DepthSettings) -> list[Figure]:
+def depth_figures(arms: Arms, depths: Sequence[int]) -> list[Figure]:
     """One figure of three panels; left out when nothing ended."""
     ids = tuple(arms.ids(*arms.names()))
     if not ids:
@@ -35,16 +37,14 @@ def depth_figures(arms: Arms, settings: DepthSettings) -> list[Figure]:
             f"the query, key and value maps at the start. {BARS}",
             "Three panels against depth for two initialisations: perplexity, spread of scores, "
             "gradient norm.",
-            lambda: _panels(arms, settings), ids,
+            lambda: _panels(arms, depths), ids,
         )
     ]  # fmt: skip
 
 
-def _points(
-    ax: Axes, arms: Arms, settings: DepthSettings, metric: str, hollow: bool = False
-) -> None:
+def _points(ax: Axes, arms: Arms, depths: Sequence[int], metric: str, hollow: bool = False) -> None:
     for initial, colour, _ in INITIAL:
-        pairs = [(d, arms.values(arm_name(d, initial), metric)) for d in sorted(settings.depths)]
+        pairs = [(d, arms.values(arm_name(d, initial), metric)) for d in sorted(depths)]
         pairs = [(d, [max(v, 1e-30) for v in found.values()]) for d, found in pairs if found]
         if not pairs:
             continue
@@ -56,10 +56,10 @@ def _points(
             errorbars(ax, x, [geometric(v) for _, v in pairs], colour)
 
 
-def _panels(arms: Arms, settings: DepthSettings) -> Drawing:
+def _panels(arms: Arms, depths: Sequence[int]) -> Drawing:
     with house_style():
         drawing, (left, middle, right) = panels(1, 3, height=2.9)
-        _points(left, arms, settings, "dev_perplexity")
+        _points(left, arms, depths, "dev_perplexity")
         for arm, style, colour in (("linear", "--", NEUTRAL), ("attention off", ":", LINEAR)):
             value = arms.estimate(arm, "dev_perplexity").value
             if np.isfinite(value):
@@ -69,10 +69,10 @@ def _panels(arms: Arms, settings: DepthSettings) -> Drawing:
             left.text(0.03, 0.97 - 0.09 * index, words, color=colour, transform=left.transAxes,
                       va="top", fontsize=8, fontweight="bold")  # fmt: skip
         left.margins(y=0.35)
-        _points(middle, arms, settings, "initial_score_spread")
-        _points(middle, arms, settings, "score_spread", hollow=True)
+        _points(middle, arms, depths, "initial_score_spread")
+        _points(middle, arms, depths, "score_spread", hollow=True)
         middle.set_ylabel("spread of scores over keys")
-        _points(right, arms, settings, "initial_gradient")
+        _points(right, arms, depths, "initial_gradient")
         right.set_ylabel("gradient norm of the maps, at the start")
         for ax in (middle, right):
             ax.set_yscale("log")

@@ -30,8 +30,9 @@ def _reading(arms: Arms, settings: MiniSettings) -> tuple[str, ...]:
                      if math.isfinite(arms.baseline(order)))  # fmt: skip
     first = (
         "Two numbers are called perplexity. exp(Σ NLL / Σ tokens) is the perplexity of the text; "
-        "the mean over sentences of exp(loss), which was reported, is larger, here by a factor "
-        f"{min(ratios):.2f} to {max(ratios):.2f}. Both are stored; claims name theirs."
+        "the mean over sentences of exp(loss), which was reported (there 1.3 times as large), is "
+        f"here {min(ratios):.2f} to {max(ratios):.2f} times as large. Both are stored; claims "
+        "name theirs."
         if ratios else "No arm ended."
     )  # fmt: skip
     rows = arms.table.where(kind="gpt").rows

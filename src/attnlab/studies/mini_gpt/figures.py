@@ -28,8 +28,8 @@ def shared_figures(arms: Arms, settings: MiniSettings) -> list[Figure]:
         Figure(
             "perplexity", f"Dev perplexity by arm ({words})",
             "Filled: exp(Σ NLL / Σ tokens) over the dev sentences; hollow: the mean over sentences "
-            "of exp(loss), the number that was reported, always larger. Dotted: n-gram models of "
-            f"the same text. {BARS}",
+            "of exp(loss), the number that was reported, in which a short sentence counts as much "
+            f"as a long one. Dotted: n-gram models of the same text. {BARS}",
             "A dot with an interval for each arm; n-gram baselines as vertical lines.",
             lambda: _by_arm(arms), ids,
         ),
@@ -43,7 +43,7 @@ def shared_figures(arms: Arms, settings: MiniSettings) -> list[Figure]:
         Figure(
             "length", "Perplexity against sentence length",
             "Dev sentences grouped by length; each group's exp(Σ NLL / Σ tokens), geometric mean "
-            "over seeds. Longer sentences are easier a word: <START> and short cries are gone.",
+            "over seeds. Short sentences are often set phrases (“Ay, my lord.”).",
             "One line an arm: perplexity against the length of the sentence in tokens.",
             lambda: _by_length(arms), ids,
         ),
@@ -56,12 +56,13 @@ def shared_figures(arms: Arms, settings: MiniSettings) -> list[Figure]:
     ]  # fmt: skip
 
 
-def dots(
+def dots(  # noqa: PLR0913  (a mark has this many looks)
     ax: Axes, names: Sequence[str], found: Sequence[Estimate], colour: str, *, hollow: bool = False,
-    marker: str = "o",
+    marker: str = "o", lower: float = 0.0,
 ) -> None:  # fmt: skip
-    """One row a name: value and interval."""
-    for row, e in enumerate(found):
+    """One row a name: value and interval, `lower` rows below its line."""
+    for line, e in enumerate(found):
+        row = line + lower
         if not np.isfinite(e.value):
             continue
         if e.has_interval:
@@ -80,8 +81,8 @@ def log_ticks(ax: Axes) -> None:
     ax.set_xscale("log")
     low, high = ax.get_xlim()
     subs = (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
-    if high / low < 3:
-        subs = tuple(np.arange(1.0, 10.0, 0.5))
+    if high / low < 5:
+        subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
     ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v < 1e5 else f"{v:.0e}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
@@ -91,15 +92,15 @@ def _by_arm(arms: Arms) -> Drawing:
     names = arms.names()
     with house_style():
         drawing, (ax,) = panels(1, 1, height=0.9 + ROW * len(names))
-        dots(ax, names, [arms.estimate(n, "dev_perplexity") for n in names], POSITIONAL)
-        dots(
-            ax, names, [arms.estimate(n, "dev_sentence_mean") for n in names], NEUTRAL, hollow=True
-        )
-        for order in ORDERS:
+        means = [arms.estimate(n, "dev_sentence_mean") for n in names]
+        found = [arms.estimate(n, "dev_perplexity") for n in names]
+        dots(ax, names, found, POSITIONAL, lower=-0.13)
+        dots(ax, names, means, NEUTRAL, hollow=True, lower=0.17)
+        for order, side in zip(ORDERS, ("right", "left", "right"), strict=True):
             value = arms.baseline(order)
             if np.isfinite(value):
                 ax.axvline(value, color=LINEAR, linestyle=":", linewidth=1.2)
-                ax.annotate(order, (value, 1.0), xycoords=("data", "axes fraction"), ha="center",
+                ax.annotate(order, (value, 1.0), xycoords=("data", "axes fraction"), ha=side,
                             va="bottom", fontsize=8, color=LINEAR)  # fmt: skip
         log_ticks(ax)
         ax.set_xlabel("perplexity of dev sentences")
@@ -112,8 +113,8 @@ def _three(arms: Arms) -> Drawing:
         drawing, (ax,) = panels(1, 1, height=1.1 + ROW * len(names))
         for index, (sentence, colour, marker) in enumerate(SENTENCES):
             found = [arms.estimate(n, f"{sentence}_perplexity") for n in names]
-            dots(ax, names, found, colour, marker=marker)
-            ax.annotate(sentence, (0.02 + 0.16 * index, 1.01), xycoords="axes fraction", fontsize=8,
+            dots(ax, names, found, colour, marker=marker, lower=0.18 * (index - 1))
+            ax.annotate(sentence, (0.02 + 0.22 * index, 1.01), xycoords="axes fraction", fontsize=8,
                         color=colour, fontweight="bold", va="bottom")  # fmt: skip
         log_ticks(ax)
         ax.set_xlabel("perplexity of one sentence, scored alone")
@@ -138,7 +139,6 @@ def _by_length(arms: Arms) -> Drawing:
     with house_style():
         drawing, (ax,) = panels(1, 1, height=3.0)
         _lines(ax, arms, "length_perplexity", "length")
-        ax.set_yscale("log")
         ax.set_xlabel("sentence length (tokens)")
         ax.set_ylabel("perplexity")
     return drawing

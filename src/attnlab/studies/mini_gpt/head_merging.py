@@ -1,5 +1,6 @@
 """How heads become one output: concatenated, shuffled, shifted, re-weighted; which of it leaks."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -115,11 +116,13 @@ class HeadMerging(MiniStudy):
         ]
 
 
-def _alone(a: Arms, arm: str, name: str, statement: str, **limits: float) -> Claim:
+def _alone(
+    a: Arms, arm: str, name: str, statement: str, *, above: float, below: float = math.inf
+) -> Claim:
     """Perplexity of the same dev sentences one by one over that in a batch."""
     rows = a.rows(arm)
     logs = [float(v) for v in rows.column("log_alone_over_batched")]
-    return judge(name, statement, exponential(mean_interval(logs)), **limits,
+    return judge(name, statement, exponential(mean_interval(logs)), above=above, below=below,
                  quantity="perplexity alone / in a batch", trials=rows.ids)  # fmt: skip
 
 

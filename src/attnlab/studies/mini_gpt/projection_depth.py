@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Figure, StudySettings
@@ -21,7 +21,8 @@ class DepthSettings(MiniSettings):
     """The depths; a shorter training than the other studies, for the deep ones are slow."""
 
     depths: tuple[int, ...] = about("hidden layers d of each map", (1, 4, 10, 20, 30), min_length=2)
-    steps: int = about("training steps", 700, ge=1)
+    seeds: int = about("models an arm", 3, ge=1)
+    steps: int = about("training steps", 500, ge=1)
 
 
 def arm_name(depth: int, initial: str) -> str:
@@ -45,21 +46,25 @@ class ProjectionDepth(MiniStudy):
         "quick": "about 14 minutes on two cores",
         "full": "not measured",
     }
-    settings: DepthSettings
 
     def arms(self) -> Mapping[str, Arm]:
         """The deepest first, for they take longest; then the linear map, and no attention."""
         deep = {
             arm_name(depth, initial): depth_arm(depth, initial)
-            for depth in sorted(self.settings.depths, reverse=True)
+            for depth in sorted(self.depths, reverse=True)
             for initial in ("torch", "preserving")
         }
         return {**deep, "linear": {}, "attention off": OFF}
 
     @property
+    def depths(self) -> tuple[int, ...]:
+        """Hidden layers of the maps."""
+        return cast("DepthSettings", self.settings).depths
+
+    @property
     def ends(self) -> tuple[int, int]:
         """The shallowest and the deepest."""
-        return min(self.settings.depths), max(self.settings.depths)
+        return min(self.depths), max(self.depths)
 
     def claims(self, table: Table) -> list[Claim]:
         """The reported flat line; what dies on the way; what lives when variance is kept."""
@@ -89,7 +94,7 @@ class ProjectionDepth(MiniStudy):
         """Against depth first."""
         from attnlab.studies.mini_gpt.depth_figures import depth_figures
 
-        return [*depth_figures(Arms(table), self.settings), *super().figures(table)]
+        return [*depth_figures(Arms(table), self.depths), *super().figures(table)]
 
     def answer(self, claims: Sequence[Claim]) -> str:
         """Flat because nothing is left, or flat because depth does not matter?"""
@@ -122,10 +127,16 @@ class ProjectionDepth(MiniStudy):
 
 
 def _scores(
-    a: Arms, name: str, statement: str, pair: tuple[str, str], **limits: float
-) -> Claim:  # fmt: skip
+    a: Arms,
+    name: str,
+    statement: str,
+    pair: tuple[str, str],
+    *,
+    above: float = -math.inf,
+    below: float = math.inf,
+) -> Claim:
     """Ratio of the scores' spread before training; both must exist, and a zero counts as tiny."""
     ours, theirs = (a.values(arm, "initial_score_spread") for arm in pair)
     logs = [math.log(max(ours[s], 1e-300) / theirs[s]) for s in sorted(ours.keys() & theirs.keys())]
-    return judge(name, statement, exponential(mean_interval(logs)), **limits,
+    return judge(name, statement, exponential(mean_interval(logs)), above=above, below=below,
                  quantity=f"score spread, {pair[0]} / {pair[1]}", trials=a.ids(*pair))  # fmt: skip

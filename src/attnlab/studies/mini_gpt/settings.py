@@ -33,7 +33,8 @@ class MiniSettings(StudySettings):
         "nano 3/3/48, micro 4/4/128, mini 6/6/192", "nano"
     )
     block: int = about("longest sentence in tokens, <START> and <STOP> included", 128, ge=8)
-    steps: int = about("training steps", 1200, ge=1)
+    seeds: int = about("models an arm", 5, ge=1)
+    steps: int = about("training steps", 900, ge=1)
     batch: int = about("sentences a step", 32, ge=2)
     by_length: bool = about("sentences of like length share a batch: less padding", True)
     learning_rate: float = about("peak of AdamW's step size", 0.003, gt=0)
