@@ -230,3 +230,32 @@ def test_tied_means_one_matrix() -> None:
     assert tied.output_matrix is tied.embedding
     assert own.output_matrix is not own.embedding
     assert "head" in own.state_dict() and "head" not in tied.state_dict()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("config", POSITIONS.values(), ids=POSITIONS)
+def test_on_a_gpu_it_is_the_same(config: GPTConfig) -> None:
+    here, ids, targets = gpt(config), some_ids(), some_ids(seed=8)
+    targets[:, ::5] = IGNORE
+    hidden = torch.zeros(3, 17, dtype=torch.bool)
+    hidden[0, :4] = True
+    there = gpt(config).cuda()
+    expected, count = here.nll(ids, targets, hidden)
+    total, number = there.nll(ids.cuda(), targets.cuda(), hidden.cuda())
+    assert int(count) == int(number)
+    torch.testing.assert_close(total.cpu(), expected, rtol=1e-10, atol=0)
+    cached = there.cached(batch=3, length=17)
+    pieces = [cached.step(ids[:, :5].cuda()), cached.step(ids[:, 5:].cuda())]
+    torch.testing.assert_close(torch.cat(pieces, dim=1).cpu(), here(ids), rtol=0, atol=1e-10)
+
+
+@pytest.mark.gpu
+def test_bfloat16_on_a_gpu_learns_as_float32_does() -> None:
+    model, ids = gpt(small(), torch.float32).cuda().train(), some_ids().cuda()
+    losses = []
+    for low in (False, True):
+        with torch.autocast("cuda", torch.bfloat16, enabled=low):
+            total, count = model.nll(ids[:, :-1], ids[:, 1:])
+        losses.append(float((total / count).detach()))
+        assert total.dtype == torch.float32
+    assert losses[1] == pytest.approx(losses[0], rel=2**-7)

@@ -1,6 +1,7 @@
 """Language models: the GPT made of parts, and anyone's model behind the same few words.
 
-protocol.py  what every room may ask of a model     gpt.py, block.py  the GPT; loss.py its loss
-cached.py    one token at a time                    hub.py            Hugging Face and GGUF models
-hugging_face.py  a GPT to and from Hugging Face's folders
+protocol.py  what other rooms may ask of a model    hub.py           Hugging Face and GGUF models
+gpt.py       the GPT; config.py its settings        hugging_face.py  a GPT to and from HF folders
+block.py     one layer; loss.py the fused loss      gpt2.py          its tensors in GPT-2's words
+cached.py    one token at a time                    weights.py       safetensors, never pickle
 """

@@ -172,17 +172,18 @@ def _artefact(arms: Arms) -> Drawing:
         drawing, (left, middle, right) = panels(1, 3, height=1.0 + ROW * len(names))
         batched = [geometric(list(arms.values(n, "batched_perplexity").values())) for n in names]
         alone = [geometric(list(arms.values(n, "alone_perplexity").values())) for n in names]
-        dots(left, names, batched, POSITIONAL)
-        dots(left, names, alone, SEMANTIC, hollow=True)
-        log_ticks(left)
+        dots(left, names, batched, POSITIONAL, lower=-0.15)
+        dots(left, names, alone, SEMANTIC, hollow=True, lower=0.15)
+        left.set_xscale("log")
         left.set_xlabel("perplexity")
-        for ax, metric, words in ((middle, "past_moved", "future changed"),
+        left.set_title("in batches, alone", fontsize=8)
+        for ax, metric, words in ((middle, "past_moved", "later words changed"),
                                   (right, "neighbour_moved", "neighbours changed")):  # fmt: skip
-            found = [_largest(arms, n, metric) for n in names]
-            dots(ax, names, found, NEUTRAL)
+            dots(ax, names, [_largest(arms, n, metric) for n in names], NEUTRAL)
             ax.set_yticklabels([])
-            ax.set_xlabel(f"moved (nats), {words}")
-            ax.set_xscale("symlog", linthresh=1e-4)
+            ax.set_xlabel("prediction moved (nats)")
+            ax.set_title(words, fontsize=8)
+            ax.set_xlim(left=min(0.0, ax.get_xlim()[0]))
     return drawing
 
 
