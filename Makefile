@@ -21,6 +21,7 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/solvable.py --diagram
+	$(BIN)/python benchmarks/train.py --compile
 
 docs-figures: $(STAMP)
 	$(BIN)/python docs/figures.py

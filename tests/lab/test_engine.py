@@ -245,6 +245,7 @@ from attnlab.lab.trial import Outcome
 class Turns(Study):
     name = "turns"
     question = "Who holds the accelerator?"
+    shares_accelerator = SHARES
     def trials(self):
         return [self.trial(i, device="cuda" if i % 2 else "cpu") for i in range(8)]
     def run(self, trial, bench):
@@ -256,9 +257,12 @@ class Turns(Study):
 """
 
 
-def test_an_accelerator_holds_one_trial_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shares", [False, True])
+def test_an_accelerator_holds_one_trial_at_a_time_unless_shared(
+    tmp_path: Path, shares: bool
+) -> None:
     file = tmp_path / "turns.py"
-    file.write_text(TURNS)
+    file.write_text(TURNS.replace("SHARES", str(shares)))
     study = load_study_class(str(file)).at()
     record = execute(study, out=tmp_path / "runs", scale="quick", source=str(file), workers=3)
     spans = sorted(
@@ -266,7 +270,7 @@ def test_an_accelerator_holds_one_trial_at_a_time(tmp_path: Path) -> None:
     )
     assert len(spans) == 8
     assert overlaps(spans), "three workers, and nothing ran beside anything else"
-    assert not overlaps([span for span in spans if span[2] == "cuda"])
+    assert overlaps([span for span in spans if span[2] == "cuda"]) == shares
 
 
 def overlaps(spans: list[tuple[float, float, str]]) -> bool:

@@ -213,6 +213,7 @@ def test_the_logits_of_the_batch_never_exist(monkeypatch: pytest.MonkeyPatch) ->
 
 
 COMPILED = """
+import sys
 import torch
 from attnlab.models.loss import LinearNll
 from torch.nn.functional import cross_entropy
@@ -222,6 +223,8 @@ x = torch.randn(61, 7, generator=g, dtype=torch.float64, requires_grad=True)
 weight = torch.randn(53, 7, generator=g, dtype=torch.float64, requires_grad=True)
 targets = torch.randint(0, 53, (61,), generator=g)
 targets[::5] = -100
+x, weight = (t.detach().to(sys.argv[1]).requires_grad_() for t in (x, weight))
+targets = targets.to(sys.argv[1])
 run = torch.compile(lambda a, b: LinearNll.apply(a, b, targets, True), fullgraph=True)
 for value in (run(x, weight), cross_entropy(x @ weight.T, targets, reduction="sum")):
     total = [value, *torch.autograd.grad(value, (x, weight))]
@@ -229,10 +232,17 @@ for value in (run(x, weight), cross_entropy(x @ weight.T, targets, reduction="su
 """
 
 
-@pytest.mark.slow
-def test_compiled_as_on_a_gpu_it_is_one_graph_and_the_same() -> None:
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("cpu", marks=pytest.mark.slow),
+        pytest.param("cuda", marks=pytest.mark.gpu),
+    ],
+)
+def test_compiled_as_on_a_gpu_it_is_one_graph_and_the_same(device: str) -> None:
     """In a process of its own: the shape checks of these tests cannot be compiled."""
-    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    command = [sys.executable, "-c", COMPILED, device]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ours, theirs = ([float(word) for word in line.split()] for line in done.stdout.splitlines())
     assert ours == pytest.approx(theirs, rel=EXACT)

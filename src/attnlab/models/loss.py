@@ -108,7 +108,8 @@ def _in_pieces(
             log_all = torch.log_softmax(z, dim=1, dtype=exact)
             log_p = log_all.gather(1, safe)
             torch.exp(log_all, out=z)
-        total -= torch.where(ignored, 0, log_p).sum()
+        # not in place: compiled by torch 2.11, an output changed in place loses its gradient
+        total = total - torch.where(ignored, 0, log_p).sum()
         if grad:
             slope = z.scatter_(1, safe, torch.expm1(log_p).to(z.dtype))
             dx[start : start + size] = slope @ weight

@@ -1,7 +1,8 @@
 """Trials on this machine: worker processes, one trial at a time each, one thread each.
 
-An accelerator holds one trial at a time (several on one GPU are slower, not faster); the other
-workers go on with trials that need none.
+An accelerator holds one trial at a time (several large ones on a GPU are slower, not faster),
+unless the study says that its trials are too small to fill one; the other workers go on with
+trials that need none.
 A worker that dies, hangs or runs out of memory costs its own trial only; a new one takes its place.
 """
 
@@ -114,7 +115,9 @@ class _Pool:
             self._hand_next(worker)
 
     def _hand_next(self, worker: WorkerProcess) -> None:
-        taken = any(w.trial.on_accelerator for w in self.workers.values() if w.trial)
+        taken = not self.job.study.shares_accelerator and any(
+            w.trial.on_accelerator for w in self.workers.values() if w.trial
+        )
         for index, trial in enumerate(self.queue):
             if not (taken and trial.on_accelerator):
                 del self.queue[index]

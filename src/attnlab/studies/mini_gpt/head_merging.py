@@ -29,7 +29,7 @@ class HeadMerging(MiniStudy):
     source = "A course report on a 3-layer GPT: concat 381, shuffle 384, shift 382, re-weight 346"
     expected: ClassVar = {
         "smoke": "about 40 seconds on two cores",
-        "quick": "about 12 minutes on two cores",
+        "quick": "about 11 minutes on two cores",
         "full": "not measured",
     }
 

@@ -20,7 +20,7 @@ class Positions(MiniStudy):
     source = "A course report on a 3-layer GPT: learned 401/381, sinusoidal 525/486 (train/dev)"
     expected: ClassVar = {
         "smoke": "about 40 seconds on two cores",
-        "quick": "about 12 minutes on two cores",
+        "quick": "about 11 minutes on two cores",
         "full": "not measured",
     }
 

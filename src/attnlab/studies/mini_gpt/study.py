@@ -17,7 +17,7 @@ from attnlab.studies.mini_gpt.settings import FULL, SMOKE, MiniSettings
 ORDERS = ("unigram", "bigram", "trigram")
 COURSE = "course report: news sentences, vocabulary 26,604"
 PROTOCOL = ("text", "min_count", "size", "block", "steps", "batch", "by_length", "learning_rate",
-            "scored", "singles", "sample_tokens", "normal", "ungrammatical", "long",
+            "warmup", "scored", "singles", "sample_tokens", "normal", "ungrammatical", "long",
             "device")  # fmt: skip
 
 
@@ -26,6 +26,7 @@ class MiniStudy(Study):
 
     Settings: ClassVar[type[StudySettings]] = MiniSettings
     presets: ClassVar = {"smoke": SMOKE, "full": FULL}
+    shares_accelerator = True
     settings: MiniSettings
 
     @abstractmethod

@@ -45,7 +45,10 @@ def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
     order = seed.child("order")
     batches = Sentences(data.train, c["block"], c["batch"], order, by_length=c["by_length"])
     first = at_start(model, batches.batch(0).to(bench.device))
-    settings = TrainSettings(steps=c["steps"], batch=c["batch"], learning_rate=c["learning_rate"])
+    settings = TrainSettings(
+        steps=c["steps"], batch=c["batch"], learning_rate=c["learning_rate"],
+        warmup_fraction=c["warmup"],
+    )  # fmt: skip
     done = train(model, batches, settings)
     if done.ending == "diverged":
         return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
