@@ -1,6 +1,7 @@
 """attnlab: a laboratory for attention that does not let you fool yourself.
 
 attnlab.run("phase-transition")      a question, with seeds, claims, audits, figures, report
+attnlab.check(model)                 is this model, yours or anyone's, fooling you?
 attnlab.solvable                     the model of attention that can be solved exactly
 """
 
@@ -11,9 +12,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from attnlab.api import Run as Run
     from attnlab.api import run as run
+    from attnlab.audit import check as check
 
-_DOORS = {"run": "attnlab.api", "Run": "attnlab.api"}
-__all__ = ["Run", "__version__", "run"]
+_DOORS = {"run": "attnlab.api", "Run": "attnlab.api", "check": "attnlab.audit"}
+__all__ = ["Run", "__version__", "check", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ COMMANDS = {
     "--text --threads --tokenizer",
     "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
     "perplexity": "--device --help --json --lines --out --stride --text FILE TARGET",
+    "audit": "--device --help --json --length --only --out --quiet --seed TARGET",
     "compare": "--device --file --help --json --out --text A B",
     "export": "--help --json --out DIR TARGET",
     "assets list": "--help --json",

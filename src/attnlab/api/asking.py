@@ -1,12 +1,17 @@
 """Questions to any model: where it looks, how surprised it is, whether another says the same."""
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attnlab.api.targets import Target, load_target
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnlab.audit.catalogue import Verdicts
+    from attnlab.audit.finding import Finding
 
 DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over."
 LONGEST_MAP = 512
@@ -60,6 +65,24 @@ def perplexity_of(
             raise UsageError(f"--lines: a line is longer than the model's context of {context}")
         answer |= {"sentences": len(rows), "mean_of_sentences": whole.sentence_mean}
     return answer
+
+
+def audited(  # noqa: PLR0913  (what a person may choose)
+    target: str,
+    out: Path,
+    device: str,
+    *,
+    only: Sequence[str] = (),
+    seed: int = 0,
+    length: int | None = None,
+    heard: "Callable[[Finding], None]" = lambda finding: None,
+) -> "Verdicts":
+    """Every audit that applies to a model."""
+    from attnlab.audit.catalogue import check, chosen
+
+    chosen(only)  # a wrong name is said before a model is loaded
+    found = load_target(target, out, resolve_device(device), own_head=True)
+    return check(found.model, only=only, seed=seed, length=length, name=found.name, heard=heard)
 
 
 def _ids(found: Target, piece: str) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from attnlab.core.config import build
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
-from attnlab.lab.claim import MARKS, Claim
+from attnlab.lab.claim import MARKS, Claim, undermined
 from attnlab.lab.engine import engine_named
 from attnlab.lab.execute import Progress, running
 from attnlab.lab.record import Record
@@ -158,6 +158,8 @@ def conclude(record: Record, study: Study) -> None:
     table = record.table()
     done = table.done()
     claims = _ask(study, "claims", lambda: list(study.claims(done)))
+    findings = _ask(study, "audits", lambda: list(study.audits(done)))
+    claims = undermined(claims, findings)
     figures = _figures(study, done)
     for figure in figures:
         picture = _ask(study, f"figure {figure.name}", figure.draw)
@@ -169,6 +171,7 @@ def conclude(record: Record, study: Study) -> None:
         "question": study.question,
         "source": study.source,
         **_said(study, done, claims),
+        "audits": _ask(study, "audits", lambda: [f.as_json() for f in findings]),
         "figures": [_figure_json(figure) for figure in figures],
         "counts": counts,
         "defaults": type(study).at().settings_json(),
@@ -184,7 +187,6 @@ def _said(study: Study, done: Table, claims: Sequence[Claim]) -> dict[str, Any]:
     return {
         "answer": _ask(study, "answer", lambda: str(study.answer(claims))),
         "claims": _ask(study, "claims", lambda: [claim.as_json() for claim in claims]),
-        "audits": _ask(study, "audits", lambda: [f.as_json() for f in study.audits(done)]),
         "discussion": _ask(
             study, "discussion", lambda: [asdict(s) for s in study.discussion(done, claims)]
         ),

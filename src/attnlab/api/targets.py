@@ -57,10 +57,13 @@ class Target:
         return found
 
 
-def load_target(text: str, out: Path = Path("runs"), device: str = "cpu") -> Target:
-    """The model that `text` means, ready to be asked."""
+def load_target(
+    text: str, out: Path = Path("runs"), device: str = "cpu", *, own_head: bool = False
+) -> Target:
+    """The model that `text` means, ready to be asked; with its own head it may be an encoder."""
+    head = "own" if own_head else "causal"
     for way in (_path, _run, _asset, _function, _hub):
-        found = way(text, out)
+        found = way(text, out, head)
         if found is not None:
             return found if device == "cpu" else replace(found, model=_on(found.model, device))
     raise UsageError(f"{text!r} is no path, run, asset, module:function or hub name")
@@ -74,22 +77,22 @@ def _on(model: Any, device: str) -> Any:
     return model.to(device)
 
 
-def _path(text: str, out: Path) -> Target | None:
+def _path(text: str, out: Path, head: str) -> Target | None:
     path = Path(text)
     if path.is_file() and path.suffix == ".gguf":
-        return _hugging_face(path.name, str(path))
+        return _hugging_face(path.name, str(path), head)
     if path.is_dir():
         if (path / "study.json").is_file():
             return _from_record(path, None)
         if (path / "config.json").is_file():
-            return _hugging_face(path.name, str(path))
+            return _hugging_face(path.name, str(path), head)
         raise UsageError(f"{text}: neither a run nor a Hugging Face folder (no config.json)")
     if path.exists() or text.startswith((".", "/", "~")) or text.endswith(".gguf"):
         raise UsageError(f"{text}: {'not a model' if path.exists() else 'no such path'}")
     return None
 
 
-def _run(text: str, out: Path) -> Target | None:
+def _run(text: str, out: Path, head: str) -> Target | None:
     from attnlab.lab.runs import find_run, list_runs
 
     name, _, trial = text.partition("@")
@@ -159,18 +162,23 @@ class OwnReader:
         return self.tokenizer.tokens(ids)
 
 
-def _asset(text: str, out: Path) -> Target | None:
+def _asset(text: str, out: Path, head: str) -> Target | None:
     from attnlab.assets import get, names
 
     if text not in names():
         return None
-    files = [file for file in get(text).files if file.suffix == ".gguf"]
-    if not files:
-        raise UsageError(f"asset {text!r} is no causal language model")
-    return _hugging_face(text, str(files[0]))
+    fetched = get(text)
+    files = [file for file in fetched.files if file.suffix == ".gguf"]
+    if files:
+        return _hugging_face(text, str(files[0]), head)
+    if head == "own" and (fetched.path / "config.json").is_file():
+        return _hugging_face(text, str(fetched.path), head)
+    raise UsageError(
+        f"asset {text!r} is no {'model' if head == 'own' else 'causal language model'}"
+    )
 
 
-def _function(text: str, out: Path) -> Target | None:
+def _function(text: str, out: Path, head: str) -> Target | None:
     module, colon, name = text.partition(":")
     file = Path(*module.split(".")).with_suffix(".py") if colon and name.isidentifier() else None
     if file is None or not all(part.isidentifier() for part in module.split(".")):
@@ -182,7 +190,24 @@ def _function(text: str, out: Path) -> Target | None:
         raise UsageError(f"{text}: {file} has no function {name!r}")
     from attnlab.models.function import FunctionModel
 
-    return Target(text, FunctionModel(function, text), None)
+    return Target(text, FunctionModel(_made(function), text), None)
+
+
+def _made(function: Any) -> Any:
+    """A function that needs nothing makes the model; any other is the model."""
+    import inspect
+
+    import torch
+
+    if isinstance(function, torch.nn.Module):
+        return function
+    needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    if needed:
+        return function
+    try:
+        return function()
+    except Exception as error:  # the user's own code
+        raise UsageError(f"{function.__name__}(): {type(error).__name__}: {error}") from error
 
 
 def _imported(module: str, file: Path) -> Any:
@@ -200,14 +225,14 @@ def _imported(module: str, file: Path) -> Any:
     return made
 
 
-def _hub(text: str, out: Path) -> Target | None:
-    return _hugging_face(text, text)
+def _hub(text: str, out: Path, head: str) -> Target | None:
+    return _hugging_face(text, text, head)
 
 
-def _hugging_face(name: str, source: str) -> Target:
+def _hugging_face(name: str, source: str, head: str) -> Target:
     from attnlab.models.hub import load
 
-    model = load(source)
+    model = load(source, own_head=head == "own")
     return Target(name, model, None if model.tokenizer is None else HubReader(model.tokenizer))
 
 

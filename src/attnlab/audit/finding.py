@@ -19,6 +19,7 @@ class Finding:
     threshold: float | None
     why: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    undermines: tuple[str, ...] = ()  # claims that a failure leaves undecided, by name
 
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `--json`."""
@@ -29,5 +30,8 @@ class Finding:
             "number": number if number is not None and math.isfinite(number) else None,
             "threshold": self.threshold,
             "why": self.why,
-            "evidence": dict(self.evidence),
+            "evidence": {
+                **self.evidence,
+                **({"undermines": list(self.undermines)} if self.undermines else {}),
+            },
         }

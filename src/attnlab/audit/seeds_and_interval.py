@@ -25,14 +25,15 @@ def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     if counts[fewest] < MIN_RUNS:
         why = (f"{fewest!r} rests on {counts[fewest]} runs, at least {MIN_RUNS} are needed: "
                "not a result")  # fmt: skip
-        return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, {"runs": counts})
+        few = tuple(name for name, count in counts.items() if count < MIN_RUNS)
+        return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, {"runs": counts}, few)
     names = list(differences)
     corrected = dict(zip(names, holm([t_test_p(differences[n]) for n in names]), strict=True))
     unclear = [name for name in names if corrected[name] > LEVEL]
     evidence = {"runs": counts, "holm_p": corrected, "covers_zero": unclear}
     if unclear:
         why = f"not a result after Holm's correction: {', '.join(unclear)}"
-        return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, evidence)
+        return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, evidence, tuple(unclear))
     why = (
         f"all {len(names)} differences concluded from rest on at least {counts[fewest]} runs "
         "and stay clear of zero after Holm's correction"

@@ -13,6 +13,7 @@ from attnlab import __version__
 from attnlab.cli import (
     assets,
     attend,
+    audit,
     compare,
     export,
     perplexity,
@@ -50,8 +51,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    run, show, runs, table, report, verify, theory, simulate, train, attend, perplexity, compare,
-    export, assets,
+    run, show, runs, table, report, verify, theory, simulate, train, audit, attend, perplexity,
+    compare, export, assets,
 ):  # fmt: skip
     command.register(app)
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from

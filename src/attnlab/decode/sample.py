@@ -41,6 +41,8 @@ def continuation(  # noqa: PLR0913  (a sampler has this many settings)
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator) -> int:
+    if logits.isnan().any() or not (logits > -torch.inf).any():
+        raise UsageError("the model's logits are not numbers: nothing can be drawn from them")
     if temperature == 0:
         return int(logits.argmax())  # the lowest id among equals
     weights = torch.softmax(logits / temperature, dim=0)

@@ -7,9 +7,10 @@ anything else, or fewer than 3 runs -> undecided ("not a result")
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from attnlab.audit.finding import Finding
 from attnlab.measure.intervals import Estimate
 
 Verdict = Literal["holds", "fails", "undecided"]
@@ -80,6 +81,26 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
     return Claim(
         name, statement, verdict, estimate, why, quantity, reported, tuple(trials), tuple(runs)
     )
+
+
+def undermined(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
+    """Claims that a failed audit names are undecided, whatever their intervals say."""
+    against = {
+        name: finding
+        for finding in findings
+        if finding.verdict == "fail"
+        for name in finding.undermines
+    }
+    return [
+        replace(claim, verdict="undecided", why=_because(against[claim.name], claim))
+        if claim.name in against
+        else claim
+        for claim in claims
+    ]
+
+
+def _because(finding: Finding, claim: Claim) -> str:
+    return f"undermined by the audit {finding.name} ({finding.why}); before it: {claim.why}"
 
 
 def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:

@@ -21,8 +21,10 @@ class FunctionModel:
         self.function, self.name = function, name
         self.device = "cpu"
         self.context = UNKNOWN_CONTEXT
+        if isinstance(function, torch.nn.Module):
+            function.eval()
         try:
-            known = inspect.signature(function).parameters
+            known = inspect.signature(getattr(function, "forward", function)).parameters
         except (TypeError, ValueError):
             known = {}
         self.mask = next((word for word in MASKS if word in known), None)

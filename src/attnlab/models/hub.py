@@ -137,8 +137,12 @@ def load(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     revision: str | None = None,
+    own_head: bool = False,
 ) -> HubModel:
-    """The model and tokenizer of a folder, a .gguf file or a hub name (owner/name)."""
+    """The model and tokenizer of a folder, a .gguf file or a hub name (owner/name).
+
+    It must be a causal language model, unless it may come with its own head, whatever that is.
+    """
     path, name = Path(target), str(target)
     if path.exists():
         name = path.resolve().stem if path.is_file() else path.resolve().name
@@ -148,8 +152,8 @@ def load(
         raise UsageError(f"{target}: no such folder or file, and no owner/name of a hub")
     options = safe_options(path)
     folder = path if path.is_dir() else path.parent
-    with _errors_of(name), _quiet():
-        library = _model(folder, {"dtype": dtype, **options})
+    with _errors_of(name), quiet():
+        library = _model(folder, {"dtype": dtype, **options}, own_head)
         tokenizer = _tokenizer(folder, options)
     return HubModel(name, library.to(device), tokenizer)
 
@@ -201,10 +205,11 @@ def _nested(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from _nested(value)
 
 
-def _model(folder: Path, options: dict[str, Any]) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
+def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
+    kind = _class_of(folder) if own_head and "gguf_file" not in options else None
+    if kind is None:
+        from transformers import AutoModelForCausalLM as kind
+    loaded: Any = kind.from_pretrained(
         folder, trust_remote_code=False, output_loading_info=True, **options
     )
     model, found = loaded
@@ -212,6 +217,16 @@ def _model(folder: Path, options: dict[str, Any]) -> Any:
     if absent:
         raise IntegrityError(f"{folder}: {len(absent)} weights are missing, {absent[0]} first")
     return model
+
+
+def _class_of(folder: Path) -> Any:
+    """The class of transformers that config.json names; None leaves the choice to the library."""
+    import transformers
+
+    named = read_json(folder / "config.json").get("architectures") or [""]
+    found = getattr(transformers, str(named[0]), None)
+    base = transformers.PreTrainedModel
+    return found if isinstance(found, type) and issubclass(found, base) else None
 
 
 def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
@@ -238,7 +253,7 @@ def _errors_of(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Neither progress bars nor advice of transformers on our streams."""
     from transformers.utils import logging
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
@@ -31,6 +30,12 @@ class HeadMerging(MiniStudy):
         "smoke": "about 40 seconds on two cores",
         "quick": "about 11 minutes on two cores",
         "full": "not measured",
+    }
+
+    declared: ClassVar = {
+        BATCH: ("causality", "batch-independence", "padding"),
+        HEADS: ("causality", "padding"),
+        "shuffle each time": ("eval-determinism",),
     }
 
     def arms(self) -> Mapping[str, Arm]:
@@ -65,10 +70,6 @@ class HeadMerging(MiniStudy):
             ratio_claim(a, "attention-helps", "Attention is worth something: switched off is worse",
                         ("attention off", PLAIN), above=1.0),
         ]  # fmt: skip
-
-    def audits(self, table: Table) -> list[Finding]:
-        """Seeds, and the probe for leaks on every arm: the two leaking ones must be found."""
-        return [*super().audits(table), _causality(Arms(table))]
 
     def figures(self, table: Table) -> list[Figure]:
         """The artefact first."""
@@ -151,19 +152,3 @@ def _theorem(a: Arms) -> Claim:
         mean_interval(gaps), above=-1e-3, below=1e-3,
         quantity="largest logit gap to the twin", trials=rows.ids,
     )  # fmt: skip
-
-
-def _causality(a: Arms) -> Finding:
-    """Every arm but the two that are declared leaky must keep its past still."""
-    rows = {arm: a.rows(arm).column("past_moved") for arm in a.names()}
-    still = {arm: v.max() for arm, v in rows.items() if arm not in (BATCH, HEADS) and len(v)}
-    worst = max(still, key=lambda arm: still[arm], default=None)
-    if worst is None:
-        return Finding("causality", "not-applicable", None, 1e-5, "no model was trained")
-    ok = still[worst] <= 1e-5
-    why = (
-        "every arm but the two declared ones keeps its past when the future changes"
-        if ok else f"{worst} moves its past by {still[worst]:.2g} when the future changes"
-    )  # fmt: skip
-    evidence = {arm: float(v.max()) for arm, v in rows.items() if len(v)}
-    return Finding("causality", "pass" if ok else "fail", float(still[worst]), 1e-5, why, evidence)

@@ -10,6 +10,7 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.studies.audited import audit_findings
 from attnlab.studies.mini_gpt.arms import Arm
 from attnlab.studies.mini_gpt.evidence import Arms
 from attnlab.studies.mini_gpt.settings import FULL, SMOKE, MiniSettings
@@ -52,11 +53,13 @@ class MiniStudy(Study):
 
         return work(trial, bench)
 
+    declared: ClassVar[Mapping[str, Sequence[str]]] = {}  # arm -> audits it must fail
+
     def audits(self, table: Table) -> list[Finding]:
-        """Seeds and intervals behind every claim that one arm is better or worse."""
-        decided = {c.name: c.runs for c in self.claims(table)
-                   if c.runs and c.verdict != "undecided"}  # fmt: skip
-        return [seeds_and_interval(decided)]
+        """Every model at its start and end; seeds and intervals behind every difference."""
+        claims = self.claims(table)
+        decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}
+        return [seeds_and_interval(decided), *audit_findings(table, claims, self.declared)]
 
     def figures(self, table: Table) -> list[Figure]:
         """Perplexity by arm, against sentence length, and of the three sentences."""

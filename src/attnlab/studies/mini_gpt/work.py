@@ -12,6 +12,7 @@ from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
+from attnlab.studies.audited import audit_metrics
 from attnlab.studies.mini_gpt.data import Rows, Sentenced, sentenced, spread_out
 from attnlab.studies.mini_gpt.probes import at_start, probes
 from attnlab.tasks.batches import Sentences, in_order
@@ -44,7 +45,7 @@ def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
     model = build(c, data.tokenizer.size, seed.child("weights").torch_generator()).to(bench.device)
     order = seed.child("order")
     batches = Sentences(data.train, c["block"], c["batch"], order, by_length=c["by_length"])
-    first = at_start(model, batches.batch(0).to(bench.device))
+    first = at_start(model, batches.batch(0).to(bench.device)) | audit_metrics(model, "start")
     settings = TrainSettings(
         steps=c["steps"], batch=c["batch"], learning_rate=c["learning_rate"],
         warmup_fraction=c["warmup"],
@@ -54,6 +55,7 @@ def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
         return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
     metrics, curves = measured(model, c, data, bench.device)
     metrics |= first | probes(model, data.dev, c["batch"], bench.device)
+    metrics |= audit_metrics(model, "end")
     metrics |= {
         "parameters": model.parameter_count(), "vocabulary": data.tokenizer.size,
         "train_sentences": len(data.train), "train_tokens": done.tokens,

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file
 from attnlab.lab.claim import Claim, judge
@@ -13,6 +14,7 @@ from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.measure.intervals import mean_interval
+from attnlab.studies.audited import audit_findings
 
 BASELINES = ("unigram", "bigram", "trigram")
 
@@ -130,6 +132,10 @@ class TrainText(Study):
                       trials=table.ids)
             )  # fmt: skip
         return found
+
+    def audits(self, table: Table) -> list[Finding]:
+        """Every model at its start and end."""
+        return audit_findings(table, self.claims(table), {})
 
     def figures(self, table: Table) -> list[Figure]:
         """Loss and dev perplexity against steps."""

@@ -17,6 +17,7 @@ from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
 from attnlab.measure.perplexity import score, token_nll, windows
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
+from attnlab.studies.audited import audit_metrics
 from attnlab.studies.train_text.study import BASELINES, TextSettings, content_sha256
 from attnlab.tasks.batches import Blocks
 from attnlab.tasks.corpus import Corpus
@@ -46,6 +47,7 @@ def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
         model = GPT(model_config(s, text.tokenizer.size), seed.child("weights").torch_generator())
         model.to(bench.device)
         batches = Blocks(text.train, s.block, s.batch, seed.child("order"))
+        start = audit_metrics(model, "start")
         done = _train(model, batches, s, text, bench)
         if done.ending == "diverged":
             return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
@@ -53,6 +55,7 @@ def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
         best(bench.checkpoints).load_model(model)
         model.eval()
         metrics = {
+            **start, **audit_metrics(model, "end"),
             "train_perplexity": perplexity(model, text.train, s, bench.device),
             "dev_perplexity": perplexity(model, text.dev, s, bench.device),
             **{f"{name}_perplexity": value for name, value in counted(text, s).items()},

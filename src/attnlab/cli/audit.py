@@ -1,0 +1,64 @@
+"""attnlab audit TARGET: is this model, yours or anyone's, fooling you?"""
+
+from typing import Annotated
+
+import typer
+
+from attnlab.cli.console import (
+    RUNS,
+    DeviceOption,
+    JsonOption,
+    OutOption,
+    TargetArgument,
+    note,
+    say,
+    say_json,
+    say_table,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("audit")(audit)
+
+
+def audit(  # noqa: PLR0913  (each is one documented option)
+    target: TargetArgument,
+    only: Annotated[list[str] | None, typer.Option(help="One audit by name; repeat.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the texts it is tried on.")] = 0,
+    length: Annotated[int | None, typer.Option(min=3, help="Of the longest text tried.")] = None,
+    device: DeviceOption = "cpu",
+    out: OutOption = RUNS,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Look for silent failures: a leaking mask, rows that read each other, a blind spot."""
+    from attnlab.api.asking import audited
+    from attnlab.audit.finding import AUDIT_MARKS, Finding
+
+    def heard(finding: Finding) -> None:
+        if not quiet:
+            note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
+
+    found = audited(target, out, device, only=only or [], seed=seed, length=length, heard=heard)
+    if json:
+        say_json(found.as_json())
+    else:
+        say_table(
+            ["", "audit", "number", "threshold", "what was found"],
+            [
+                [AUDIT_MARKS[f.verdict], f.name, _shown(f.number), _shown(f.threshold), f.why]
+                for f in found.findings
+            ],
+        )
+        count = {v: sum(f.verdict == v for f in found.findings) for v in AUDIT_MARKS}
+        say(
+            f"{found.target}: {count['pass']} pass, {count['fail']} fail, "
+            f"{count['not-applicable']} not applicable"
+        )
+    if found.verdict == "fail":
+        raise typer.Exit(1)
+
+
+def _shown(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"

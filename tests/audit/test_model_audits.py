@@ -1,0 +1,78 @@
+"""Every planted fault is caught and named, every twin and every clean model passes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from attnlab.audit.catalogue import NAMES, Verdicts, check
+from attnlab.audit.subject import Subject
+from attnlab.audit.wrap import subject_of
+
+from .faults import CLEAN, PLANTED
+from .faults.base import Cached, Clean, Planted, RoundTrip
+
+MODEL_FAULTS = [p for p in PLANTED if set(p.caught_by) & set(NAMES)]
+
+
+def subject(model: nn.Module, cached: Cached | None, save_load: RoundTrip | None) -> Subject:
+    """With the cache and the files that the entry says the model has."""
+    made = subject_of(model)
+    if save_load is not None:
+        made = replace(made, save_load=lambda: subject_of(save_load(model)))
+    return with_cache(made, cached) if cached is not None else made
+
+
+def with_cache(made: Subject, cached: Cached) -> Subject:
+    module, again = made.module, made.rewrap
+    assert module is not None and again is not None
+    return replace(
+        made,
+        cache=lambda chunks: [cached(module, list(chunks))],
+        rewrap=lambda copy: with_cache(again(copy), cached),
+    )
+
+
+def failures(found: Verdicts) -> dict[str, str]:
+    return {f.name: f.why for f in found.findings if f.verdict == "fail"}
+
+
+@pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda p: p.name)
+def test_a_planted_fault_is_caught_and_named(fault: Planted) -> None:
+    found = failures(check(subject(fault.build(), fault.cached, fault.save_load)))
+    wanted = set(fault.caught_by) & set(NAMES)
+    assert wanted <= found.keys()
+    # a mask that lets the future in is a weak mask too
+    rightly = {*wanted, *fault.also, *(["mask-strength"] if "causality" in wanted else [])}
+    assert found.keys() <= rightly
+    if fault.where and "causality" in wanted:
+        place = found["causality"]
+        assert fault.where in place or "own forward" in place
+
+
+@pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda p: p.name)
+def test_its_clean_twin_passes(fault: Planted) -> None:
+    twin = subject(fault.build_clean(), fault.cached, fault.clean_save_load)
+    assert failures(check(twin)) == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("clean", CLEAN, ids=lambda p: p.name)
+def test_a_clean_model_raises_no_alarm(clean: Clean, dtype: torch.dtype) -> None:
+    assert failures(check(clean.build().to(dtype))) == {}
+
+
+def as_function(build: Callable[[], nn.Module]) -> Callable[..., object]:
+    """What a person has who shows nothing but answers."""
+    model = build()
+    return lambda ids: model(ids)
+
+
+@pytest.mark.parametrize("name", ["mask-off-by-one", "fourier-mixing", "mean-over-the-batch"])
+def test_a_bare_function_is_judged_by_its_answers(name: str) -> None:
+    fault = next(p for p in PLANTED if p.name == name)
+    found = failures(check(as_function(fault.build)))
+    assert set(fault.caught_by) <= found.keys()
+    assert failures(check(as_function(fault.build_clean))) == {}
