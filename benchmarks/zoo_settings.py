@@ -213,5 +213,68 @@ NOT_CAUSAL: dict[str, str] = {
     "xlnet": "a permutation LM: reads in both directions unless perm_mask or attn_type='uni'",
 }
 
-# what each failure of benchmarks/audit_zoo.py was found to be: model type -> audit -> finding
-KNOWN: dict[str, dict[str, str]] = {}
+# What each failure of benchmarks/audit_zoo.py was found to be: model type -> audit -> finding.
+# Line numbers are those of modeling_<model type>.py in transformers 5.22.2.
+_COUNTED = (  # decoders that count positions from the first pad, and the line that does
+    "bart:648 bigbird_pegasus:1781 blenderbot:612 blenderbot-small:578 marian:596 mbart:725"
+    " musicgen:522 musicgen_melody:509 mvp:805 pegasus:673 plbart:580 trocr:541 whisper:785"
+)
+_LEFT = "limitation: takes no position_ids, so pads on the left shift all positions (line {})"
+_STATE = "limitation: a later piece of several tokens is scanned from an empty state (line {})"
+_STEP = "defect: the step size is clipped in reading (line {}) and not in decoding (line {})"
+_TIES = "by design: scores of the sparse index tie at 0, topk takes any of the tied keys (line {})"
+
+KNOWN: dict[str, dict[str, str]] = {
+    **{
+        kind: {"padding": _LEFT.format(line)}
+        for kind, line in (pair.split(":") for pair in _COUNTED.split())
+    },
+    "axk2": {"padding": _TIES.format(277), "cache-parity": _TIES.format(277)},
+    "deepseek_v32": {"cache-parity": _TIES.format(241)},
+    "glm_moe_dsa": {"padding": _TIES.format(242)},
+    "falcon_mamba": {"cache-parity": _STATE.format(497)},
+    "jamba": {"cache-parity": _STATE.format(598)},
+    "mamba": {"cache-parity": _STATE.format(459)},
+    "zamba": {"cache-parity": _STATE.format(583)},
+    "nemotron_h": {"cache-parity": _STEP.format(595, 564)},
+    "zamba2": {"cache-parity": _STEP.format(850, 819)},
+    "bamba": {"cache-parity": "defect: without position_ids every piece starts at 0 (line 966)"},
+    "big_bird": {
+        "causality": "defect: the block-sparse path has no causal mask (line 1620)",
+        "padding": "defect: as causality; a short text takes the full path, which is causal",
+        "cache-parity": "defect: as causality; a piece takes the full path, which is causal",
+    },
+    "blt": {
+        "padding": "limitation: the patcher is given no mask and makes patches of pads (line 1209)",
+        "cache-parity": "defect: patcher, global transformer see new bytes only (lines 1209, 1269)",
+    },
+    "cpmant": {
+        "causality": "by design: " + NOT_CAUSAL["cpmant"],
+        "padding": "limitation: the mask is a dummy (line 713); id 0 is a pad, on the left only",
+        "coverage": "by design: an id 0 anywhere hides one token at the left end (line 566)",
+    },
+    "deepseek_v4": {"padding": "limitation: summaries are made of columns, pads too (line 404)"},
+    "minimax_m3_vl_text": {
+        "causality": "defect: a query that may see no chosen block attends to all keys (line 623)",
+        "padding": "limitation: blocks are counted in columns; the class says so (line 481)",
+    },
+    "moshi": {"cache-parity": "defect: the cache has a window, the mask has none (line 775)"},
+    "prophetnet": {
+        "causality": "defect: wrong permute of the relative bias (line 805)",
+        "padding": "defect: the same; and positions are not given the mask (line 1144)",
+        "cache-parity": "defect: as causality; one token at a time the permute does no harm",
+    },
+    "recurrent_gemma": {
+        "padding": "defect: the convolution reads pads, no mask is used (line 454)"
+    },
+    "reformer": {"causality": "by design: " + NOT_CAUSAL["reformer"]},
+    "rwkv": {"padding": "limitation: attention_mask is not used, and it says so (line 548)"},
+    "xlm": {"padding": "defect: the causal mask leaves pads visible (line 71)"},
+    "xlnet": {
+        "causality": "by design: " + NOT_CAUSAL["xlnet"],
+        "mask-strength": "by design: without perm_mask no position is masked",
+    },
+}
+KNOWN["bigbird_pegasus"]["tying-and-save"] = (
+    "defect: the settings ask for a tie, and the class names no weights to tie (line 2291)"
+)

@@ -26,6 +26,7 @@ COMMANDS = {
     "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
     "perplexity": "--device --help --json --lines --out --stride --text FILE TARGET",
     "audit": "--device --help --json --length --only --out --quiet --seed TARGET",
+    "generate": "--device --help --json --out --prompt --seed --temperature --tokens TARGET",
     "compare": "--device --file --help --json --out --text A B",
     "export": "--help --json --out DIR TARGET",
     "assets list": "--help --json",

@@ -126,6 +126,27 @@ def test_export_is_read_by_transformers_and_says_the_same(
     assert sha256_file(tmp_path / "folder0" / "model.safetensors")
 
 
+def test_generate_goes_on_from_a_prompt(model: dict[str, Any], text: Path) -> None:
+    asked = ["generate", model["run"], "--out", str(text.parent / "runs"), "--device", "cpu",
+             "--prompt", "the king", "--tokens", "13"]  # fmt: skip
+    said = call(*asked, "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    assert [*found] == ["target", "prompt", "text", "tokens", "seed"]
+    assert 0 < found["tokens"] <= 13 and found["text"]
+    assert call(*asked).out == "the king" + found["text"] + "\n"
+    other = json.loads(call(*asked, "--json", "--seed", "1").out)
+    likeliest = [json.loads(call(*asked, "--json", "--temperature", "0", "--seed", s).out)["text"]
+                 for s in "01"]  # fmt: skip
+    assert other["text"] != found["text"] and likeliest[0] == likeliest[1]
+
+
+def test_a_run_can_be_audited(model: dict[str, Any], text: Path) -> None:
+    said = call("audit", model["run"], "--out", str(text.parent / "runs"), "--json", "--quiet")
+    assert said.code == 0, said.out
+    assert json.loads(said.out)["verdict"] == "pass"
+
+
 def test_two_models_differ(model: dict[str, Any], other: dict[str, Any], text: Path) -> None:
     runs = str(text.parent / "runs")
     said = json.loads(call("compare", model["run"], other["run"], "--out", runs, "--json").out)

@@ -131,6 +131,9 @@ def test_transformers_generates_from_it(name: str, tmp_path: Path) -> None:
     for _ in range(7):
         ids = torch.cat((ids, model(ids)[:, -1:].argmax(dim=-1)), dim=1)
     assert torch.equal(found, ids)
+    start = {"input_ids": ids[:, :5], "attention_mask": torch.ones_like(ids[:, :5])}
+    masked = theirs.generate(**start, max_new_tokens=7, do_sample=False, eos_token_id=None)
+    assert torch.equal(masked, ids)  # what a tokenizer gives, mask and all
 
 
 def test_labels_masks_and_maps_of_the_registered_class(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ class Reader(Protocol):
         """A label for each id."""
         ...
 
+    @property
+    def stop(self) -> int | None:
+        """The id that ends a text, if there is one."""
+        ...
+
 
 @dataclass(frozen=True)
 class Target:
@@ -161,6 +166,11 @@ class OwnReader:
         """Names of the ids."""
         return self.tokenizer.tokens(ids)
 
+    @property
+    def stop(self) -> int | None:
+        """The id that ends a text."""
+        return self.tokenizer.stop
+
 
 def _asset(text: str, out: Path, head: str) -> Target | None:
     from attnlab.assets import get, names
@@ -253,3 +263,8 @@ class HubReader:
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Names of the ids."""
         return self.tokenizer.tokens(ids)
+
+    @property
+    def stop(self) -> int | None:
+        """The id that ends a text."""
+        return self.tokenizer.stop

@@ -82,7 +82,7 @@ def leak_in(subject: Subject, situation: Situation, probe: Probe) -> Leak:
 def _cuts(length: int, few: bool) -> list[int]:
     """Positions after which everything may change."""
     if few:
-        return sorted({1, length // 2, length - 2})
+        return sorted({1, length - 2})
     return sorted({0, 1, 2, length // 3, length // 2, 2 * length // 3, length - 3, length - 2})
 
 
@@ -94,6 +94,8 @@ def replacements(
     at_next = torch.arange(ids.shape[1], device=ids.device)[None] == after + 1
     other = probe.others(ids, subject, deal=after)
     yield torch.where(later, other, ids)
+    if few and subject.large:
+        return
     yield torch.where(at_next, other, ids)
     if few:
         return

@@ -16,6 +16,7 @@ from attnlab.core.seeds import Seed
 
 NAME = "random-token-floor"
 TOKENS = 2000
+FEW = 300  # of a large model
 
 
 def random_token_floor(subject: Subject, probe: Probe) -> Finding:
@@ -24,7 +25,8 @@ def random_token_floor(subject: Subject, probe: Probe) -> Finding:
         return Finding(NAME, "not-applicable", None, None, "it is no causal language model")
     length = min(subject.context, 4 * probe.short(subject))
     generator = Seed(probe.seed).child(NAME).torch_generator()
-    size = (max(2, TOKENS // length), length)
+    tokens = FEW if subject.large else TOKENS
+    size = (max(2, tokens // length), length)
     ids = torch.randint(0, subject.vocabulary, size, generator=generator).to(subject.device)
     losses = torch.cat([_losses(subject, row[None]) for row in ids])
     width = subject.logits(ids[:1, :2]).shape[-1]

@@ -41,11 +41,8 @@ def subject_of(model: Any, name: str | None = None) -> Subject:
         )
     if isinstance(model, GPT):
         return _gpt(model, name or model.name)
-    if (
-        isinstance(model, nn.Module)
-        and hasattr(model, "config")
-        and hasattr(model, "save_pretrained")
-    ):
+    pretrained = hasattr(model, "config") and hasattr(model, "save_pretrained")
+    if isinstance(model, nn.Module) and pretrained:
         return _transformers(model, name or type(model).__name__)
     if isinstance(model, nn.Module):
         return _module(model, name or type(model).__name__)
@@ -209,8 +206,7 @@ def _transformers(library: Any, name: str, special: tuple[int, ...] = ()) -> Sub
     return Subject(
         name, forward, int(vocabulary), context, library,
         takes_mask="attention_mask" in known, causal=_claims_causal(library),
-        per_position=probe.shape[1] == 3,
-        cache=_cache_of(library, frozenset(known)),
+        per_position=probe.shape[1] == 3, cache=_cache_of(library, frozenset(known)),
         rewrap=lambda made: _transformers(_plain_experts(made), name, special),
         save_load=_round_trip(library, name, special), special=special,
         pad=pad if isinstance(pad, int) and 0 <= pad < vocabulary else None,
@@ -226,9 +222,7 @@ def _plain_experts(library: Any) -> Any:
     return library
 
 
-def _ask_library(
-    library: Any, known: frozenset[str], name: str, ids: Tensor, visible: Visible
-) -> Tensor:
+def _ask_library(library: Any, known: Any, name: str, ids: Tensor, visible: Visible) -> Tensor:
     more: dict[str, Any] = {"use_cache": False} if "use_cache" in known else {}
     if visible is not None:
         more["attention_mask"] = visible.long()
@@ -240,17 +234,15 @@ def _ask_library(
 
 @contextmanager
 def _wired_as_before(library: nn.Module) -> Iterator[None]:
-    """A forward may exchange its own parts: BigBird drops its sparse attention after a short text.
-
-    The parts are put back, or every later question would go to another model.
-    """
-    before = {m: (dict(vars(m)), dict(m._modules)) for m in library.modules()}
-    yield
-    if any(m._modules != parts for m, (_, parts) in before.items()):
-        for m, (own, parts) in before.items():
-            vars(m).update(own)
-            m._modules.clear()
-            m._modules.update(parts)
+    """Put back parts a forward exchanges: BigBird drops its sparse attention at a short text."""
+    before = {m: (dict(vars(m)), dict(vars(m)["_modules"])) for m in library.modules()}
+    try:
+        yield
+    finally:
+        if any(vars(m)["_modules"] != parts for m, (_, parts) in before.items()):
+            for m, (own, parts) in before.items():
+                vars(m).update(own)
+                vars(m)["_modules"].update(parts)
 
 
 def _cache_of(library: Any, known: frozenset[str]) -> Any:
@@ -265,8 +257,7 @@ def _cache_of(library: Any, known: frozenset[str]) -> Any:
             if word == CACHES[0] and "attention_mask" in known:  # a state knows no earlier tokens
                 more["attention_mask"] = torch.ones_like(chunk[:, :1]).expand(-1, done)
             out = library(input_ids=chunk, use_cache=True, **more)
-            kept = getattr(out, str(word), None)
-            if kept is None:
+            if (kept := getattr(out, str(word), None)) is None:
                 raise UsageError("it gives no cache back")
             found.append(out.logits)
         return found
@@ -290,10 +281,7 @@ def _saved_library(library: Any, name: str, special: tuple[int, ...]) -> Subject
 
 @torch.no_grad()
 def _aligned(library: nn.Module) -> nn.Module:
-    """The same weights in memory of their own, what is shared still shared.
-
-    Tensors inside a mapped file begin at odd addresses, and a product may then round otherwise.
-    """
+    """In memory of their own: in a mapped file weights lie askew, and products round otherwise."""
     moved: dict[tuple[int, torch.Size, tuple[int, ...]], Tensor] = {}
     for item in (*library.parameters(), *library.buffers()):
         key = (item.data_ptr(), item.shape, item.stride())

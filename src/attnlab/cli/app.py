@@ -16,6 +16,7 @@ from attnlab.cli import (
     audit,
     compare,
     export,
+    generate,
     perplexity,
     report,
     run,
@@ -51,8 +52,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    run, show, runs, table, report, verify, theory, simulate, train, audit, attend, perplexity,
-    compare, export, assets,
+    run, show, runs, table, report, verify, theory, simulate, train, generate, audit, attend,
+    perplexity, compare, export, assets,
 ):  # fmt: skip
     command.register(app)
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from

@@ -23,6 +23,9 @@ OWN_OPTIONS = {
 }  # fmt: skip
 
 
+LIMITS = {"trial_seconds", "trial_memory_gb"}  # of workers; a training runs in this process
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("train")(train)
@@ -49,12 +52,10 @@ def train(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api import planned, prepare, run
     from attnlab.cli.progress import progress_for
     from attnlab.cli.settings import assigned
-    from attnlab.core.errors import UsageError
     from attnlab.lab.engine.local import default_workers
 
     settings = assigned(set_)
-    for key in settings.keys() & OWN_OPTIONS.keys():
-        raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
+    _refuse(text, settings)
     settings |= {
         "text": text, "size": size, "tokenizer": tokenizer, "position": position, "steps": steps,
         "prompt": prompt, "threads": threads or default_workers("cpu"), "device": device,
@@ -79,6 +80,18 @@ def train(  # noqa: PLR0913  (each is one documented option)
         say_json(found)
     else:
         _show(found, done.table.rows[0])
+
+
+def _refuse(text: str, settings: dict[str, Any]) -> None:
+    """What cannot be meant."""
+    from attnlab.core.errors import UsageError
+
+    if not text.strip():
+        raise UsageError("--text: name a file, a folder of .txt files, or shakespeare")
+    for key in settings.keys() & OWN_OPTIONS.keys():
+        raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
+    for key in settings.keys() & LIMITS:
+        raise UsageError(f"--set {key}: a training has no such limit; stop it when you like")
 
 
 def _found(done: Any) -> dict[str, Any]:

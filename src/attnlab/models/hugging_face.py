@@ -104,11 +104,14 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
         return CausalLMOutput(loss=loss, logits=logits, attentions=maps)
 
     def prepare_inputs_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, input_ids: Tensor, **given: Any
+        self, input_ids: Tensor, **kwargs: Any
     ) -> dict[str, Any]:
-        """The whole text every time, its last `block` tokens at most."""
+        """The whole text every time, its last `block` tokens at most.
+
+        Named `kwargs`, for by that name transformers knows to ask `forward` what it takes.
+        """
         last = slice(-self.gpt.context, None)
-        mask = given.get("attention_mask")
+        mask = kwargs.get("attention_mask")
         return {
             "input_ids": input_ids[:, last],
             "attention_mask": None if mask is None else mask[:, last],
@@ -202,5 +205,8 @@ def _readme(model: GPT) -> str:
 {known}from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("path/to/this/folder")
+tokens = AutoTokenizer.from_pretrained("path/to/this/folder")
+start = tokens("the king", return_tensors="pt", return_token_type_ids=False)
+print(tokens.decode(model.generate(**start, max_new_tokens=20, do_sample=True)[0]))
 ```
 """

@@ -74,8 +74,8 @@ def dots(  # noqa: PLR0913  (a mark has this many looks)
     ax.tick_params(axis="y", length=0)
 
 
-def log_ticks(ax: Axes) -> None:
-    """Plain numbers on a log axis, few enough to be read."""
+def log_ticks(ax: Axes, few: bool = False) -> None:
+    """Plain numbers on a log axis, few enough to be read; fewer still on a narrow one."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     ax.set_xscale("log")
@@ -83,6 +83,8 @@ def log_ticks(ax: Axes) -> None:
     subs = (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
     if high / low < 5:
         subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+    if few:
+        subs = (1.0, 3.0) if high / low > 10 else (1.0, 2.0, 5.0)
     ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v < 1e5 else f"{v:.0e}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
@@ -156,7 +158,7 @@ def _training(arms: Arms, settings: MiniSettings) -> Drawing:
 def artefact_figure(arms: Arms) -> Figure:
     """Batches say one thing, single sentences another."""
     return Figure(
-        "artefact", "Looks better in batches, breaks alone, reads the future",
+        "artefact", "In batches, alone, and with other words around",
         "Left: dev perplexity of the same sentences in batches (filled) and one by one (hollow). "
         "Middle: how far predictions move when later words are changed: 0 for a causal model. "
         f"Right: when the other sentences of the batch are changed. {BARS}",
@@ -174,7 +176,7 @@ def _artefact(arms: Arms) -> Drawing:
         alone = [geometric(list(arms.values(n, "alone_perplexity").values())) for n in names]
         dots(left, names, batched, POSITIONAL, lower=-0.15)
         dots(left, names, alone, SEMANTIC, hollow=True, lower=0.15)
-        left.set_xscale("log")
+        log_ticks(left, few=True)
         left.set_xlabel("perplexity")
         left.set_title("in batches, alone", fontsize=8)
         for ax, metric, words in ((middle, "past_moved", "later words changed"),

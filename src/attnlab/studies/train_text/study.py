@@ -99,11 +99,10 @@ class TrainText(Study):
         return super().at(scale, **overrides)
 
     def fetch(self) -> None:
-        """The text, if it is an asset."""
-        if self.settings.text == "shakespeare":
-            from attnlab.assets import get
+        """The text must be there and yield a model before a run is begun."""
+        from attnlab.studies.train_text.work import model_config, prepared
 
-            get("shakespeare")
+        model_config(self.settings, prepared(self.settings).tokenizer.size)
 
     def trials(self) -> Sequence[Trial]:
         """One a seed; everything that changes the numbers is in its configuration."""

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +77,22 @@ def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
 
 def prepared(s: TextSettings) -> Text:
     """The text, if it is still the one that was asked for; its tokenizer sees the train split."""
-    if s.text == "shakespeare":
+    key = s.text, s.text_sha256, s.tokenizer, s.min_count, s.vocabulary
+    return _prepared(*key)
+
+
+@lru_cache(maxsize=1)  # asked before the run and inside it
+def _prepared(text: str, sha256: str, kind: Any, min_count: int, vocabulary: int) -> Text:
+    if text == "shakespeare":
         corpus = Corpus.shakespeare()
     else:
-        path = Path(s.text)
-        if s.text_sha256 and content_sha256(path) != s.text_sha256:
+        path = Path(text)
+        if sha256 and content_sha256(path) != sha256:
             raise UsageError(f"{path}: changed since this run was started")
         corpus = Corpus.read(path)
     splits = corpus.passages()
     tokenizer = train_tokenizer(
-        s.tokenizer, splits.train, min_count=s.min_count, vocabulary=s.vocabulary or None
+        kind, splits.train, min_count=min_count, vocabulary=vocabulary or None
     )
     return Text(tokenizer, tokenizer.stream(splits.train), tokenizer.stream(splits.dev))
 
