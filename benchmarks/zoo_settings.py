@@ -252,6 +252,7 @@ KNOWN: dict[str, dict[str, str]] = {
         "causality": "by design: " + NOT_CAUSAL["cpmant"],
         "padding": "limitation: the mask is a dummy (line 713); id 0 is a pad, on the left only",
         "coverage": "by design: an id 0 anywhere hides one token at the left end (line 566)",
+        "cache-parity": "by design: what is kept was read without the tokens that came later",
     },
     "deepseek_v4": {"padding": "limitation: summaries are made of columns, pads too (line 404)"},
     "minimax_m3_vl_text": {

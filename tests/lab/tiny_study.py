@@ -99,6 +99,7 @@ def be_killed() -> Outcome:
 def be_killed_for_memory() -> Outcome:
     """What the kernel does to a process when memory runs out: no word, SIGKILL."""
     held = np.ones(104_000_000)  # 793 MiB, near a limit of 1024
+    time.sleep(0.5)  # long enough to be seen by a driver that is larger than that itself
     return be_killed() if held[0] else Outcome({})
 
 

@@ -131,6 +131,7 @@ class _Pool:
     def _watch_the_clock(self) -> None:
         now = time.monotonic()
         for worker in list(self.workers.values()):
+            worker.look()
             if now < worker.deadline or (worker.ready and worker.trial is None):
                 continue
             if worker.trial is None:

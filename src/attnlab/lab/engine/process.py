@@ -1,6 +1,7 @@
 """The driver's end of one worker process: start, order, listen, end."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ THREADS = {  # one thread a worker, or the number of workers would change the bi
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
 }
 LOG_BYTES = 16_384
+UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 
 
 class WorkerProcess:
@@ -36,6 +38,8 @@ class WorkerProcess:
         self.ready = False
         self.handed_out = 0.0
         self._unpacker = Unpacker()
+        self.seen_peak = 0  # bytes, as last looked at
+        self.inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
         try:
             self._log = _log_file(scratch)
             orders, self._orders = os.pipe()
@@ -96,8 +100,16 @@ class WorkerProcess:
             os.killpg(self.process.pid, signal.SIGKILL)
         _, status, used = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        unit = 1 if sys.platform == "darwin" else 1024
-        return self.process.returncode, used.ru_maxrss * unit
+        # a process starts with the peak of the one that made it: only more than that is its own
+        peak = used.ru_maxrss * UNIT
+        return self.process.returncode, peak if peak > self.inherited else self.seen_peak
+
+    def look(self) -> None:
+        """Note the most memory it has held so far, where the system tells."""
+        with suppress(OSError, ValueError, IndexError):
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+            words = status.split("VmHWM:")[1].split()
+            self.seen_peak = max(self.seen_peak, int(words[0]) * 1024)
 
     def log_tail(self) -> str:
         """The end of what the worker printed during its trial."""

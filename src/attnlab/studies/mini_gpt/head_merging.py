@@ -132,7 +132,8 @@ def _moved(
     start: str = "Changing later words changes earlier predictions under",
 ) -> Claim:  # fmt: skip
     rows = a.rows(arm)
-    return judge(name, f"{start} {words}", geometric(list(rows.column(metric))), above=1e-3,
+    found = geometric(list(rows.column(metric)))
+    return judge(name, f"{start} {words} (> 0.001)", found, above=1e-3,
                  quantity="largest change of a log-probability", trials=rows.ids)  # fmt: skip
 
 
