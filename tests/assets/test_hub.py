@@ -101,6 +101,18 @@ def test_another_revision_replaces_it(offline: Path) -> None:
     assert (main.path / "config.json").read_bytes() != b"{}"
 
 
+def test_code_lies_on_a_shelf_of_its_own_when_asked_for(offline: Path, pebbles: Path) -> None:
+    lay_out(offline, "models--sea--pebbles", MODEL)
+    plain = assets.get("sea/pebbles", source="hub", revision=COMMIT)
+    coded = assets.get("sea/pebbles", source="hub", revision=COMMIT, code=True)
+    assert {file.name for file in coded.files} == {*KEPT, "modeling_pebble.py"}
+    assert coded.path == pebbles / "hub--sea--pebbles--with-code"
+    assert {file.name for file in plain.path.iterdir() if file.suffix == ".py"} == set()
+    assert assets.remove("pebbles") and not coded.path.exists() and not plain.path.exists()
+    with pytest.raises(UsageError, match="belong to source 'hub'"):
+        assets.get("pebbles", code=True)
+
+
 def test_data_sets_and_ids_of_ones_own(offline: Path) -> None:
     rows = {"data/train-0.parquet": packing.noise(997, 3), "README.md": b"#", "load.py": b"evil"}
     lay_out(offline, "datasets--sea--shells", rows)

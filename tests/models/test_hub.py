@@ -144,7 +144,7 @@ def test_a_hub_name_is_fetched_as_an_asset(folder: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(hub.assets, "get", get)
     found = load("someone/small-model", revision="abc")
-    assert asked == [("someone/small-model", {"source": "hub", "revision": "abc"})]
+    assert asked == [("someone/small-model", {"source": "hub", "revision": "abc", "code": False})]
     assert found.name == "someone/small-model"
 
     def absent(name: str, **options: Any) -> assets.Asset:

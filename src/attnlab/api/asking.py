@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.api.targets import Target, load_target
+from attnlab.api.targets import Opening, Target, load_target
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
@@ -75,13 +75,16 @@ def audited(  # noqa: PLR0913  (what a person may choose)
     only: Sequence[str] = (),
     seed: int = 0,
     length: int | None = None,
+    revision: str | None = None,
+    trust: bool = False,
     heard: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
     """Every audit that applies to a model."""
     from attnlab.audit.catalogue import check, chosen
 
     chosen(only)  # a wrong name is said before a model is loaded
-    found = load_target(target, out, resolve_device(device), own_head=True)
+    how = Opening(own_head=True, revision=revision, trust=trust)
+    found = load_target(target, out, resolve_device(device), how)
     return check(found.model, only=only, seed=seed, length=length, name=found.name, heard=heard)
 
 

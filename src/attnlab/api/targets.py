@@ -62,14 +62,27 @@ class Target:
         return found
 
 
+@dataclass(frozen=True)
+class Opening:
+    """How a Hugging Face model is opened: its own head (an encoder's, say), a pin, its code."""
+
+    own_head: bool = False
+    revision: str | None = None
+    trust: bool = False  # run code that comes with it; `revision` then pins that code
+
+
+CAUSAL = Opening()
+
+
 def load_target(
-    text: str, out: Path = Path("runs"), device: str = "cpu", *, own_head: bool = False
+    text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
 ) -> Target:
-    """The model that `text` means, ready to be asked; with its own head it may be an encoder."""
-    head = "own" if own_head else "causal"
+    """The model that `text` means, ready to be asked."""
     for way in (_path, _run, _asset, _function, _hub):
-        found = way(text, out, head)
+        found = way(text, out, how)
         if found is not None:
+            if (how.revision or how.trust) and not hasattr(found.model, "library"):
+                raise UsageError(f"{text}: only a folder or a hub's model has a revision to pin")
             return found if device == "cpu" else replace(found, model=_on(found.model, device))
     raise UsageError(f"{text!r} is no path, run, asset, module:function or hub name")
 
@@ -82,22 +95,22 @@ def _on(model: Any, device: str) -> Any:
     return model.to(device)
 
 
-def _path(text: str, out: Path, head: str) -> Target | None:
+def _path(text: str, out: Path, how: Opening) -> Target | None:
     path = Path(text)
     if path.is_file() and path.suffix == ".gguf":
-        return _hugging_face(path.name, str(path), head)
+        return _hugging_face(path.name, str(path), how)
     if path.is_dir():
         if (path / "study.json").is_file():
             return _from_record(path, None)
         if (path / "config.json").is_file():
-            return _hugging_face(path.name, str(path), head)
+            return _hugging_face(path.name, str(path), how)
         raise UsageError(f"{text}: neither a run nor a Hugging Face folder (no config.json)")
     if path.exists() or text.startswith((".", "/", "~")) or text.endswith(".gguf"):
         raise UsageError(f"{text}: {'not a model' if path.exists() else 'no such path'}")
     return None
 
 
-def _run(text: str, out: Path, head: str) -> Target | None:
+def _run(text: str, out: Path, how: Opening) -> Target | None:
     from attnlab.lab.runs import find_run, list_runs
 
     name, _, trial = text.partition("@")
@@ -172,7 +185,7 @@ class OwnReader:
         return self.tokenizer.stop
 
 
-def _asset(text: str, out: Path, head: str) -> Target | None:
+def _asset(text: str, out: Path, how: Opening) -> Target | None:
     from attnlab.assets import get, names
 
     if text not in names():
@@ -180,15 +193,13 @@ def _asset(text: str, out: Path, head: str) -> Target | None:
     fetched = get(text)
     files = [file for file in fetched.files if file.suffix == ".gguf"]
     if files:
-        return _hugging_face(text, str(files[0]), head)
-    if head == "own" and (fetched.path / "config.json").is_file():
-        return _hugging_face(text, str(fetched.path), head)
-    raise UsageError(
-        f"asset {text!r} is no {'model' if head == 'own' else 'causal language model'}"
-    )
+        return _hugging_face(text, str(files[0]), how)
+    if how.own_head and (fetched.path / "config.json").is_file():
+        return _hugging_face(text, str(fetched.path), how)
+    raise UsageError(f"asset {text!r} is no {'model' if how.own_head else 'causal language model'}")
 
 
-def _function(text: str, out: Path, head: str) -> Target | None:
+def _function(text: str, out: Path, how: Opening) -> Target | None:
     module, colon, name = text.partition(":")
     file = Path(*module.split(".")).with_suffix(".py") if colon and name.isidentifier() else None
     if file is None or not all(part.isidentifier() for part in module.split(".")):
@@ -235,14 +246,14 @@ def _imported(module: str, file: Path) -> Any:
     return made
 
 
-def _hub(text: str, out: Path, head: str) -> Target | None:
-    return _hugging_face(text, text, head)
+def _hub(text: str, out: Path, how: Opening) -> Target | None:
+    return _hugging_face(text, text, how)
 
 
-def _hugging_face(name: str, source: str, head: str) -> Target:
+def _hugging_face(name: str, source: str, how: Opening) -> Target:
     from attnlab.models.hub import load
 
-    model = load(source, own_head=head == "own")
+    model = load(source, own_head=how.own_head, revision=how.revision, trust=how.trust)
     return Target(name, model, None if model.tokenizer is None else HubReader(model.tokenizer))
 
 

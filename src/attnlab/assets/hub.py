@@ -1,4 +1,6 @@
-"""A model hub's snapshot, by id and commit: weights in safetensors or GGUF, and text; no code.
+"""A model hub's snapshot, by id and commit: weights in safetensors or GGUF, and text.
+
+Code is left there, unless it is asked for by its commit; it then lies on a shelf of its own.
 
 The hub's own client downloads into its own cache, which other programs share; from there the files
 are linked (or copied) onto the shelf and hashed. A blob's name in that cache is its hash: checked.
@@ -19,6 +21,7 @@ from attnlab.assets.stream import CHUNK, on_disk
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
 
 WEIGHTS = ("*.safetensors", "*.gguf")
+CODE = ("*.py",)
 KEPT = (*WEIGHTS, "*.json", "*.jsonl", "*.txt", "*.csv", "*.tsv", "*.parquet")
 _DATASETS = "datasets/"
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -29,6 +32,12 @@ class HubName:
     """`owner/name` of a model, `datasets/owner/name` of a data set."""
 
     text: str
+    code: bool = False  # with the Python files of the repository
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Patterns of the files that are taken."""
+        return (*KEPT, *CODE) if self.code else KEPT
 
     @property
     def id(self) -> str:
@@ -43,7 +52,7 @@ class HubName:
     @property
     def folder(self) -> str:
         """The name on the shelf."""
-        return "hub--" + self.text.replace("/", "--")
+        return "hub--" + self.text.replace("/", "--") + ("--with-code" if self.code else "")
 
 
 def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
@@ -57,7 +66,7 @@ def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
 
     try:
         found = snapshot_download(
-            hub.id, repo_type=hub.kind, revision=revision, allow_patterns=list(KEPT),
+            hub.id, repo_type=hub.kind, revision=revision, allow_patterns=list(hub.kept),
             tqdm_class=Hidden if quiet else None,
         )  # fmt: skip
     except Exception as error:  # its client has a dozen kinds of "cannot be had"
@@ -76,7 +85,7 @@ def fill(hub: HubName, folder: Path, target: Path) -> Manifest:
     """Put the snapshot's files into `target`, each one hashed; IntegrityError if any is unsafe."""
     store = folder.parents[1].resolve()
     files: dict[str, Held] = {}
-    for name in _names(folder):
+    for name in _names(folder, hub.kept):
         blob = (folder / name).resolve()
         if store not in blob.parents or not blob.is_file():
             raise IntegrityError(f"{folder / name}: leads outside the hub's cache")
@@ -86,10 +95,10 @@ def fill(hub: HubName, folder: Path, target: Path) -> Manifest:
     return Manifest(name=hub.folder, source="hub", origin=folder.name, files=files)
 
 
-def _names(folder: Path) -> Iterator[str]:
+def _names(folder: Path, patterns: tuple[str, ...]) -> Iterator[str]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if not path.is_dir() and any(fnmatch.fnmatch(name, kept) for kept in KEPT):
+        if not path.is_dir() and any(fnmatch.fnmatch(name, kept) for kept in patterns):
             yield name
 
 

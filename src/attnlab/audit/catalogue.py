@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attnlab.audit.attention_matters import attention_matters
 from attnlab.audit.batch_independence import batch_independence
 from attnlab.audit.cache_parity import cache_parity
 from attnlab.audit.causality import causality
@@ -49,6 +50,7 @@ MODEL_AUDITS: tuple[Audit, ...] = (
     Audit("coverage", "Is it blind to some tokens?", coverage),
     Audit("cache-parity", "Does decoding agree with reading?", cache_parity),
     Audit("score-scale", "Is its softmax saturated?", saturation),
+    Audit("attention-matters", "Would it say the same without attention?", attention_matters),
     Audit("tying-and-save", "Is the model on disk the one in memory?", tying_and_save),
 )
 NAMES = tuple(audit.name for audit in MODEL_AUDITS)

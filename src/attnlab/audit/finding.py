@@ -19,7 +19,7 @@ class Finding:
     threshold: float | None
     why: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    undermines: tuple[str, ...] = ()  # claims that a failure leaves undecided, by name
+    undermines: tuple[str, ...] = ()  # claims left undecided without a pass, by name
 
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `--json`."""

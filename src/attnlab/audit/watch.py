@@ -30,7 +30,7 @@ class Scores(TorchFunctionMode):
         elif func is functional.scaled_dot_product_attention:
             known = {**dict(zip(FUSED, args, strict=False)), **given}
             if known["query"].shape[-2] == known["key"].shape[-2] == self.length:
-                self._note(_scores(known))
+                self._note(fused_scores(known))
         return func(*args, **given)
 
     def _note(self, scores: Tensor) -> None:
@@ -39,7 +39,7 @@ class Scores(TorchFunctionMode):
             self.found.append(scores.detach())
 
 
-def _scores(known: dict[str, Any]) -> Tensor:
+def fused_scores(known: dict[str, Any]) -> Tensor:
     """scale · q kᵀ + mask, of a fused call."""
     q, k, mask = known["query"], known["key"], known.get("attn_mask")
     if k.shape[-3] != q.shape[-3]:  # grouped queries

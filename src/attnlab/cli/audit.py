@@ -27,6 +27,12 @@ def audit(  # noqa: PLR0913  (each is one documented option)
     only: Annotated[list[str] | None, typer.Option(help="One audit by name; repeat.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the texts it is tried on.")] = 0,
     length: Annotated[int | None, typer.Option(min=3, help="Of the longest text tried.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run the model's own code; needs a pin.")
+    ] = False,
+    revision: Annotated[
+        str | None, typer.Option(help="A hub's commit; of a folder's code, its hash.")
+    ] = None,
     device: DeviceOption = "cpu",
     out: OutOption = RUNS,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
@@ -40,7 +46,10 @@ def audit(  # noqa: PLR0913  (each is one documented option)
         if not quiet:
             note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
 
-    found = audited(target, out, device, only=only or [], seed=seed, length=length, heard=heard)
+    found = audited(
+        target, out, device, only=only or [], seed=seed, length=length, revision=revision,
+        trust=trust_remote_code, heard=heard,
+    )  # fmt: skip
     if json:
         say_json(found.as_json())
     else:

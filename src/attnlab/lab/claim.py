@@ -84,11 +84,11 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
 
 
 def undermined(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
-    """Claims that a failed audit names are undecided, whatever their intervals say."""
+    """Claims that an audit names which did not pass are undecided, whatever their intervals say."""
     against = {
         name: finding
         for finding in findings
-        if finding.verdict == "fail"
+        if finding.verdict != "pass"
         for name in finding.undermines
     }
     return [

@@ -2,8 +2,9 @@
 
     model = load("path/to/folder");   model = load("owner/name");   model = load("small.gguf")
 
-Weights are read from safetensors and GGUF only, and no code of a repository is ever run: what a hub
-name stands for is fetched as data first (`attnlab.assets`), then checked like any folder.
+Weights are read from safetensors and GGUF only, and what a hub name stands for is fetched as data
+first (`attnlab.assets`), then checked like any folder. No code of a repository is run, unless it is
+trusted and pinned by its hash (`remote_code.py`).
 """
 
 import inspect
@@ -25,6 +26,7 @@ from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json
 from attnlab.core.tokens import IGNORE
 from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.remote_code import check_commit, check_hash, check_map
 from attnlab.models.weights import weight_files
 
 GGUF = b"GGUF"
@@ -138,19 +140,24 @@ def load(
     dtype: torch.dtype = torch.float32,
     revision: str | None = None,
     own_head: bool = False,
+    trust: bool = False,
 ) -> HubModel:
     """The model and tokenizer of a folder, a .gguf file or a hub name (owner/name).
 
-    It must be a causal language model, unless it may come with its own head, whatever that is.
+    It must be a causal language model, unless it may come with its own head, whatever that is. With
+    `trust`, code it brings is run if `revision` pins it.
     """
     path, name = Path(target), str(target)
     if path.exists():
         name = path.resolve().stem if path.is_file() else path.resolve().name
+        _check_pin(path, revision, trust)
     elif HUB_NAME.fullmatch(name):
-        path = assets.get(name, source="hub", revision=revision).path
+        if trust:
+            check_commit(revision)
+        path = assets.get(name, source="hub", revision=revision, code=trust).path
     else:
         raise UsageError(f"{target}: no such folder or file, and no owner/name of a hub")
-    options = safe_options(path)
+    options = {"trust_remote_code": trust, **safe_options(path, trust)}
     folder = path if path.is_dir() else path.parent
     with _errors_of(name), quiet():
         library = _model(folder, {"dtype": dtype, **options}, own_head)
@@ -158,13 +165,21 @@ def load(
     return HubModel(name, library.to(device), tokenizer)
 
 
-def safe_options(path: Path) -> dict[str, Any]:
+def _check_pin(path: Path, revision: str | None, trust: bool) -> None:
+    """A file has no code; a folder's is pinned by its hash, and nothing else of it has a pin."""
+    if trust and path.is_dir():
+        check_hash(path, revision)
+    elif trust or revision is not None:
+        raise UsageError(f"{path}: a revision pins what a hub has, or the trusted code of a folder")
+
+
+def safe_options(path: Path, trust: bool = False) -> dict[str, Any]:
     """What transformers must be told of a folder or file, once it is found safe to open."""
     folder = path if path.is_dir() else path.parent
     if (folder / "adapter_config.json").exists():
         raise UsageError(f"{folder}: an adapter, not a whole model")
     if path.is_dir() and (path / "config.json").exists():
-        _check_settings(path)
+        _check_settings(path, trust)
         weight_files(path)
         return {"use_safetensors": True}
     found = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
@@ -176,8 +191,8 @@ def safe_options(path: Path) -> dict[str, Any]:
     return {"gguf_file": found[0].name}
 
 
-def _check_settings(folder: Path) -> None:
-    """config.json may choose among what transformers has, and must not bring or fetch code."""
+def _check_settings(folder: Path, trust: bool) -> None:
+    """config.json may choose among what transformers has, and must not fetch code unasked."""
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type") if isinstance(settings, dict) else None
     if not isinstance(kind, str):
@@ -186,8 +201,11 @@ def _check_settings(folder: Path) -> None:
 
     from attnlab.models.hugging_face import MODEL_TYPE  # and so makes it known to transformers
 
-    if kind not in (MODEL_TYPE, *transformers.CONFIG_MAPPING):
-        own = "runs on code of its own, which is never run here"
+    if trust:
+        check_map(folder)
+    trusted = trust and settings.get("auto_map")
+    if kind not in (MODEL_TYPE, *transformers.CONFIG_MAPPING) and not trusted:
+        own = "runs on code of its own, which is not run unless `audit` is told to trust it"
         unknown = f"is not known to transformers {transformers.__version__}"
         raise IntegrityError(
             f"{folder}: a {kind!r} model {own if settings.get('auto_map') else unknown}"
@@ -209,9 +227,7 @@ def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
     kind = _class_of(folder) if own_head and "gguf_file" not in options else None
     if kind is None:
         from transformers import AutoModelForCausalLM as kind
-    loaded: Any = kind.from_pretrained(
-        folder, trust_remote_code=False, output_loading_info=True, **options
-    )
+    loaded: Any = kind.from_pretrained(folder, output_loading_info=True, **options)
     model, found = loaded
     absent = [*found["missing_keys"], *found["mismatched_keys"]]
     if absent:
@@ -233,10 +249,10 @@ def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
     """The folder's own, or None: a model may be looked at without text."""
     from transformers import AutoTokenizer
 
-    gguf = {name: value for name, value in options.items() if name == "gguf_file"}
-    if not gguf and not any((folder / name).exists() for name in TOKENIZER_FILES):
+    if "gguf_file" not in options and not any((folder / n).exists() for n in TOKENIZER_FILES):
         return None
-    return HubTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **gguf))
+    known = {n: v for n, v in options.items() if n in ("gguf_file", "trust_remote_code")}
+    return HubTokenizer(AutoTokenizer.from_pretrained(folder, **known))
 
 
 @contextmanager

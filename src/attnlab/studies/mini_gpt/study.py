@@ -1,9 +1,11 @@
 """What the three studies share: the same trials for every arm, baselines and audits."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from attnlab.audit.attention_worth import attention_worth
 from attnlab.audit.finding import Finding
 from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
@@ -15,6 +17,7 @@ from attnlab.studies.mini_gpt.arms import Arm
 from attnlab.studies.mini_gpt.evidence import Arms
 from attnlab.studies.mini_gpt.settings import FULL, SMOKE, MiniSettings
 
+HELPS = "attention-helps"  # the claim every one of these studies makes
 ORDERS = ("unigram", "bigram", "trigram")
 COURSE = "course report: news sentences, vocabulary 26,604"
 PROTOCOL = ("text", "min_count", "size", "block", "steps", "batch", "by_length", "learning_rate",
@@ -59,7 +62,11 @@ class MiniStudy(Study):
         """Every model at its start and end; seeds and intervals behind every difference."""
         claims = self.claims(table)
         decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}
-        return [seeds_and_interval(decided), *audit_findings(table, claims, self.declared)]
+        return [
+            seeds_and_interval(decided),
+            _attention_worth(claims),
+            *audit_findings(table, claims, self.declared),
+        ]
 
     def figures(self, table: Table) -> list[Figure]:
         """Perplexity by arm, against sentence length, and of the three sentences."""
@@ -80,6 +87,17 @@ class MiniStudy(Study):
     @abstractmethod
     def meaning(self, arms: Arms, found: Mapping[str, Claim]) -> list[str]:
         """Paragraphs written from the verdicts."""
+
+
+def _attention_worth(claims: Sequence[Claim]) -> Finding:
+    """What attention as a whole is worth here, beside every difference between trained arms."""
+    helps = next(c for c in claims if c.name == HELPS)
+    compared = {
+        c.name: math.log(c.estimate.value) for c in claims
+        if c.quantity.startswith("perplexity") and c.name != HELPS
+        and not c.name.startswith("beats-") and c.estimate.value > 0
+    }  # fmt: skip
+    return attention_worth(helps.runs, compared)
 
 
 def said(claim: Claim) -> str:
