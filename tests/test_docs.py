@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,7 @@ def test_every_page_names_only_commands_and_options_that_exist() -> None:
 
     for page in PAGES:
         for line in re.findall(
-            r"^(?:\$ )?attnlab ((?:assets )?[a-z]+)(.*)$", page.read_text("utf-8"), re.M
+            r"^(?:\$ )?attnlab ((?:assets |construct )?[a-z-]+)(.*)$", page.read_text("utf-8"), re.M
         ):
             name, rest = line
             assert name in COMMANDS, f"{page.name}: attnlab {name}"
@@ -80,7 +81,42 @@ def test_every_link_to_a_file_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize(("name", "number"), [("solvable-model.md", 2), ("small-gpts.md", 1)])
+NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+| × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?")
+DIGITS = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789", ",")
+
+
+def told(text: str) -> tuple[list[str], list[float]]:
+    """Words and numbers apart."""
+    found = [n.replace(" × 10", "e").translate(DIGITS).rstrip(",") for n in NUMBER.findall(text)]
+    return NUMBER.sub("#", text).split(), [float(number) for number in found]
+
+
+def test_attention_by_hand_prints_what_its_page_shows(tmp_path: Path) -> None:
+    """Sessions: `cat FILE` is a file to write, any other line a command to compare.
+
+    Four digits are shown, so a number may be off by 5e-4 of itself; what is rounding (below 1e-6)
+    differs between machines.
+    """
+    page = (ROOT / "docs" / "construct.md").read_text(encoding="utf-8")
+    asked = 0
+    for block in re.findall(r"```\n(\$ .*?)```", page, re.DOTALL):
+        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, _, shown = session.partition("\n")
+            if line.startswith("cat "):
+                (tmp_path / line.removeprefix("cat ")).write_text(shown, encoding="utf-8")
+                continue
+            done = attnlab(tmp_path, *shlex.split(line.removeprefix("attnlab ")))
+            assert (done.returncode, done.stderr) == (0, ""), line
+            wanted, given = told(shown), told(done.stdout)
+            assert given[0] == wanted[0], line
+            assert given[1] == pytest.approx(wanted[1], rel=1e-3, abs=1e-6), line
+            asked += 1
+    assert asked >= 8
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("solvable-model.md", 2), ("small-gpts.md", 1), ("construct.md", 1)]
+)
 def test_the_python_of_a_page_runs(name: str, number: int) -> None:
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

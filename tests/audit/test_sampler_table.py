@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.sampler_table import NAME, sampler_table
-from attnlab.decode.sample import continuation
+from attnlab.decode.draw import sample
 
 
 def scale(temperature: float, fault: str) -> float:
@@ -146,23 +146,20 @@ def test_hugging_face_filters_keep_all_ties() -> None:
     }  # fmt: skip
 
 
-def ours(logits: Tensor, temperature: float = 1.0, generator: torch.Generator | None = None) -> int:
-    assert generator is not None
-    found = continuation(
-        lambda ids: logits[None, None], [0], 1, generator, context=1, temperature=temperature
-    )
-    return found[0]
+def test_our_own_sampler_passes() -> None:
+    found = sampler_table(sample)
+    assert found.verdict == "pass", found.why
+    assert found.evidence["options"] == ["temperature", "top_k", "top_p"]
+    assert found.evidence["skipped"] == []
 
 
-@pytest.fixture(scope="module")
-def of_ours() -> Finding:
-    return sampler_table(ours, batched=False, draws=1009)
+def test_options_it_has_not_are_skipped() -> None:
+    def sampler(logits: Tensor, temperature: float = 1.0, *, generator: torch.Generator) -> Tensor:
+        return sample(logits, generator=generator, temperature=temperature)
 
-
-def test_our_own_sampler_passes(of_ours: Finding) -> None:
-    assert of_ours.verdict == "pass"
-    assert of_ours.evidence["options"] == ["temperature"]
-    assert "top_k 3" in of_ours.evidence["skipped"]
+    found = sampler_table(sampler)
+    assert found.verdict == "pass" and found.evidence["options"] == ["temperature"]
+    assert "top_k 3" in found.evidence["skipped"]
 
 
 def test_options_can_be_named_for_an_open_signature() -> None:

@@ -25,10 +25,23 @@ COMMANDS = {
     "--text --threads --tokenizer",
     "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
     "perplexity": "--device --help --json --lines --out --stride --text FILE TARGET",
-    "audit": "--device --help --json --length --only --out --quiet --seed TARGET",
-    "generate": "--device --help --json --out --prompt --seed --temperature --tokens TARGET",
+    "audit": "--device --help --json --length --only --out --quiet --revision --seed "
+    "--trust-remote-code TARGET",
+    "generate": "--device --help --json --max-new-tokens --n --out --prompt --prompt-file --seed "
+    "--strategy TARGET",
     "compare": "--device --file --help --json --out --text A B",
     "export": "--help --json --out DIR TARGET",
+    "construct select": "--help --json --keys --scale --target --values --weight",
+    "construct identity": "--help --json --keys --scale --values --weight",
+    "construct average": "--help --json --keys --scale --targets --values --weight",
+    "construct match": "--help --json --keys --scale --values --weights",
+    "construct replace-key": "--goal --help --index --json --keys --query --scale --unit-norm "
+    "--values --weight",
+    "construct design": "--after --before --free --help --json --keys --scale --unit-norm --values "
+    "--weight",
+    "construct average-scale": "--help --json --keys --scale --targets --tolerance --values",
+    "construct extract": "--basis-a --basis-b --columns --help --json",
+    "rouge": "--help --json --no-stemmer --predictions --references --splitter --tokenizer",
     "assets list": "--help --json",
     "assets get": "--help --json --path --revision --source NAME",
     "assets verify": "--help --json [NAME]",

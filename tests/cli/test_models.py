@@ -128,17 +128,22 @@ def test_export_is_read_by_transformers_and_says_the_same(
 
 def test_generate_goes_on_from_a_prompt(model: dict[str, Any], text: Path) -> None:
     asked = ["generate", model["run"], "--out", str(text.parent / "runs"), "--device", "cpu",
-             "--prompt", "the king", "--tokens", "13"]  # fmt: skip
-    said = call(*asked, "--json")
-    assert said.code == 0, said.err
-    found = json.loads(said.out)
-    assert [*found] == ["target", "prompt", "text", "tokens", "seed"]
-    assert 0 < found["tokens"] <= 13 and found["text"]
-    assert call(*asked).out == "the king" + found["text"] + "\n"
-    other = json.loads(call(*asked, "--json", "--seed", "1").out)
-    likeliest = [json.loads(call(*asked, "--json", "--temperature", "0", "--seed", s).out)["text"]
-                 for s in "01"]  # fmt: skip
-    assert other["text"] != found["text"] and likeliest[0] == likeliest[1]
+             "--prompt", "the king", "--max-new-tokens", "13"]  # fmt: skip
+
+    def texts(*more: str) -> list[str]:
+        said = call(*asked, "--json", *more)
+        assert said.code == 0, said.err
+        found = json.loads(said.out)
+        assert found["model"].startswith(model["run"][:20]) and found["prompt"] == "the king"
+        return [text["text"] for s in found["strategies"] for text in s["texts"]]
+
+    (plain,) = texts()
+    assert plain and call(*asked).out == "the king" + plain + "\n"
+    assert texts("--seed", "1") != [plain]
+    likeliest = [texts("--strategy", "greedy", "--seed", s) for s in "01"]
+    assert likeliest[0] == likeliest[1] == texts("--strategy", "temperature:t=0")
+    beyond = texts("--max-new-tokens", "29", "--strategy", "greedy")  # the context is 16
+    assert beyond[0].startswith(likeliest[0][0])
 
 
 def test_a_run_can_be_audited(model: dict[str, Any], text: Path) -> None:

@@ -88,34 +88,6 @@ def audited(  # noqa: PLR0913  (what a person may choose)
     return check(found.model, only=only, seed=seed, length=length, name=found.name, heard=heard)
 
 
-def continued(  # noqa: PLR0913  (what a person may choose)
-    target: str,
-    prompt: str,
-    out: Path,
-    device: str,
-    *,
-    tokens: int,
-    temperature: float,
-    seed: int,
-) -> dict[str, Any]:
-    """What a model says after a prompt; `text` is what follows it."""
-    from attnlab.core.seeds import Seed
-    from attnlab.decode.sample import continuation
-
-    found = load_target(target, out, resolve_device(device))
-    start = _ids(found, prompt)
-    if not start:
-        raise UsageError(f"{found.name} needs a --prompt: it has no token that begins a text")
-    assert found.reader is not None  # _ids has asked
-    ids = continuation(
-        found.model.logits, start, tokens, Seed(seed).child("generate").torch_generator(),
-        context=found.model.context, stop=found.reader.stop, temperature=temperature,
-    )  # fmt: skip
-    whole, read = found.reader.decode([*start, *ids]), found.reader.decode(start)
-    text = whole[len(read) :] if whole.startswith(read) else found.reader.decode(ids)
-    return {"target": found.name, "prompt": prompt, "text": text, "tokens": len(ids), "seed": seed}
-
-
 def _ids(found: Target, piece: str) -> list[int]:
     if found.reader is None:
         raise UsageError(f"{found.name} has no tokenizer: it cannot read a text")

@@ -15,10 +15,12 @@ from attnlab.cli import (
     attend,
     audit,
     compare,
+    construct,
     export,
     generate,
     perplexity,
     report,
+    rouge,
     run,
     runs,
     show,
@@ -53,7 +55,7 @@ app = typer.Typer(
 )
 for command in (
     run, show, runs, table, report, verify, theory, simulate, train, generate, audit, attend,
-    perplexity, compare, export, assets,
+    perplexity, compare, export, construct, rouge, assets,
 ):  # fmt: skip
     command.register(app)
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from

@@ -1,18 +1,21 @@
-"""attnlab generate TARGET: what a model goes on with."""
+"""attnlab generate TARGET: what a model goes on with, by one strategy or several."""
 
-from typing import Annotated
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from unicodedata import category
 
 import typer
 
-from attnlab.cli.console import (
-    RUNS,
-    DeviceOption,
-    JsonOption,
-    OutOption,
-    TargetArgument,
-    say,
-    say_json,
-)
+from attnlab.api.generating import DEFAULT, Listener
+from attnlab.cli.console import RUNS, DeviceOption, JsonOption, OutOption, note, say, say_json
+
+if TYPE_CHECKING:
+    from attnlab.decode.generate import Generated
+    from attnlab.decode.strategy import Strategy
+
+INDENT = "   "
 
 
 def register(app: typer.Typer) -> None:
@@ -21,21 +24,113 @@ def register(app: typer.Typer) -> None:
 
 
 def generate(  # noqa: PLR0913  (each is one documented option)
-    target: TargetArgument,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A run, RUN@TRIAL, model folder, .gguf, asset or hub name."
+        ),
+    ] = "smollm2",
     prompt: Annotated[str, typer.Option(help="What it goes on from.")] = "",
-    tokens: Annotated[int, typer.Option(min=1, help="At most so many.")] = 60,
-    temperature: Annotated[float, typer.Option(min=0, help="0: the likeliest, always.")] = 0.8,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another text.")] = 0,
+    prompt_file: Annotated[
+        Path | None, typer.Option(help="The prompt from a UTF-8 file, less its last line break.")
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:KEY=VALUE,…",
+            help=f"greedy, sample, temperature:t=, top-k:k=, top-p:p=, min-p:p=, typical:p= or "
+            f"beam:width=; repeat to compare. Default: {DEFAULT}",
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="Texts of each strategy.")] = 1,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="At most so many tokens.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed, other draws.")] = 0,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Go on from a prompt, token by token, by sampling."""
-    from attnlab.api.asking import continued
+    """Go on from a prompt; the first text of a strategy is shown as it comes on a terminal."""
+    from attnlab.api.generating import continued
 
-    found = continued(target, prompt, out, device, tokens=tokens, temperature=temperature,
-                      seed=seed)  # fmt: skip
+    names = strategy or [DEFAULT]
+    prompt = _prompt(prompt, prompt_file)
+    listener = Quiet() if json else Printer(prompt, len(names) == 1 and n == 1)
+    found = continued(target, prompt, out, device, strategies=names, n=n,
+                      max_new_tokens=max_new_tokens, seed=seed, listener=listener)  # fmt: skip
     if json:
         say_json(found)
-    else:
-        say(found["prompt"] + found["text"])
+
+
+def _prompt(prompt: str, file: Path | None) -> str:
+    from attnlab.core.errors import UsageError
+    from attnlab.tasks.corpus import read_text
+
+    if file is None:
+        return prompt
+    if prompt:
+        raise UsageError("generate takes --prompt or --prompt-file, not both")
+    return str(read_text(file)).removesuffix("\n").removesuffix("\r")
+
+
+class Quiet(Listener):
+    """Remarks on stderr, nothing else."""
+
+    def remark(self, text: str) -> None:
+        """On stderr."""
+        note(f"attnlab: {text}")
+
+
+class Printer(Quiet):
+    """One text alone: prompt and text. Otherwise the prompt, then a paragraph a strategy."""
+
+    def __init__(self, prompt: str, alone: bool) -> None:
+        self.prompt, self.alone, self.live = prompt, alone, sys.stdout.isatty()
+        self.started, self.at_line_start = False, False
+
+    def begins(self, strategy: "Strategy") -> None:
+        """The prompt once, and which strategy this is."""
+        if not self.alone:
+            if not self.started:
+                say(_shown(self.prompt))
+            say(f"\n{strategy} · {strategy.order}")
+        self.started = True
+        if self.live:
+            self._write(self.prompt if self.alone else _number(0))
+
+    def piece(self, text: str) -> None:
+        """At once, on a terminal."""
+        if self.live:
+            self._write(text)
+
+    def ends(self, texts: "Sequence[Generated]") -> None:
+        """What was not shown yet; a text that is the same every time once."""
+        self.at_line_start = False
+        if self.live:
+            say()
+        same = len(texts) > 1 and len({text.ids for text in texts}) == 1
+        for number, text in enumerate(texts[:1] if same else texts):
+            if number or not self.live:
+                self._write((self.prompt if self.alone else _number(number)) + str(text.text))
+                self.at_line_start = False
+                say()
+        if same:
+            say(f"{INDENT}({len(texts)} times the same)")
+
+    def _write(self, text: str) -> None:
+        """Beside others, a text's later lines are set in; empty ones stay empty."""
+        if not self.alone:
+            first, *later = text.split("\n")
+            first = INDENT + first if self.at_line_start and first else first
+            self.at_line_start = not (later[-1] if later else first)
+            text = "\n".join([first, *(line and INDENT + line for line in later)])
+        sys.stdout.write(_shown(text))
+        sys.stdout.flush()
+
+
+def _number(number: int) -> str:
+    return f"{number + 1:<{len(INDENT)}}"
+
+
+def _shown(text: str) -> str:
+    """A model may write anything: control characters are spelt out."""
+    return "".join(repr(c)[1:-1] if category(c) == "Cc" and c not in "\n\t" else c for c in text)

@@ -1,1 +1,1 @@
-"""Text from a model: one token after the other."""
+"""Text from a model: filters, strategies, one loop for every model, beam search."""

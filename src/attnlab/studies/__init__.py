@@ -5,6 +5,9 @@ STUDIES: dict[str, str] = {
     "positions": "attnlab.studies.mini_gpt.positions:Positions",
     "head-merging": "attnlab.studies.mini_gpt.head_merging:HeadMerging",
     "projection-depth": "attnlab.studies.mini_gpt.projection_depth:ProjectionDepth",
+    "head-robustness": "attnlab.studies.head_robustness.study:HeadRobustness",
+    "attention-design": "attnlab.studies.attention_design.study:AttentionDesign",
+    "hard-attention": "attnlab.studies.hard_attention.study:HardAttention",
     "train": "attnlab.studies.train_text.study:TrainText",
 }
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlab.decode.sample import continuation
+from attnlab.decode.generate import generate
+from attnlab.decode.strategy import Strategy
 from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence, token_nll
 from attnlab.models.config import GPTConfig
@@ -132,13 +133,9 @@ def weights(model: GPT) -> dict[str, np.ndarray]:
 
 def samples(trial: Trial, model: GPT, data: Sentenced) -> list[str]:
     """Two texts from <START>, at temperature 0.8."""
-    t, c = data.tokenizer, trial.config
-    device = next(model.parameters()).device
-    return [
-        t.decode(continuation(
-            lambda ids: model(ids.to(device)), [t.start], c["sample_tokens"],
-            trial.stream.child("sample", number).torch_generator(), context=c["block"],
-            stop=t.stop, temperature=0.8,
-        ))
-        for number in range(2)
-    ]  # fmt: skip
+    t = data.tokenizer
+    texts = generate(
+        model, [[t.start]], Strategy("temperature", {"t": 0.8}), n=2, stop_ids=[t.stop],
+        max_new_tokens=trial.config["sample_tokens"], seed=trial.stream.child("sample"),
+    )  # fmt: skip
+    return [t.decode(text.ids) for text in texts]

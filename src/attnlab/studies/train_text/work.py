@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from attnlab.core.errors import UsageError
-from attnlab.decode.sample import continuation
+from attnlab.decode.generate import generate
+from attnlab.decode.strategy import Strategy
 from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
 from attnlab.measure.perplexity import score, token_nll, windows
 from attnlab.models.config import GPTConfig
@@ -122,14 +123,12 @@ def counted(text: Text, s: TextSettings) -> dict[str, float]:
 
 def sample(model: GPT, tokenizer: Tokenizer, s: TextSettings, trial: Trial) -> str:
     """The prompt and what follows it at temperature 0.8."""
-    device = next(model.parameters()).device
     start = [tokenizer.start, *tokenizer.encode(s.prompt)]
-    stream = trial.stream.child("sample").torch_generator()
-    ids = continuation(
-        lambda ids: model(ids.to(device)), start, s.sample_tokens, stream, context=s.block,
-        stop=tokenizer.stop, temperature=0.8,
+    (found,) = generate(
+        model, [start], Strategy("temperature", {"t": 0.8}), max_new_tokens=s.sample_tokens,
+        stop_ids=[tokenizer.stop], seed=trial.stream.child("sample"),
     )  # fmt: skip
-    return tokenizer.decode([*start, *ids])
+    return tokenizer.decode([*start, *found.ids])
 
 
 def _train(model: GPT, batches: Blocks, s: TextSettings, text: Text, bench: Bench) -> Trained:

@@ -1,0 +1,110 @@
+"""Many selections among the same keys at once: the first look is shared, the proof is not.
+
+1. all: Newton along the path (shortest.py) side by side; the bound (H(p) - t) / ||D^T p|| sends
+   those it shows to be far away to 2;
+2. these: Newton on f alone (hull.py), side by side, from where they stopped: inside the hull?
+3. each answer is settled and certified on its own rows as a single one is; what neither look
+   decided is solved alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnlab.construct.aim import Aim, aim
+from attnlab.construct.excess import Array, Places, Rows, Shared
+from attnlab.construct.hull import interior
+from attnlab.construct.keys import (
+    Scale,
+    checked,
+    checked_index,
+    checked_values,
+    checked_weight,
+    scale_of,
+)
+from attnlab.construct.newton import minimise
+from attnlab.construct.reach import NEAR, Frame, Outcome, decide, reach, reached
+from attnlab.construct.result import Construction
+from attnlab.construct.select import selection
+from attnlab.construct.shortest import shortest
+from attnlab.construct.span import basis
+
+_CELLS = 4_000_000  # problems times keys held at once: 32 MB an array
+
+
+def select_many(
+    keys: Any,
+    indices: Sequence[Any] | None = None,
+    weight: float = 0.99,
+    scale: Scale = 1.0,
+    values: Any = None,
+) -> list[Construction]:
+    """select for each of `indices` (all keys if None), in that order."""
+    found, wanted = checked(keys), checked_weight(weight)
+    n = len(found)
+    chosen = [checked_index(i, n) for i in (range(n) if indices is None else indices)]
+    factor, output = scale_of(scale, found.shape[1]), checked_values(values, n)
+    return [
+        selection(problem, wanted, outcome, output)
+        for problem, outcome in _outcomes(found, chosen, wanted, factor)
+    ]
+
+
+def _outcomes(
+    keys: Array, chosen: list[int], weight: float, scale: float
+) -> Iterator[tuple[Aim, Outcome]]:
+    """One block after the other, so that the scores of a block fit."""
+    shared, lift = _shared(keys, scale)
+    size = max(1, _CELLS // len(keys))
+    for first in range(0, len(chosen), size):
+        block = chosen[first : first + size]
+        problems = (aim(keys, [j], scale) for j in block)
+        if shared is None or weight * len(keys) <= 1:
+            yield from ((p, reach(p.rows, p.level(weight))) for p in problems)
+            continue
+        guess = _look(shared, np.array(block, dtype=np.intp), weight)
+        for problem, (q, inside) in zip(problems, guess, strict=True):
+            yield problem, _settled(problem, problem.level(weight), q, inside, lift)
+
+
+def _shared(keys: Array, scale: float) -> tuple[Array | None, Array]:
+    """Keys about their mean, in coordinates of their span, differences of length one at most."""
+    around = keys - keys.mean(axis=0)
+    size = 2 * scale * float(np.linalg.norm(around, axis=1).max())
+    span = basis(around)
+    if size == 0 or span.shape[1] == 0:
+        return None, span
+    return scale * (around @ span) / size, span / size
+
+
+def _look(keys: Array, block: Places, weight: float) -> Iterator[tuple[Array | None, bool]]:
+    """(q, inside): the shortest query, or the lowest point of f inside a hull, or no idea."""
+    excess = Shared(keys, block)
+    level = np.full(len(block), np.log1p(-weight) - np.log(weight))
+    path = shortest(excess, level, np.zeros((len(block), keys.shape[1])), NEAR)
+    left = np.flatnonzero(~path.solved)
+    inside = np.zeros(len(block), bool)
+    if left.size:
+        low = minimise(excess.take(left), path.q[left])
+        path.q[left], inside[left] = low.at.q, low.inside
+    for b in range(len(block)):
+        known = bool(path.solved[b] or inside[b])
+        yield (path.q[b] if known else None), bool(inside[b])
+
+
+def _settled(problem: Aim, level: float, q: Array | None, inside: bool, lift: Array) -> Outcome:
+    """The shared guess on the problem's own rows, with the same proof as a single solve."""
+    rows = problem.rows
+    if q is not None and not inside:
+        found = reached(rows, level, lift @ q)
+        if found is not None and found.proven:
+            return found
+    if q is not None and inside:
+        frame = Frame(rows @ lift, lift)
+        low = minimise(Rows(frame.rows), q[None])
+        if low.inside[0]:
+            return decide(rows, level, interior(low), frame)
+    return reach(rows, level)

@@ -1,0 +1,183 @@
+"""Argmax attention and its gradients, beside softmax(scores / T) and the straight-through estimate.
+
+    argmax             output = v_i, i the key of the highest score (the first of equals):
+                       d output / d query = d output / d keys = 0 wherever no two scores tie;
+                       d output / d values = the one-hot weights: values still train
+    softmax at T       d output / d query = (scale / T) sum_i w_i (v_i - output) k_i^T, which falls
+                       like exp(-gap / T) / T as T -> 0, gap = lead of the highest score
+    straight-through   forward the argmax, backward the softmax at T: what autograd reports is not
+                       the slope of the output, which finite differences show to be 0
+
+Every Jacobian is measured twice: by autograd through the parts of `attnlab.parts.normalise`, and
+by central differences of the forward pass. A norm here is the Frobenius norm of a Jacobian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.construct.keys import Scale, checked, checked_values, checked_vector, scale_of
+from attnlab.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[np.float64]
+
+KINDS = ("softmax", "argmax", "straight-through")
+_STEP = 1e-5  # of a score, in units of T: near the cube root of rounding, where both errors meet
+
+
+@dataclass(frozen=True, eq=False)
+class Hard:
+    """What argmax attention returns: `ties` are all keys of the highest score, the first wins."""
+
+    index: int
+    ties: tuple[int, ...]
+    gap: float | None  # lead over the next lower score; None where there is no lower one
+    weights: Array
+    output: Array
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Norms of d output / d (query, keys, values), by autograd and by finite differences.
+
+    `floor`: a difference of outputs that rounding hides, as a slope; less than it reads as 0.
+    """
+
+    kind: str
+    temperature: float
+    query: float
+    keys: float
+    values: float
+    query_difference: float
+    keys_difference: float
+    values_difference: float
+    floor: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return asdict(self)
+
+
+def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> Hard:
+    """v_i of the key with the highest scale * k_i . q; ties (equal to rounding) are all named."""
+    k, q, v, factor = _given(keys, query, values, scale)
+    scores = factor * (k @ q)
+    # Rounding of a sum of h products, in units of the largest of them.
+    near = 4 * k.shape[1] * np.finfo(np.float64).eps * factor * float((np.abs(k) @ np.abs(q)).max())
+    ties = np.flatnonzero(scores >= scores.max() - near)
+    rest = np.delete(scores, ties)
+    weights = np.zeros(len(k))
+    weights[ties[0]] = 1.0
+    gap = float(scores.max() - rest.max()) if rest.size else None
+    return Hard(int(ties[0]), tuple(map(int, ties)), gap, weights, v[ties[0]].copy())
+
+
+def slopes(
+    keys: Any,
+    query: Any,
+    values: Any,
+    kind: str = "softmax",
+    temperature: float = 1.0,
+    scale: Scale = 1.0,
+) -> Slopes:
+    """The three Jacobians' norms, each by autograd and by central differences."""
+    k, q, v, factor = _given(keys, query, values, scale)
+    if kind not in KINDS:
+        from attnlab.core.config import nearest
+
+        raise UsageError(f"unknown kind of attention {kind!r}: {nearest(kind, KINDS)}")
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise UsageError(f"a temperature is above 0: got {temperature!r}")
+    attend = _forward(kind, factor / temperature)
+    by_autograd = _autograd(attend, q, k, v)
+    # The step follows the scale on which the output bends: scores that change by T.
+    bend = temperature / factor
+    by_difference = _differences(attend, (q, k, v), bend)
+    size = max(float(np.abs(k).max()), float(np.abs(q).max()))
+    floor = float(np.finfo(np.float64).eps * np.linalg.norm(v) * size / (_STEP * bend))
+    return Slopes(kind, float(temperature), *by_autograd, *by_difference, floor)
+
+
+def gradient_curve(
+    keys: Any, query: Any, values: Any, temperatures: Sequence[float], scale: Scale = 1.0
+) -> list[Slopes]:
+    """`slopes` of every kind at every temperature: the rows of a picture.
+
+    The argmax knows no temperature; its rows repeat, so that every curve has the same abscissae.
+    """
+    return [
+        slopes(keys, query, values, kind, temperature, scale)
+        for kind in KINDS
+        for temperature in temperatures
+    ]
+
+
+def _given(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
+    k = checked(keys)
+    v = checked_values(values, len(k))
+    if v is None:
+        raise UsageError("values are needed: one a key")
+    return k, checked_vector(query, k.shape[1], "query"), v, scale_of(scale, k.shape[1])
+
+
+def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """(query, keys, values) -> output, through the part that models are built from."""
+    import torch
+
+    from attnlab.parts.normalise import Normalise
+    from attnlab.parts.part import Dims
+
+    part = Normalise.variants[kind].Config().build(Dims(1, 1, 1, 1), torch.Generator())
+
+    def attend(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        scores = factor * (keys @ query)
+        allowed = torch.ones(1, 1, 1, len(keys), dtype=torch.bool)
+        return part(scores[None, None, None], allowed)[0, 0, 0] @ values
+
+    return attend
+
+
+def _autograd(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor], *inputs: Array
+) -> tuple[float, float, float]:
+    import torch
+
+    found = torch.autograd.functional.jacobian(
+        attend, tuple(torch.tensor(part, dtype=torch.float64) for part in inputs)
+    )
+    query, keys, values = (float(torch.linalg.vector_norm(part)) for part in found)
+    return query, keys, values
+
+
+def _differences(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+    inputs: tuple[Array, Array, Array],
+    bend: float,
+) -> tuple[float, float, float]:
+    """(f(x + e) - f(x - e)) / 2e in every entry; the error is of order e^2 and rounding / e."""
+    import torch
+
+    query, keys, _ = inputs
+    other = (float(np.abs(keys).max()), float(np.abs(query).max()), 1.0)
+    norms: list[float] = []
+    for place, part in enumerate(inputs):
+        # A score moves by factor * step * other; in the values the output is linear.
+        step = _STEP * (bend if place < 2 else 1.0) / (other[place] or 1.0)
+        total = 0.0
+        for entry in np.ndindex(part.shape):
+            ends: list[Tensor] = []
+            for sign in (1, -1):
+                moved = [torch.tensor(item, dtype=torch.float64) for item in inputs]
+                moved[place][entry] += sign * step
+                ends.append(attend(moved[0], moved[1], moved[2]))
+            total += float(((ends[0] - ends[1]) / (2 * step)).square().sum())
+        norms.append(total**0.5)
+    return norms[0], norms[1], norms[2]

@@ -1,0 +1,107 @@
+"""The `width` likeliest unfinished texts go on at every step; the likeliest endings are the answer.
+
+Of all one-token continuations of the texts in the beam, those that end and are among the `width`
+best are kept as endings; the `width` best that do not end go on. A text's score is the sum of its
+log-probabilities (after temperature and repetition, if given), so scores only fall, and the search
+is over once enough endings score at least as high as the best text that goes on. width = 1 is
+greedy. Equal scores: the text that is earlier in the beam, then the lower id.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attnlab.decode.filters import Filters, checked, top_k
+from attnlab.decode.loop import Row, Stop, padded, seen_in
+from attnlab.decode.stepper import stepper_for
+from attnlab.models.protocol import LanguageModel
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A text, its score, and log p of its tokens under the model."""
+
+    score: float
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    ended: bool = False
+
+    def rank(self) -> tuple[float, tuple[int, ...]]:
+        """Best first."""
+        return -self.score, self.ids
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a beam search is told."""
+
+    width: int
+    filters: Filters
+    stop: Stop
+
+
+def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
+    """The n best texts after a prompt (fewer where there are not so many)."""
+    ids, _ = padded([row.prompt], model.context)
+    stepper = stepper_for(model, how.width, ids.shape[1] + how.stop.tokens - 1)
+    logits = stepper.start(ids.expand(how.width, -1), None)
+    beam, endings = [Hypothesis(0.0)], []
+    for step in range(how.stop.tokens):
+        grown, before = _grown(logits[: len(beam)], beam, row, how)
+        endings += [h for h in grown[: how.width] if h.ended]
+        open_ended = [i for i, h in enumerate(grown) if not h.ended][: how.width]
+        beam = [grown[i] for i in open_ended]
+        if step + 1 == how.stop.tokens or _settled(endings, beam, n):
+            break
+        rows = [before[i] for i in open_ended]
+        rows += [0] * (how.width - len(rows))
+        stepper.take(torch.tensor(rows, device=logits.device))
+        last = [h.ids[-1] for h in beam]
+        last += [last[0]] * (how.width - len(last))
+        logits = stepper.step(torch.tensor(last, device=logits.device))
+    best = sorted([*endings, *beam], key=Hypothesis.rank)[:n]
+    return [replace(row, ids=list(h.ids), logprobs=list(h.logprobs),
+                    ended="token" if h.ended else "length") for h in best]  # fmt: skip
+
+
+def _settled(endings: list[Hypothesis], beam: list[Hypothesis], n: int) -> bool:
+    """No text that goes on can still come among the n best."""
+    best = sorted(h.score for h in endings)[-n:]
+    return not beam or (len(best) == n and best[0] >= beam[0].score)
+
+
+def _grown(
+    logits: Float[Tensor, "row vocab"], beam: list[Hypothesis], row: Row, how: Search
+) -> tuple[list[Hypothesis], list[int]]:
+    """The best continuations, best first, and the row of the beam each comes from.
+
+    As many as may be needed: `width` that go on, and every ending that could stand before them.
+    """
+    plain = checked(logits).double().log_softmax(dim=-1)
+    seen = None
+    if how.filters.repetition != 1:
+        texts = [[*row.prompt, *h.ids] for h in beam]
+        seen = seen_in(texts, logits.shape[-1], logits.device)
+    scores = how.filters(logits.double(), seen).log_softmax(dim=-1)
+    scores += torch.tensor([h.score for h in beam], device=logits.device).double()[:, None]
+    places = _best(scores.flatten(), how.width + len(beam) * len(how.stop.ids))
+    size, found = logits.shape[-1], []
+    values = zip(places.tolist(), scores.flatten()[places].tolist(),
+                 plain.flatten()[places].tolist(), strict=True)  # fmt: skip
+    for place, score, logprob in values:
+        old, token = beam[place // size], place % size
+        if token in how.stop.ids:
+            found.append(replace(old, score=score, ended=True))
+        else:
+            grown = replace(old, score=score, ids=(*old.ids, token))
+            found.append(replace(grown, logprobs=(*old.logprobs, logprob)))
+    return found, [place // size for place in places.tolist()]
+
+
+def _best(scores: Float[Tensor, " place"], k: int) -> Int[Tensor, " place"]:
+    """Places of the k highest that are possible at all, highest first, the lowest among equals."""
+    kept = top_k(scores[None], k)[0]
+    places = torch.isfinite(kept).nonzero()[:, 0]
+    return places[scores[places].sort(descending=True, stable=True).indices]

@@ -1,0 +1,192 @@
+"""logits -> logits: what a filter removes becomes −inf, the rest stays (temperature: is scaled).
+
+    kept = Filters(temperature=0.8, top_k=20)(logits)       # (row, vocab) -> (row, vocab)
+
+The order is fixed: repetition → temperature → top-k → top-p → min-p → typical. Where tokens tie for
+the last place, the lowest id has it; so it is for every filter and for the likeliest token. A −inf
+is a token that cannot come; NaN, +inf and a row of nothing but −inf are refused. Each filter is the
+identity, bit for bit, at its neutral setting, which is its default.
+"""
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from attnlab.core.errors import UsageError
+
+Scores = Float[Tensor, "row vocab"]
+Seen = Bool[Tensor, "row vocab"]
+LARGEST = sys.float_info.max
+FEW = 128  # the likeliest tokens, sorted first: a nucleus is seldom larger
+
+
+def checked(logits: Scores) -> Scores:
+    """The logits, if every row is numbers or −inf and has a token that can come."""
+    if not bool(torch.isfinite(logits.amax(dim=-1)).all()):
+        raise UsageError("the model's logits are not numbers: nothing can be drawn from them")
+    return logits
+
+
+def likeliest(logits: Scores) -> Int[Tensor, " row"]:
+    """The id with the largest logit, the lowest among equals."""
+    return logits.argmax(dim=-1)
+
+
+def repetition_penalty(logits: Scores, penalty: float, seen: Seen) -> Scores:
+    """Tokens of the text so far: l / penalty if l > 0, else l · penalty (Keskar et al. 2019)."""
+    _penalty(penalty)
+    if penalty == 1:
+        return logits
+    lowered = torch.where(checked(logits) > 0, logits / penalty, logits * penalty)
+    return checked(torch.where(seen, lowered, logits))  # a tiny penalty may overflow
+
+
+def temperature(logits: Scores, t: float) -> Scores:
+    """(l − max l) / t; t = 0 keeps the likeliest token alone."""
+    _temperature(t)
+    if t == 1:
+        return logits
+    best = checked(logits).amax(dim=-1, keepdim=True)
+    return _only(logits, likeliest(logits)) if t == 0 else (logits - best) / t
+
+
+def top_k(logits: Scores, k: int) -> Scores:
+    """The k likeliest; 0, or at least the vocabulary: all."""
+    _count(k)
+    if k == 0 or k >= logits.shape[-1]:
+        return logits
+    last = checked(logits).topk(k, dim=-1).values[:, -1:]
+    keep = logits >= last
+    if int(keep.sum()) > k * len(keep):  # some tie for the last place
+        above, ties = logits > last, logits == last
+        room = k - above.sum(dim=-1, keepdim=True)
+        keep = above | (ties & (ties.cumsum(dim=-1) <= room))
+    return _where(keep, logits)
+
+
+def top_p(logits: Scores, p: float) -> Scores:
+    """The fewest of the likeliest whose probability reaches p (Holtzman et al. 2020); 1: all."""
+    _share("top-p", p)
+    return logits if p == 1 else _fewest(logits, checked(logits), p)
+
+
+def min_p(logits: Scores, p: float) -> Scores:
+    """Tokens at least p times as likely as the likeliest (Nguyen et al. 2024); 1: it alone."""
+    _share("min-p", p)
+    if p == 0:
+        return logits
+    if p == 1:
+        return _only(logits, likeliest(checked(logits)))
+    best = checked(logits).amax(dim=-1, keepdim=True)
+    return _where(logits >= best + math.log(p), logits)
+
+
+def typical(logits: Scores, p: float) -> Scores:
+    """The fewest tokens of surprise nearest to the entropy whose probability reaches p; 1: all.
+
+    Meister et al. 2023. p = 0 keeps the most typical token, which need not be the likeliest.
+    """
+    _share("typical", p)
+    if p == 1:
+        return logits
+    log_p = checked(logits).log_softmax(dim=-1)
+    entropy = -(log_p.exp() * log_p).nansum(dim=-1, keepdim=True)  # 0 · −inf counts nothing
+    return _fewest(-(log_p + entropy).abs(), logits, p)
+
+
+def _fewest(rank: Scores, logits: Scores, p: float) -> Scores:
+    """Tokens from the highest rank on, until their probability reaches p; at least one."""
+    log_total, size = logits.logsumexp(dim=-1, keepdim=True), logits.shape[-1]
+    sorted_few = FEW
+    while True:
+        best = rank.topk(min(sorted_few, size), dim=-1)
+        reached = (logits.gather(-1, best.indices) - log_total).exp().cumsum(dim=-1) >= p
+        if sorted_few >= size or bool(reached[:, -1].all()):
+            break
+        sorted_few *= 16
+    place = (~reached).sum(dim=-1, keepdim=True).clamp_max(reached.shape[-1] - 1)
+    last = best.values.gather(-1, place)
+    keep = rank >= last
+    if int(keep.sum()) > int((place + 1).sum()):  # some tie for the last place
+        above, ties = rank > last, rank == last
+        chance = (logits - log_total).exp()
+        mass = (chance * above).sum(dim=-1, keepdim=True)
+        before = (chance * ties).cumsum(dim=-1) - chance  # of ties with a lower id
+        first = ties & (ties.cumsum(dim=-1) == 1)
+        keep = above | first | (ties & (mass + before < p))
+    return _where(keep, logits)
+
+
+def _only(logits: Scores, ids: Int[Tensor, " row"]) -> Scores:
+    places = torch.arange(logits.shape[-1], device=logits.device)
+    return _where(places == ids[:, None], logits)
+
+
+def _where(keep: Seen, logits: Scores) -> Scores:
+    return logits.masked_fill(~keep, -torch.inf)
+
+
+def _temperature(t: float) -> None:
+    if not 0 <= t <= LARGEST:
+        raise UsageError(f"temperature must be a number >= 0, got {t}")
+
+
+def _count(k: int) -> None:
+    if not isinstance(k, int) or isinstance(k, bool) or k < 0:
+        raise UsageError(f"top-k must be a whole number >= 0, got {k}")
+
+
+def _share(name: str, p: float) -> None:
+    if not 0 <= p <= 1:
+        raise UsageError(f"{name} must lie in 0 … 1, got {p}")
+
+
+def _penalty(penalty: float) -> None:
+    if not 0 < penalty <= LARGEST:
+        raise UsageError(f"repetition must be a number > 0, got {penalty}")
+
+
+ORDER: dict[str, Callable[[Scores, Any], Scores]] = {
+    "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "typical": typical,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """All of them, in their order; the defaults change nothing."""
+
+    repetition: float = 1.0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    typical: float = 1.0
+
+    def __post_init__(self) -> None:
+        _penalty(self.repetition)
+        _temperature(self.temperature)
+        _count(self.top_k)
+        for name in ("top_p", "min_p", "typical"):
+            _share(name.replace("_", "-"), getattr(self, name))
+
+    def __call__(self, logits: Scores, seen: Seen | None = None) -> Scores:
+        """The logits after every filter; `seen` are the tokens of the text so far."""
+        logits = checked(logits)
+        if seen is not None:
+            logits = repetition_penalty(logits, self.repetition, seen)
+        for name, function in ORDER.items():
+            logits = function(logits, getattr(self, name))
+        return logits
+
+    @property
+    def active(self) -> tuple[tuple[str, float], ...]:
+        """Name and value of those that do something, in their order."""
+        plain = Filters()
+        values = ((name, getattr(self, name)) for name in ("repetition", *ORDER))
+        return tuple((name.replace("_", "-"), v) for name, v in values if v != getattr(plain, name))

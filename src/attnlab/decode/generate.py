@@ -1,0 +1,107 @@
+"""Texts from any language model: one call for every strategy, batched, seeded row by row.
+
+    generate(model, [[5, 3, 8]], parse_strategy("top-p:p=0.7"), n=10, max_new_tokens=40, seed=0)
+
+Text j of a prompt is drawn from a stream of its own, named by the seed, the prompt's ids and j: it
+stays the same with other prompts beside it, in another order or batch, with a larger n, and with a
+larger max_new_tokens it begins with the same tokens. Strategies share these streams, so that they
+can be compared draw by draw. A prompt longer than the model's context is read from its end.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+
+import torch
+
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.decode.beam import Search, search
+from attnlab.decode.loop import Generated, Row, Stop, run
+from attnlab.decode.strategy import Strategy
+from attnlab.decode.text import Decode
+from attnlab.models.protocol import LanguageModel
+
+__all__ = ["Generated", "generate"]
+BATCH = 64
+Heard = Callable[[int, int], None]
+
+
+@torch.no_grad()
+def generate(  # noqa: PLR0913  (what decides a text is this much)
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    strategy: Strategy,
+    *,
+    max_new_tokens: int,
+    n: int = 1,
+    seed: Seed | int = 0,
+    stop_ids: Collection[int] = (),
+    stop_strings: Sequence[str] = (),
+    decode: Decode | None = None,
+    on_token: Heard | None = None,
+    batch: int = BATCH,
+) -> list[Generated]:
+    """n texts after each prompt: those of the first prompt, then those of the second …
+
+    `decode` gives texts beside ids, and is needed for stop strings. `on_token(i, id)` hears every
+    token of text i as it comes (not of a beam, where none is final). `batch` rows run at once.
+    """
+    stop = Stop(max_new_tokens, frozenset(stop_ids), tuple(stop_strings), decode)
+    _check(model, prompts, stop, n, batch)
+    root = seed if isinstance(seed, Seed) else Seed(seed)
+    if strategy.width is not None:
+        return _beams(model, prompts, strategy, stop, n)
+    once = strategy.filters.temperature == 0  # the same n times
+    rows = _rows(prompts, 1 if once else n, root)
+    heard = on_token or (lambda row, token: None)
+    by_length = sorted(range(len(rows)), key=lambda i: len(rows[i].prompt))
+    for start in range(0, len(rows), batch):
+        now = by_length[start : start + batch]
+        run(model, [rows[i] for i in now], strategy.filters, stop,
+            lambda row, token, now=now: heard(now[row] * (n if once else 1), token))  # fmt: skip
+    found = [row.done(stop) for row in rows]
+    return [text for text in found for _ in range(n)] if once else found
+
+
+def _rows(prompts: Sequence[Sequence[int]], n: int, root: Seed) -> list[Row]:
+    """A seed for each text; a prompt that comes again goes on counting its texts."""
+    texts, rows = Counter[tuple[int, ...]](), []
+    for prompt in prompts:
+        ids = tuple(int(i) for i in prompt)
+        own = root.child("generate", *ids)
+        rows += [Row(ids, own.child("text", texts[ids] + j)) for j in range(n)]
+        texts[ids] += n
+    return rows
+
+
+def _beams(
+    model: LanguageModel, prompts: Sequence[Sequence[int]], strategy: Strategy, stop: Stop, n: int
+) -> list[Generated]:
+    width = strategy.width or 1
+    if n > width:
+        raise UsageError(f"{strategy} gives {width} texts at most, not {n}")
+    if stop.strings:
+        raise UsageError("beam search ends at tokens, not at strings: no text in it is final")
+    how = Search(width, strategy.filters, stop)
+    found = []
+    for row in _rows(prompts, 1, Seed(0)):
+        best = search(model, row, how, n)
+        if len(best) < n:
+            raise UsageError(f"{strategy}: there are {len(best)} possible texts, not {n}")
+        found += [text.done(stop) for text in best]
+    return found
+
+
+def _check(
+    model: LanguageModel, prompts: Sequence[Sequence[int]], stop: Stop, n: int, batch: int
+) -> None:
+    for name, value in (("n", n), ("max_new_tokens", stop.tokens), ("batch", batch)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, got {value}")
+    if stop.strings and (stop.decode is None or not all(stop.strings)):
+        raise UsageError("stop strings are not empty, and need `decode`")
+    for number, prompt in enumerate(prompts):
+        if not len(prompt):
+            raise UsageError(f"prompt {number} has no token to go on from")
+        if not 0 <= min(prompt) <= max(prompt) < model.vocabulary:
+            raise UsageError(f"prompt {number}: ids are 0 … {model.vocabulary - 1}")

@@ -1,0 +1,172 @@
+"""The loop: scores, one id a row, again; rows that have ended are carried along, unheard.
+
+A row's ids are a function of its prompt, its seed and the model: neighbours, their number and their
+order change its logits by rounding only (see `draw.py` for what that can do).
+"""
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.decode.draw import Numbers, draw
+from attnlab.decode.filters import Filters, likeliest, repetition_penalty
+from attnlab.decode.stepper import Scores, device_of, stepper_for
+from attnlab.decode.text import Decode, cut, following
+from attnlab.models.protocol import LanguageModel
+
+Ending = Literal["token", "string", "length"]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What follows a prompt. The stop token is not part of it, its probability not either.
+
+    With a stop string the text ends before it, while `ids` keep the tokens that spell it.
+    """
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]  # log p of each id under the model, before any filter
+    ended: Ending
+    text: str | None = None  # None: nobody said how to decode
+
+    @property
+    def logprob(self) -> float:
+        """log p(ids | prompt) under the model."""
+        return math.fsum(self.logprobs)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When a text is over."""
+
+    tokens: int  # at most so many
+    ids: Collection[int] = ()
+    strings: Sequence[str] = ()
+    decode: Decode | None = None
+
+
+@dataclass
+class Row:
+    """One text in the making."""
+
+    prompt: Sequence[int]
+    seed: Seed
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    ended: Ending | None = None
+
+    def add(self, token: int, logprob: float, stop: Stop) -> bool:
+        """Take one more token; whether it is part of the text."""
+        if token in stop.ids:
+            self.ended = "token"
+            return False
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if stop.strings and cut(self.text(stop) or "", stop.strings) is not None:
+            self.ended = "string"
+        elif len(self.ids) == stop.tokens:
+            self.ended = "length"
+        return True
+
+    def text(self, stop: Stop) -> str | None:
+        """What the ids say."""
+        return None if stop.decode is None else following(stop.decode, self.prompt, self.ids)
+
+    def done(self, stop: Stop) -> Generated:
+        """The finished text."""
+        assert self.ended is not None
+        text = self.text(stop)
+        if self.ended == "string" and text is not None:
+            text = cut(text, stop.strings)
+        return Generated(tuple(self.ids), tuple(self.logprobs), self.ended, text)
+
+
+def padded(
+    prompts: Sequence[Sequence[int]], context: int
+) -> tuple[Int[Tensor, "row pos"], Tensor | None]:
+    """The last `context` ids of each, id 0 on the left where one is shorter, and where that is."""
+    kept = [list(prompt[-context:]) for prompt in prompts]
+    width = max(map(len, kept))
+    ids = torch.tensor([[0] * (width - len(row)) + row for row in kept])
+    empty = torch.tensor([width - len(row) for row in kept])
+    return ids, torch.arange(width) < empty[:, None] if bool(empty.any()) else None
+
+
+def run(
+    model: LanguageModel,
+    rows: Sequence[Row],
+    filters: Filters,
+    stop: Stop,
+    heard: Callable[[int, int], None] = lambda row, token: None,
+) -> None:
+    """Go on with every row until it ends."""
+    ids, hidden = padded([row.prompt for row in rows], model.context)
+    stepper = stepper_for(model, len(rows), ids.shape[1] + stop.tokens - 1)
+    chooser = Chooser(filters, rows, model)
+    logits = stepper.start(ids, hidden)
+    while True:
+        chosen = chooser.chosen(logits, [row.ended is not None for row in rows])
+        for index, (row, token) in enumerate(zip(rows, chosen.ids, strict=True)):
+            if row.ended is None and row.add(token, chosen.logprobs[index], stop):
+                heard(index, token)
+        if all(row.ended is not None for row in rows):
+            return
+        logits = stepper.step(chosen.tensor)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    tensor: Int[Tensor, " row"]
+    ids: list[int]
+    logprobs: list[float]
+
+
+class Chooser:
+    """Filters, then the likeliest or a draw."""
+
+    def __init__(self, filters: Filters, rows: Sequence[Row], model: LanguageModel) -> None:
+        device = device_of(model)
+        self.filters, self.greedy = filters, filters.temperature == 0
+        self.seen = None if filters.repetition == 1 else seen_in(
+            [row.prompt for row in rows], model.vocabulary, device)  # fmt: skip
+        self.numbers = Numbers([row.seed for row in rows], model.vocabulary, device)
+
+    def chosen(self, logits: Scores, ended: list[bool]) -> _Chosen:
+        """One id a row, and log p of it under the model."""
+        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        if any(ended):  # whatever they are now, nothing is refused for it
+            logits = logits.masked_fill(torch.tensor(ended, device=logits.device)[:, None], 0.0)
+        ids = self._ids(logits)
+        if self.seen is not None:
+            self.seen.scatter_(1, ids[:, None], True)
+        surprise = logits.logsumexp(dim=-1) - logits.gather(1, ids[:, None])[:, 0]
+        # one transfer a step: what is chosen, log p, and whether the row was numbers at all
+        known = torch.stack([ids.double(), -surprise.double(), logits.amax(dim=-1).double()])
+        found, logprobs, best = known.tolist()
+        if not all(map(math.isfinite, best)):
+            raise UsageError("the model's logits are not numbers: nothing can be chosen from them")
+        return _Chosen(ids, [int(i) for i in found], logprobs)
+
+    def _ids(self, logits: Scores) -> Int[Tensor, " row"]:
+        if not self.greedy:
+            return draw(self.filters(logits.double(), self.seen), self.numbers.next())
+        if self.seen is not None:
+            logits = repetition_penalty(logits, self.filters.repetition, self.seen)
+        return likeliest(logits)
+
+
+def seen_in(
+    texts: Sequence[Sequence[int]], vocabulary: int, device: torch.device
+) -> Bool[Tensor, "row vocab"]:
+    """True at every id that a row's text holds."""
+    seen = torch.zeros((len(texts), vocabulary), dtype=torch.bool, device=device)
+    for row, text in enumerate(texts):
+        seen[row, list(text)] = True
+    return seen

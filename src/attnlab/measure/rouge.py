@@ -1,0 +1,240 @@
+"""ROUGE: what a text shares with a reference (Lin 2004), by the package `rouge-score`.
+
+    ROUGE-n     P = shared n-grams / n-grams of the prediction, R = shared / of the reference
+    ROUGE-L     the same with the longest common subsequence of the two whole texts
+    ROUGE-Lsum  the same sentence by sentence: of each reference sentence, what any sentence of
+                the prediction has in order; a token counts once
+    F = 2PR / (P + R)
+
+Three choices move these numbers, so they are part of their name (`Variant`):
+
+    stemmer    Porter's, or none
+    tokenizer  "ascii", the package's own: everything but a-z and 0-9 is a space, so "café" is "caf"
+               and a Greek text is empty; "unicode": see measure/words.py, the same on ASCII text
+    splitter   "newline", the package's own: a sentence is a line, so in texts without line ends
+               Lsum is L; "sentence": by measure/sentences.py. L never depends on it
+
+A prediction without a token scores 0. A reference without one is refused: nothing could match it.
+"""
+
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.core.config import nearest
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.measure.intervals import Estimate, bootstrap_mean, mean_interval
+from attnlab.measure.sentences import sentences
+from attnlab.measure.words import foreign, words
+
+KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
+MEASURES = ("precision", "recall", "f")
+TOKENIZERS, SPLITTERS = ("ascii", "unicode"), ("newline", "sentence")
+FEWEST = 20  # items for a bootstrap; below, a t interval
+DRAWS = 10_000
+Measure = Literal["precision", "recall", "f"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a ROUGE is called by; two scores compare only when these are the same."""
+
+    stemmer: bool = True
+    tokenizer: str = "ascii"
+    splitter: str = "newline"
+
+    def __post_init__(self) -> None:
+        for what, given, known in (("tokenizer", self.tokenizer, TOKENIZERS),
+                                   ("splitter", self.splitter, SPLITTERS)):  # fmt: skip
+            if given not in known:
+                raise UsageError(f"unknown {what} {given!r}: {nearest(given, known)}")
+
+    def as_json(self) -> dict[str, str]:
+        """{"package", "stemmer", "tokenizer", "splitter"}."""
+        return {
+            "package": f"rouge-score {importlib.metadata.version('rouge-score')}",
+            "stemmer": "porter" if self.stemmer else "none",
+            "tokenizer": self.tokenizer,
+            "splitter": self.splitter,
+        }
+
+    def __str__(self) -> str:
+        said = self.as_json()
+        return (f"{said['package']}, stemmer {said['stemmer']}, tokenizer {self.tokenizer}, "
+                f"Lsum by {self.splitter}")  # fmt: skip
+
+
+class Score(NamedTuple):
+    """Precision, recall and their harmonic mean."""
+
+    precision: float
+    recall: float
+    f: float
+
+
+class Scorer:
+    """score(prediction, reference) -> a Score for each of rouge1, rouge2, rougeL, rougeLsum."""
+
+    def __init__(self, variant: Variant | None = None) -> None:
+        from rouge_score.rouge_scorer import RougeScorer  # imports nltk and scipy: a second
+
+        self.variant = variant or Variant()
+        self._tokens = _tokens(self.variant)
+        self._package = RougeScorer(list(KINDS), tokenizer=_Tokenizer(self._tokens))
+
+    def __call__(self, prediction: str, reference: str) -> dict[str, Score]:
+        """The scores of one pair; UsageError for a reference without a token."""
+        if not self._tokens(reference):
+            raise UsageError(f"the reference {reference[:40]!r} has no word"
+                             f"{self._other_tokenizer(reference)}")  # fmt: skip
+        found = self._package.score(self._lines(reference), self._lines(prediction))
+        return {kind: Score(*map(float, found[kind])) for kind in KINDS}
+
+    def _lines(self, text: str) -> str:
+        """A sentence a line, which is where the package splits."""
+        return "\n".join(sentences(text)) if self.variant.splitter == "sentence" else text
+
+    def _other_tokenizer(self, text: str) -> str:
+        dropped = self.variant.tokenizer == "ascii" and foreign(text)
+        return " of a-z and 0-9: use tokenizer unicode" if dropped else ""
+
+
+@dataclass(frozen=True)
+class Rouge:
+    """Scores of every item, and what a reader of the means must know about the texts."""
+
+    variant: Variant
+    each: Mapping[str, NDArray[np.float64]]  # by kind: (items, 3), as in MEASURES
+    empty: int  # predictions without a token: they score 0
+    dropped: int  # items with letters or digits that the tokenizer takes for spaces
+    unsplit: int  # items with two sentences on one line, which splitter "newline" takes for one
+
+    @property
+    def n(self) -> int:
+        """Items."""
+        return len(self.each[KINDS[0]])
+
+    def column(self, kind: str, measure: Measure = "f") -> NDArray[np.float64]:
+        """One number an item."""
+        return self.each[kind][:, MEASURES.index(measure)]
+
+    def estimate(self, kind: str, measure: Measure = "f", seed: int = 0) -> Estimate:
+        """The mean over items with a 95 % interval: bootstrap, or Student's t below 20 items."""
+        return _over_items(self.column(kind, measure), Seed(seed).child("rouge", kind, measure))
+
+    def remarks(self) -> list[str]:
+        """What the texts do to the numbers, each with what to do about it."""
+        counted = (
+            (self.empty, "predictions without a word score 0"),
+            (self.dropped, "items have letters that tokenizer ascii drops; unicode keeps them"),
+            (self.unsplit, "items have sentences that share a line, so their Lsum is not by "
+                           "sentence (without line ends it is L); splitter sentence splits them"),
+        )  # fmt: skip
+        return [f"{count:,} of {self.n:,} {said}" for count, said in counted if count]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of `attnlab rouge --json`."""
+        scores = {kind: {m: _shown(self.estimate(kind, m)) for m in MEASURES} for kind in KINDS}
+        return {
+            "variant": self.variant.as_json(), "n": self.n, "empty_predictions": self.empty,
+            "items_with_dropped_letters": self.dropped,
+            "items_with_unsplit_sentences": self.unsplit,
+            "interval": self.estimate(KINDS[0]).method, "scores": scores,
+            "items": {kind: self.column(kind).tolist() for kind in KINDS},
+        }  # fmt: skip
+
+
+def rouge(
+    predictions: Sequence[str], references: Sequence[str], variant: Variant | None = None
+) -> Rouge:
+    """Score prediction i against reference i; one reference each."""
+    if len(predictions) != len(references):
+        raise UsageError(f"{len(predictions)} predictions for {len(references)} references")
+    if not references:
+        raise UsageError("no texts to score")
+    score, rows = Scorer(variant), []
+    for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
+        try:
+            rows.append(score(prediction, reference))
+        except UsageError as error:
+            raise UsageError(f"item {number + 1}: {error}") from None
+    pairs = list(zip(predictions, references, strict=True))
+    return Rouge(
+        score.variant,
+        {kind: np.array([row[kind] for row in rows]) for kind in KINDS},
+        empty=sum(not _tokens(score.variant)(p) for p in predictions),
+        dropped=sum(score.variant.tokenizer == "ascii" and foreign("\n".join(p)) for p in pairs),
+        unsplit=sum(
+            score.variant.splitter == "newline" and any(map(shares_a_line, p)) for p in pairs
+        ),
+    )
+
+
+def shares_a_line(text: str) -> bool:
+    """Do two sentences stand on one line? Where no text has a line end, Lsum by newline is L."""
+    return len(sentences(text)) > sum(bool(line.strip()) for line in text.split("\n"))
+
+
+def difference(one: Rouge, other: Rouge, measure: Measure = "f", seed: int = 0) -> dict[
+    str, Estimate
+]:  # fmt: skip
+    """Mean over items of one − other for each kind, items drawn again in pairs."""
+    if one.variant != other.variant:
+        raise UsageError(f"not comparable: {one.variant}; {other.variant}")
+    if one.n != other.n:
+        raise UsageError(f"not the same items: {one.n} and {other.n}")
+    found = {}
+    for kind in KINDS:
+        gap = one.column(kind, measure) - other.column(kind, measure)
+        e = _over_items(gap, Seed(seed).child("rouge", "difference", kind, measure), -1.0)
+        found[kind] = replace(e, method=f"paired {e.method}")
+    return found
+
+
+def _over_items(items: NDArray[np.float64], seed: Seed, least: float = 0.0) -> Estimate:
+    if items.size >= FEWEST:
+        return bootstrap_mean(items, seed.numpy_generator(), draws=DRAWS)
+    e = mean_interval(items)
+    low, high = max(e.low, least), min(e.high, 1.0)  # no mean of scores lies beyond
+    return replace(e, low=low, high=high, method=e.method.replace("over runs", "over items"))
+
+
+def _shown(e: Estimate) -> dict[str, float]:
+    return {"value": e.value, "low": e.low, "high": e.high}
+
+
+class _Tokenizer:
+    """What the package asks of a tokenizer."""
+
+    def __init__(self, tokens: Callable[[str], list[str]]) -> None:
+        self.tokenize = tokens
+
+
+class _Porter:
+    """The package's stemmer, which takes 20 µs a word, asked once for each."""
+
+    def __init__(self) -> None:
+        from nltk.stem.porter import PorterStemmer
+
+        self.stem = lru_cache(maxsize=1 << 17)(PorterStemmer().stem)
+
+
+@lru_cache(maxsize=8)
+def _tokens(variant: Variant) -> Callable[[str], list[str]]:
+    from rouge_score.tokenize import tokenize
+
+    stemmer = _Porter() if variant.stemmer else None
+    if variant.tokenizer == "ascii":
+        return lambda text: tokenize(text, stemmer)
+    return lambda text: [_stemmed(word, stemmer) for word in words(text)]
+
+
+def _stemmed(word: str, stemmer: _Porter | None) -> str:
+    """As the package does: words of more than three letters; English ones only."""
+    return stemmer.stem(word) if stemmer and len(word) > 3 and word.isascii() else word

@@ -1,0 +1,162 @@
+"""A GPT one token at a time in memory of fixed shape: what a CUDA graph can record and replay.
+
+    steps = StaticGPT(model, batch=64, length=256)
+    logits = steps.start(prompts, hidden);   logits = steps.step(ids)      # both (batch, vocab)
+
+Equal to `CachedGPT`: slots that hold nothing yet are hidden like padding. A step then has the same
+shapes every time, so on a GPU its kernels are recorded once and replayed without the host: the
+host's work for them takes ten times as long as the kernels do.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
+
+from attnlab.core.errors import UsageError
+from attnlab.models.block import States
+from attnlab.parts.attention import Attention
+from attnlab.parts.cached import why_not_cached
+from attnlab.parts.fast import fused_bias, is_fast
+from attnlab.parts.part import Places
+
+if TYPE_CHECKING:
+    from attnlab.models.gpt import GPT
+
+WARM_UP = 3  # steps before a recording: libraries choose their kernels in them
+ROUND = 64  # rows of the output matrix on a GPU: 50,257 of them cost five times as much as 50,304
+
+
+def why_not_static(model: "GPT") -> str | None:
+    """Why the fused product does not apply in every layer; None when it does."""
+    for block in model.layers():
+        attention = block.attention
+        if reason := why_not_cached(attention):
+            return reason
+        if not is_fast(attention.position, attention.normalise):
+            return "its attention is no fused product"
+    return None
+
+
+class StaticGPT:
+    """A model, and room for `length` tokens of `batch` rows."""
+
+    def __init__(self, model: "GPT", batch: int, length: int) -> None:
+        if reason := why_not_static(model):
+            raise UsageError(f"this model cannot be decoded in fixed shapes: {reason}")
+        if length > model.context:
+            raise UsageError(f"{length} positions, but this model reads {model.context} at most")
+        self.model, self.batch, self.length = model, batch, length
+        config, weights = model.config, model.embedding
+        shape = (config.layers, batch, config.heads, length, config.d_model // config.heads)
+        self.keys = torch.zeros(shape, dtype=weights.dtype, device=weights.device)
+        self.values = torch.zeros_like(self.keys)
+        self.places = torch.zeros((batch, length), dtype=torch.int64, device=weights.device)
+        self.hidden = torch.ones((batch, length), dtype=torch.bool, device=weights.device)
+        self.at = torch.zeros((batch, 1), dtype=torch.int64, device=weights.device)
+        self.slot = torch.zeros(1, dtype=torch.int64, device=weights.device)
+        self.filled = 0
+        self.ids = torch.zeros((batch, 1), dtype=torch.int64, device=weights.device)
+        self.head = _rounded(model.output_matrix.detach())
+        self.recorded: torch.cuda.CUDAGraph | None = None
+        self.logits = torch.empty(0)
+
+    @torch.no_grad()
+    def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Read the prompts, padded on the left where `hidden`; logits after the last position."""
+        rows, new = ids.shape
+        if rows != self.batch or new > self.length:
+            raise UsageError(f"room for {self.batch} × {self.length} ids, got {rows} × {new}")
+        self.hidden.fill_(True)
+        visible = torch.ones_like(ids) if hidden is None else (~hidden).long()
+        slots = torch.arange(new, device=ids.device)
+        at = visible.cumsum(dim=1) - 1
+        logits = self._read(ids, at, slots, visible == 0)
+        self.at.copy_(at[:, -1:] + 1)
+        self.slot.fill_(new)
+        self.filled = new
+        return logits
+
+    @torch.no_grad()
+    def step(self, ids: Tensor) -> Tensor:
+        """Logits after one more id a row, (batch, 1) or (batch,); overwritten by the next step."""
+        if self.filled >= self.length:
+            raise UsageError(f"the cache has room for {self.length} tokens")
+        self.ids.copy_(ids.reshape(self.batch, 1))
+        self.filled += 1
+        if self.ids.device.type != "cuda":
+            return self._one()
+        if self.recorded is None:
+            self._record()
+        assert self.recorded is not None
+        self.recorded.replay()
+        return self.logits
+
+    def take(self, rows: Tensor) -> None:
+        """Row i becomes row rows[i] (beams that survive); as many rows as before."""
+        if len(rows) != self.batch:
+            raise UsageError(f"fixed shapes: {self.batch} rows, got {len(rows)}")
+        for kept, axis in ((self.keys, 1), (self.values, 1), (self.places, 0), (self.hidden, 0),
+                           (self.at, 0)):  # fmt: skip
+            kept.copy_(kept.index_select(axis, rows))
+
+    def _one(self) -> Tensor:
+        logits = self._read(
+            self.ids, self.at, self.slot, torch.zeros_like(self.ids, dtype=torch.bool)
+        )
+        self.at += 1
+        self.slot += 1
+        return logits
+
+    def _read(self, ids: Tensor, at: Tensor, slots: Tensor, unseen: Tensor) -> Tensor:
+        """Put the new ids into their slots and attend from them to everything that is visible."""
+        self.places.index_copy_(1, slots, at)
+        self.hidden.index_copy_(1, slots, unseen)
+        places, layer, bias = Places(at, self.places), 0, None
+
+        def attend(attention: Attention, x: States) -> States:
+            nonlocal layer, bias
+            q, k, v = attention.project(x, x)
+            keys, values = self.keys[layer], self.values[layer]
+            keys.index_copy_(2, slots, k)
+            values.index_copy_(2, slots, v)
+            layer += 1
+            q, keys = attention.position.on_heads(q, keys, places)
+            if bias is None:  # the same in every layer: masks and positions know places only
+                bias = fused_bias(q, attention.mask, attention.position, places, self.hidden)
+            heads = scaled_dot_product_attention(
+                q, keys, values, attn_mask=bias, scale=attention.scale
+            )
+            return attention.merge(heads)
+
+        x = self.model.through(ids, places, attend)
+        return functional.linear(x[:, -1], self.head)[:, : self.model.vocabulary]
+
+    def _record(self) -> None:
+        """Run a few steps aside, put everything back, and record one."""
+        kept = [t.clone() for t in (self.at, self.slot, self.hidden, self.places)]
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP):
+                self._one()
+                self._restore(kept)
+        torch.cuda.current_stream().wait_stream(aside)
+        self.recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.recorded):
+            self.logits = self._one()
+        self._restore(kept)
+
+    def _restore(self, kept: list[Tensor]) -> None:
+        for now, before in zip((self.at, self.slot, self.hidden, self.places), kept, strict=True):
+            now.copy_(before)
+
+
+def _rounded(matrix: Tensor) -> Tensor:
+    """On a GPU with rows of zeros at its end, so that kernels for whole tiles apply."""
+    more = -len(matrix) % ROUND
+    if matrix.device.type != "cuda" or not more:
+        return matrix
+    return torch.cat([matrix, matrix.new_zeros(more, matrix.shape[1])])

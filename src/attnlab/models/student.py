@@ -1,0 +1,88 @@
+"""A smaller model of the same make, begun from some of a teacher's layers.
+
+    teacher = plain("smollm2");   student = shallow(teacher, [0, 7, 14, 22, 29])
+
+A GGUF file is unpacked once into a plain Llama folder: loaded as GGUF a model refuses `.float()`,
+saving and training. Layers are copied whole, with the embedding, the last norm and the output.
+"""
+
+import copy
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from attnlab.core.errors import UsageError
+from attnlab.core.files import sha256_file, write_json
+
+
+def plain(gguf: Path, folder: Path) -> Path:
+    """The model of a .gguf file as a Hugging Face folder in float32; made once, then found again.
+
+    `folder/source.json` names the file's hash: another file is unpacked anew.
+    """
+    from transformers import LlamaForCausalLM
+
+    from attnlab.models.hub import load, quiet
+
+    source = {"sha256": sha256_file(gguf)}
+    stamp = folder / "source.json"
+    if stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == source:
+        return folder
+    loaded = load(gguf)
+    config = copy.deepcopy(loaded.library.config)
+    if config.model_type != "llama":
+        raise UsageError(f"{gguf}: a {config.model_type!r} model, only a Llama is unpacked here")
+    config.quantization_config = None
+    with quiet():
+        made = LlamaForCausalLM(config)
+        made.load_state_dict(loaded.library.state_dict())
+        made.float().save_pretrained(folder)
+        if loaded.tokenizer is not None:
+            loaded.tokenizer.library.save_pretrained(folder)
+    write_json(stamp, source)  # last: a folder without it is not whole
+    return folder
+
+
+def evenly(layers: int, kept: int) -> list[int]:
+    """`kept` of `layers` layers, the first and the last among them, evenly spaced."""
+    if not 1 <= kept <= layers:
+        raise UsageError(f"a student keeps 1 to {layers} of its teacher's layers, not {kept}")
+    if kept == 1:
+        return [0]
+    return [round(i * (layers - 1) / (kept - 1)) for i in range(kept)]
+
+
+def shallow(teacher: Any, layers: Sequence[int]) -> Any:
+    """A model with only these of the teacher's layers; its weights are its own."""
+    stack = teacher.model.layers
+    wrong = [i for i in layers if not 0 <= i < len(stack)]
+    if wrong or not layers:
+        raise UsageError(f"the teacher has layers 0 to {len(stack) - 1}: {wrong or 'none'} named")
+    config = copy.deepcopy(teacher.config)
+    config.num_hidden_layers = len(layers)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[i] for i in layers]
+    student = type(teacher)(config).to(teacher.dtype)
+    renamed = {
+        _moved(name, layers): tensor
+        for name, tensor in teacher.state_dict().items()
+        if _moved(name, layers)
+    }
+    student.load_state_dict({name: tensor for name, tensor in renamed.items() if name})
+    assert isinstance(student, nn.Module)
+    return student
+
+
+def _moved(name: str, layers: Sequence[int]) -> str | None:
+    """model.layers.7.… -> model.layers.1.… where 7 is the second kept; None: left behind."""
+    parts = name.split(".")
+    if "layers" not in parts:
+        return name
+    at = parts.index("layers") + 1
+    if int(parts[at]) not in layers:
+        return None
+    parts[at] = str(list(layers).index(int(parts[at])))
+    return ".".join(parts)

@@ -1,0 +1,155 @@
+"""Slopes of attention's output: a given example, random instances, and very many of them.
+
+d output / d query = (s / T) Σ_i w_i (v_i − output) k_iᵀ,    w = softmax(s·K q / T),  s = 1/√h
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnlab.construct.hard import Slopes, hard_attention, slopes
+from attnlab.construct.keys import weights_of
+from attnlab.core.seeds import Seed
+from attnlab.lab.trial import Outcome, Scalar, Trial
+
+Array = NDArray[np.float64]
+WHOM = ("query", "keys", "values")
+BLIND = ("query", "keys", "query_difference", "keys_difference")  # what argmax gives no slope
+SHOWN = (1.0, 0.3, 0.1)  # T of the given example's picture
+TURN = 721  # angles of its query, both ends included
+CLEAR = 1e4  # a slope this many times the rounding floor is known to a thousandth or better
+
+
+def random_slopes(trial: Trial) -> Outcome:
+    """Medians over instances, by kind, argument, method and temperature."""
+    c = trial.config
+    stream, shape = trial.stream.child("instances"), (c["keys"], c["dim"], c["outputs"])
+    every = [instance(shape, stream.child(i)) for i in range(c["instances"])]
+    curves: dict[str, list[float]] = {"temperature": [float(t) for t in c["temperatures"]]}
+    found: dict[str, list[list[Slopes]]] = {}
+    for kind in ("softmax", "straight-through"):
+        found[kind] = [[slopes(k, q, v, kind, t, "sqrt") for k, q, v in every]
+                       for t in c["temperatures"]]  # fmt: skip
+    found["argmax"] = [[slopes(k, q, v, "argmax", 1.0, "sqrt") for k, q, v in every]]
+    for kind, by_temperature in found.items():
+        for whom in WHOM:
+            for name in (whom, f"{whom}_difference"):
+                middle = [float(np.median([getattr(s, name) for s in row]))
+                          for row in by_temperature]  # fmt: skip
+                curves[f"{kind}_{name}"] = middle
+    curves |= by_formula(shape, c["temperatures"], c["many"], trial.stream.child("many"))
+    metrics = _agreement(found) | {"formula_gap": _formula_gap(every, found["softmax"])}
+    reasons = {name: "no slope is clear of rounding" for name, v in metrics.items() if v is None}
+    return Outcome(metrics, curves=curves, reasons=reasons)
+
+
+def instance(shape: tuple[int, int, int], seed: Seed) -> tuple[Array, Array, Array]:
+    """Keys, query and values, all entries N(0, 1): scores k·q/√h then have a spread near 1."""
+    n, h, outputs = shape
+    rng = seed.numpy_generator()
+    return rng.normal(size=(n, h)), rng.normal(size=h), rng.normal(size=(n, outputs))
+
+
+def _agreement(found: dict[str, list[list[Slopes]]]) -> dict[str, Scalar]:
+    """Where autograd and differences part, at worst; what argmax leaves, at most and at least."""
+    soft, through = (
+        [s for row in found[kind] for s in row] for kind in ("softmax", "straight-through")
+    )
+    gaps = [
+        abs(getattr(s, whom) - getattr(s, f"{whom}_difference")) / getattr(s, whom)
+        for s in soft
+        for whom in WHOM
+        if getattr(s, whom) > CLEAR * s.floor
+    ]
+    hard = found["argmax"][0]
+    known = [s for s in through if s.query > CLEAR * s.floor]
+    unseen = [(s.query - s.query_difference) / s.query for s in known]
+    return {
+        "softmax_gap": max(gaps, default=None),
+        "argmax_largest": max(getattr(s, name) for s in hard for name in BLIND),
+        "argmax_values": min(s.values for s in hard),
+        "through_unseen": min(unseen, default=None),
+    }
+
+
+def _formula_gap(every: list[tuple[Array, Array, Array]], found: list[list[Slopes]]) -> float:
+    """Largest relative gap between autograd and the formula, where rounding allows a comparison."""
+    keys, query, values = (np.stack(part) for part in zip(*every, strict=True))
+    worst = 0.0
+    for row in found:
+        by_hand = query_slopes(keys, query, values, row[0].temperature)
+        gaps = [abs(one - s.query) / s.query for one, s in zip(by_hand, row, strict=True)
+                if s.query > CLEAR * s.floor]  # fmt: skip
+        worst = max(worst, *map(float, gaps), 0.0)
+    return worst
+
+
+def by_formula(
+    shape: tuple[int, int, int], temperatures: list[float], count: int, seed: Seed
+) -> dict[str, list[float]]:
+    """Query slopes of very many instances: their median, their mean, who carries it.
+
+    `formula_share`: the share of instances that makes up half of the sum of squares.
+    """
+    n, h, outputs = shape
+    rng = seed.numpy_generator()
+    keys, query = rng.normal(size=(count, n, h)), rng.normal(size=(count, h))
+    values = rng.normal(size=(count, n, outputs))
+    rows: dict[str, list[float]] = {"median": [], "mean": [], "share": []}
+    for temperature in temperatures:
+        sizes = query_slopes(keys, query, values, temperature)
+        energy = np.cumsum(np.sort(sizes**2)[::-1])
+        carrying = int(np.searchsorted(energy, energy[-1] / 2)) + 1
+        rows["median"].append(float(np.median(sizes)))
+        rows["mean"].append(float(sizes.mean()))
+        rows["share"].append(carrying / count)
+    return {f"formula_{name}": values for name, values in rows.items()}
+
+
+def query_slopes(keys: Array, query: Array, values: Array, temperature: float) -> Array:
+    """‖d output / d query‖ of a stack of instances, by the formula above."""
+    factor = keys.shape[-1] ** -0.5 / temperature
+    scores = factor * np.einsum("bnh,bh->bn", keys, query)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    away = values - np.einsum("bn,bnm->bm", weights, values)[:, None]
+    slope = factor * np.einsum("bn,bnm,bnh->bmh", weights, away, keys)
+    return np.sqrt((slope**2).sum(axis=(1, 2)))
+
+
+def given(trial: Trial) -> Outcome:
+    """The example of the settings: what argmax returns, its slopes, and its query turned round."""
+    c = trial.config
+    keys, query = np.array(c["keys"], dtype=float), np.array(c["query"], dtype=float)
+    values = np.array(c["values"], dtype=float)[:, None]
+    hard = hard_attention(keys, query, values)
+    metrics: dict[str, Scalar] = {
+        "index": hard.index, "output": float(hard.output[0]), "ties": len(hard.ties),
+        "gap": hard.gap,
+    }  # fmt: skip
+    reasons = {} if hard.gap is not None else {"gap": "all scores are equal"}
+    for kind in ("argmax", "softmax", "straight-through"):
+        s = slopes(keys, query, values, kind, 1.0)
+        metrics |= {f"{kind}_{name}": getattr(s, name) for name in
+                    ("query", "query_difference", "keys", "keys_difference", "values")}  # fmt: skip
+    angles = np.linspace(-np.pi, np.pi, TURN)
+    length = float(np.linalg.norm(query))
+    curves = {"angle": np.degrees(angles).tolist()}
+    turned = length * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    picked = [hard_attention(keys, q, values) for q in turned]
+    curves |= {"argmax": [float(p.output[0]) for p in picked],
+               "picked": [float(p.index) for p in picked]}  # fmt: skip
+    for temperature in SHOWN:
+        pairs = [turned_slope(keys, values[:, 0], q, temperature) for q in turned]
+        curves[f"output_{temperature:g}"] = [output for output, _ in pairs]
+        curves[f"slope_{temperature:g}"] = [slope for _, slope in pairs]
+    return Outcome(metrics, curves=curves, reasons=reasons)
+
+
+def turned_slope(
+    keys: Array, values: Array, query: Array, temperature: float
+) -> tuple[float, float]:
+    """Output, and by how much it changes a degree as the query turns: (1/T) Σ w (v − out) k·q'."""
+    weights = weights_of(keys, query, 1 / temperature)
+    output = float(weights @ values)
+    sideways = np.array([-query[1], query[0]]) * np.pi / 180
+    return output, float((weights * (values - output)) @ (keys @ sideways)) / temperature

@@ -1,0 +1,137 @@
+"""Pictures of the task: learning curves, accuracy by arm, accuracy by learning rate."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.report.style import (
+    LINEAR,
+    NEUTRAL,
+    POSITIONAL,
+    SEMANTIC,
+    direct_label,
+    errorbars,
+    house_style,
+    log_axis,
+    panels,
+)
+from attnlab.studies.hard_attention.arms import ANNEALED, COLD, HARD, HARD_FIXED, OFF, SOFT, THROUGH
+from attnlab.studies.hard_attention.evidence import Evidence
+
+LOOKS: Mapping[str, tuple[str, str, str]] = {  # colour, line, marker
+    SOFT: (SEMANTIC, "-", "o"),
+    ANNEALED: (SEMANTIC, "--", "v"),
+    COLD: (SEMANTIC, ":", "P"),
+    THROUGH: (POSITIONAL, "-", "s"),
+    HARD: (LINEAR, "-", "^"),
+    HARD_FIXED: (LINEAR, "--", "D"),
+    OFF: (NEUTRAL, "-", "X"),
+}
+RULES = {"chance": "chance", "one_item": "one item", "most_frequent": "most frequent value"}
+ROW = 0.3  # inches a line of a dot plot
+
+
+def learning(e: Evidence) -> Drawing:
+    """Dev accuracy against steps; names at the right end."""
+    with house_style():
+        drawing, (ax,) = panels(1, 1, height=3.4)
+        last = 0.0
+        for arm in e.names():
+            colour, line, _ = LOOKS[arm]
+            rows = e.best(arm)
+            steps = np.array(rows.rows[0].curves["step"])
+            found = [mean_interval(column)
+                     for column in np.array([r.curves["accuracy"] for r in rows]).T]  # fmt: skip
+            values = np.array([x.value for x in found])
+            ax.plot(steps, values, color=colour, linestyle=line)
+            low, high = (np.array([getattr(x, end) for x in found]) for end in ("low", "high"))
+            ax.fill_between(steps, np.clip(low, 0, 1), np.clip(high, 0, 1), color=colour,
+                            alpha=0.12, linewidth=0)  # fmt: skip
+            direct_label(ax, steps, values, arm, colour)
+            last = max(last, float(steps[-1]))
+        for name in RULES:
+            ax.axhline(e.baseline(name), color=NEUTRAL, linestyle=":", linewidth=1.0)
+        ax.set_xlim(0, 1.5 * last)
+        ax.set_xticks([t for t in ax.get_xticks() if t <= last])
+        ax.set_ylim(0, 1.1)
+        beside = ax.secondary_yaxis("right")
+        beside.set_yticks([e.baseline(name) for name in RULES], list(RULES.values()))
+        beside.tick_params(length=0, labelcolor=NEUTRAL)
+        beside.spines["right"].set_visible(False)
+        ax.set_xlabel("training step")
+        ax.set_ylabel("accuracy on dev rows")
+    return drawing
+
+
+def accuracy(e: Evidence) -> Drawing:
+    """Accuracy with baselines; items found before and after."""
+    names = e.names()
+    with house_style():
+        drawing, (left, right) = panels(1, 2, height=1.1 + ROW * len(names), share_y=True)
+        for line, arm in enumerate(names):
+            colour, _, marker = LOOKS[arm]
+            _dot(left, line - 0.12, e.estimate(arm, "accuracy"), colour, marker)
+            _singles(left, line - 0.3, list(e.values(arm, "accuracy").values()), colour)
+            _dot(left, line + 0.22, e.estimate(arm, "hard_accuracy"), colour, marker, hollow=True)
+            _dot(right, line - 0.12, e.estimate(arm, "found"), colour, marker)
+            _dot(right, line + 0.22, e.estimate(arm, "found_start"), colour, marker, hollow=True)
+        for level, (name, words) in enumerate(RULES.items()):
+            value = e.baseline(name)
+            left.axvline(value, color=NEUTRAL, linestyle=":", linewidth=1.0, zorder=0)
+            left.annotate(words, (value, 1.0), xycoords=("data", "axes fraction"), fontsize=8,
+                          xytext=(0, 3 + 10 * level), textcoords="offset points",
+                          color=NEUTRAL)  # fmt: skip
+        left.set_yticks(range(len(names)), names)
+        left.set_ylim(len(names) - 0.4, -0.6)
+        for ax in (left, right):
+            ax.tick_params(axis="y", length=0)
+        left.set_xlabel("test accuracy")
+        right.set_xlabel("share of items found")
+        for ax in (left, right):
+            ax.set_xlim(-0.02, 1.04)
+    return drawing
+
+
+def _dot(
+    ax: Axes, at: float, found: Estimate, colour: str, marker: str, *, hollow: bool = False
+) -> None:  # fmt: skip
+    if not np.isfinite(found.value):
+        return
+    if found.has_interval:
+        ax.plot([found.low, found.high], [at, at], color=colour, linewidth=1.2, zorder=2)
+    ax.plot(found.value, at, marker, color=colour, markersize=5.5, zorder=3,
+            markerfacecolor="white" if hollow else colour)  # fmt: skip
+
+
+def _singles(ax: Axes, at: float, values: list[float], colour: str) -> None:
+    ax.plot(values, [at] * len(values), "|", color=colour, markersize=5, alpha=0.8, zorder=2)
+
+
+def by_rate(e: Evidence) -> Drawing:
+    """One line an arm."""
+    with house_style():
+        drawing, (ax,) = panels(1, 1, height=3.0)
+        names, every = e.names(), sorted({rate for arm in e.names() for rate in e.rates(arm)})
+        apart = 1.035  # side by side, so that intervals at the same rate do not cover each other
+        edge = every[-1] * apart ** (len(names) / 2)
+        for index, arm in enumerate(names):
+            colour, line, marker = LOOKS[arm]
+            tables = e.rates(arm)
+            rates = np.array(list(tables)) * apart ** (index - (len(names) - 1) / 2)
+            found = [mean_interval(rows.column("accuracy")) for rows in tables.values()]
+            errorbars(ax, rates, found, colour, marker=marker)
+            values = np.array([x.value for x in found])
+            ax.plot(rates, values, marker, color=colour, linestyle=line, linewidth=0.9, zorder=4)
+            direct_label(ax, [edge], values[-1:], arm, colour)
+        log_axis(ax, "x")
+        low, high = ax.get_xlim()
+        ax.set_xlim(low, high * (high / low) ** 0.42)
+        ax.set_xticks(every, [f"{rate:g}" for rate in every])
+        ax.minorticks_off()
+        ax.set_ylim(0, 1.08)
+        ax.set_xlabel("learning rate")
+        ax.set_ylabel("test accuracy")
+    return drawing

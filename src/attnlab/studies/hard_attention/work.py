@@ -1,0 +1,172 @@
+"""One trial: slopes of random instances, the given example, baselines, or a model trained."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.audit.collapse import collapse
+from attnlab.lab.trial import Bench, Outcome, Scalar, Trial
+from attnlab.studies.hard_attention.gradients import given, random_slopes
+from attnlab.studies.hard_attention.model import Choice, Lookup
+from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
+from attnlab.train.batch import changed
+from attnlab.train.loop import train
+from attnlab.train.result import Hooks, Trained
+from attnlab.train.settings import TrainSettings
+
+MAPS = ("query", "key", "value")  # the three blocks of rows of the projection
+ENOUGH = 20  # rows of a kind before a mean over them is taken
+BATCHES = 32  # over which the first gradient is averaged
+WHY_NOT = {
+    "pushed_wrong": f"fewer than {ENOUGH} rows were routed rightly, or wrongly",
+    "log_noise": "no gradient reaches queries and keys",
+}
+
+
+def work(trial: Trial, bench: Bench) -> Outcome:
+    """Do what the trial's kind says."""
+    kind = trial.config["kind"]
+    if kind == "slopes":
+        return random_slopes(trial)
+    if kind == "given":
+        return given(trial)
+    return baselines(trial) if kind == "baselines" else model(trial, bench)
+
+
+def sizes_of(c: Mapping[str, Any]) -> Sizes:
+    """The task and model of a trial."""
+    return Sizes(c["pairs"], c["symbols"], c["answers"], c["width"])
+
+
+def baselines(trial: Trial) -> Outcome:
+    """What needs no model, on the test rows that the models of this seed are scored on."""
+    c = trial.config
+    sizes = sizes_of(c)
+    rows = draw(sizes, c["scored"], trial.stream.child("test"))
+    return Outcome(dict(without_model(rows, sizes)))
+
+
+def model(trial: Trial, bench: Bench) -> Outcome:
+    """Train one arm at one learning rate, then look it up in every way the study asks for."""
+    c, seed, sizes = trial.config, trial.stream, sizes_of(trial.config)
+    choice = Choice.of(c["choice"])
+    made = Lookup(sizes, choice, seed.child("weights").torch_generator()).to(bench.device)
+
+    def rows(name: str) -> Rows:
+        drawn = draw(sizes, c["scored"], seed.child(name))
+        return changed(drawn, lambda tensor: tensor.to(bench.device))
+
+    dev, test = rows("dev"), rows("test")
+    fresh = Fresh(sizes, c["batch"], c["steps"], choice.temperature, seed.child("train"))
+    metrics: dict[str, Scalar] = {"found_start": scored(made, test)["found"], **pull(made, fresh)}
+    before = made.maps.detach().clone()
+    settings = TrainSettings(
+        steps=c["steps"], batch=c["batch"], learning_rate=c["rate"], weight_decay=0.0,
+        evaluate_every=max(1, c["steps"] // c["points"]),
+    )  # fmt: skip
+    done = train(made, fresh, settings, loss=loss, hooks=Hooks(evaluate=_watched(dev)))
+    if done.ending == "diverged":
+        return Outcome({"accuracy": math.nan}, reasons={"accuracy": done.problem})
+    last, hard = scored(made, test), hardened(made, test)
+    metrics |= last | {"hard_accuracy": hard["accuracy"], **moved(before, made.maps.detach())}
+    metrics |= {"dev_accuracy": scored(made, dev)["accuracy"], **pushed(made, dev, choice)}
+    metrics["collapse"] = constant(made, test)
+    speed = done.tokens_per_second
+    return Outcome(
+        metrics, curves=curve(done), cost={"rows_per_second": speed} if speed else {},
+        reasons={name: WHY_NOT[name] for name, value in metrics.items() if value is None},
+    )  # fmt: skip
+
+
+def scored(made: Lookup, rows: Rows) -> dict[str, float]:
+    """Share right, −log p of the answer, share of rows whose highest score is the right item's."""
+    with torch.no_grad():
+        steps = made.steps(rows)
+        logits = made.logits(steps)
+        picked = steps.weights[:, 0, 0].argmax(dim=-1)
+        return {
+            "accuracy": (logits.argmax(dim=-1) == rows.answer).double().mean().item(),
+            "nll": nll(logits.double(), rows).item() / len(rows),
+            "found": (picked == rows.place).double().mean().item(),
+        }
+
+
+def hardened(made: Lookup, rows: Rows) -> dict[str, float]:
+    """The same model with argmax in the place of whatever it was trained with."""
+    own = made.read_with("argmax")
+    try:
+        return scored(made, rows)
+    finally:
+        made.attention.normalise = own
+
+
+def _watched(dev: Rows) -> Callable[[nn.Module], dict[str, float]]:
+    def evaluate(made: nn.Module) -> dict[str, float]:
+        assert isinstance(made, Lookup)
+        found = scored(made, dev)
+        return {"value": found["nll"], "accuracy": found["accuracy"], "found": found["found"]}
+
+    return evaluate
+
+
+def pull(made: Lookup, fresh: Fresh) -> dict[str, Scalar]:
+    """The gradient that reaches W_q, W_k and W_v at the start: norm of its mean over batches.
+
+    `log_noise`: for W_q and W_k together, how far a batch's gradient lies from that mean over the
+    norm of the mean, log √(E‖g − ḡ‖²) / ‖ḡ‖; None where the mean is 0.
+    """
+    batches = [changed(fresh.batch(step), lambda t: t.to(made.maps.device))
+               for step in range(BATCHES)]  # fmt: skip
+    every = torch.stack([
+        torch.autograd.grad(nll(made(rows), rows) / len(rows), [made.maps])[0] for rows in batches
+    ])  # fmt: skip
+    mean = every.mean(dim=0)
+    found: dict[str, Scalar] = {f"gradient_{n}": float(part.norm()) for n, part in _named(mean)}
+    both = slice(None, 2 * len(mean) // 3)
+    size = float(mean[both].norm())
+    spread = float((every - mean)[:, both].square().sum(dim=(1, 2)).mean().sqrt())
+    return found | {"log_noise": math.log(spread / size) if size and spread else None}
+
+
+def moved(before: Tensor, after: Tensor) -> dict[str, float]:
+    """‖W after − W before‖ / ‖W before‖ of the three maps."""
+    pairs = zip(_named(before), _named(after), strict=True)
+    return {f"moved_{n}": float((b - a).norm() / a.norm()) for (n, a), (_, b) in pairs}
+
+
+def _named(maps: Tensor) -> list[tuple[str, Tensor]]:
+    return list(zip(MAPS, maps.chunk(3), strict=True))
+
+
+def pushed(made: Lookup, rows: Rows, choice: Choice) -> dict[str, Scalar]:
+    """How hard a step pushes the embedding of an item picked in error, over one picked rightly.
+
+    Of argmax attention: there the embedding of the picked item is all that the loss can move.
+    """
+    if choice.normalise != "argmax":
+        return {}
+    items = made.items(rows).detach().requires_grad_(True)
+    steps = made.steps(rows, items)
+    (gradient,) = torch.autograd.grad(nll(made.logits(steps), rows), [items])
+    size = gradient.norm(dim=-1).sum(dim=-1)  # one item a row is picked, the others get 0
+    right = steps.weights[:, 0, 0].argmax(dim=-1) == rows.place
+    if min(int(right.sum()), int((~right).sum())) < ENOUGH:
+        return {"pushed_wrong": None}
+    return {"pushed_wrong": float(size[~right].mean() / size[right].mean())}
+
+
+def constant(made: Lookup, rows: Rows) -> str:
+    """The audit `collapse` of the predictions: 'pass', or 'fail: why'."""
+    with torch.no_grad():
+        said = made(rows).argmax(dim=-1).tolist()
+    found = collapse(said, rows.answer.tolist())
+    return f"fail: {found.why}" if found.verdict == "fail" else found.verdict
+
+
+def curve(done: Trained) -> dict[str, list[float]]:
+    """Dev accuracy and the share of items found, while training."""
+    lines = [line for line in done.log if "accuracy" in line]
+    return {name: [float(line[name]) for line in lines] for name in ("step", "accuracy", "found")}

@@ -1,0 +1,90 @@
+"""The table condensed: the exact line of a part, and estimates over seeds at its points."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnlab.lab.table import Table
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.studies.head_robustness.plan import SWEPT
+from attnlab.studies.head_robustness.settings import RobustnessSettings
+
+
+@dataclass(frozen=True)
+class Line:
+    """The exact law of one part along the number it varies; empty where it was not computed."""
+
+    columns: dict[str, np.ndarray]
+    trials: tuple[str, ...] = ()
+
+    @property
+    def x(self) -> np.ndarray:
+        """The points, rising."""
+        return self["x"]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.columns.get(name, np.array([]))
+
+    def at(self, x: float, name: str) -> float:
+        """The column at a point of the line; NaN at any other: nothing is read between points."""
+        found = np.flatnonzero(self.x == x)
+        return float(self[name][found[0]]) if found.size else math.nan
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Views of a run's table that claims, audits, figures and the discussion share."""
+
+    table: Table
+    settings: RobustnessSettings
+
+    def drawn(self, part: str, x: float | None = None) -> Table:
+        """The simulated trials of a part, or of one of its points."""
+        rows = self.table.where(kind="draws", part=part)
+        return rows if x is None else rows.where(**{SWEPT[part]: x})
+
+    def points(self, part: str) -> list[float]:
+        """The points of a part that were simulated."""
+        return sorted({float(row[SWEPT[part]]) for row in self.drawn(part)})
+
+    def over_seeds(self, part: str, name: str) -> list[Estimate]:
+        """Mean and t interval at every point of a part."""
+        return [mean_interval(self.drawn(part, x).column(name)) for x in self.points(part)]
+
+    def by_seed(self, part: str, x: float, name: str) -> dict[int, float]:
+        """Seed -> number at one point."""
+        return {row.seed: float(row[name]) for row in self.drawn(part, x)}
+
+    def line(self, part: str) -> Line:
+        """The exact law of a part."""
+        rows = self.table.where(kind="exact", part=part).rows
+        if not rows:
+            return Line({})
+        curves = {name: np.array(values) for name, values in rows[0].curves.items()}
+        return Line(curves, (rows[0].id,))
+
+    def exact(self, part: str, name: str) -> float:
+        """A number of the exact trial of a part; NaN where it was not computed."""
+        rows = self.table.where(kind="exact", part=part).rows
+        found = rows[0].get(name) if rows else None
+        return math.nan if found is None else float(found)
+
+    def ids(self, *parts: str) -> tuple[str, ...]:
+        """The trials behind these parts, simulated and exact."""
+        return tuple(i for part in parts for i in self.drawn(part).ids + self.line(part).trials)
+
+
+def paired(ours: dict[int, float], theirs: dict[int, float]) -> list[float]:
+    """ours − theirs for every seed that has both: the same seed draws the same keys."""
+    return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+
+
+def ratio(logs: Sequence[float]) -> Estimate:
+    """exp of the mean log and of its t interval."""
+    found = mean_interval(list(logs))
+    if not found.has_interval:
+        return Estimate(math.exp(found.value), n=found.n, method=found.method)
+    ends = (math.exp(found.low), math.exp(found.high))
+    return Estimate(math.exp(found.value), *ends, found.n, f"exp of: {found.method}")

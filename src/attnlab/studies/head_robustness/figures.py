@@ -1,0 +1,195 @@
+"""The draws themselves, the distribution of the output; the list of all figures."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.patches import Rectangle
+
+from attnlab.lab.study import Figure
+from attnlab.lab.table import Table
+from attnlab.measure.intervals import mean_interval
+from attnlab.report.style import (
+    NEUTRAL,
+    POSITIONAL,
+    SEMANTIC,
+    errorbars,
+    house_style,
+    panels,
+    theory_line,
+)
+from attnlab.studies.head_robustness.evidence import Evidence
+from attnlab.studies.head_robustness.plan import BETA, NOISE, SPREAD, VARIES
+from attnlab.studies.head_robustness.settings import RobustnessSettings
+from attnlab.studies.head_robustness.sweeps import BARS, COLOURS, WORDS, draw_sweep
+from attnlab.studies.head_robustness.work import ARMS, BINS, FINE
+
+EACH = 3  # of the bins' edges has a point in the cumulative panel
+
+
+def figures(table: Table, settings: RobustnessSettings) -> list[Figure]:
+    """Everything the report shows, in its order; a figure without trials is left out."""
+    e = Evidence(table, settings)
+    return [figure for figure in [*_exercise(e), *_sweeps(e)] if figure.trials]
+
+
+def _exercise(e: Evidence) -> list[Figure]:
+    s = e.settings
+    shown = [row.id for row in e.drawn(VARIES) if row["shown"]]
+    box = f"within {s.tolerance:g} of 1/2 along v_a and v_b"
+    return [
+        Figure(
+            "draws", f"Keys that vary, and what the heads make of them (β = {s.beta:g})",
+            f"Left: {s.shown} draws of k_a (dots), k_b and the other keys in the plane of μ_a and "
+            "μ_b, and the directions of the queries. Middle and right: the output of each draw, "
+            f"along v_a and v_b; the square is where it counts as the average ({box}). One head "
+            "returns v_a or v_b, by the length of k_a; two heads return the average, or, where "
+            "k_a is so short that head 1 does not find it, half of v_b and half of the rest. Dots "
+            "are moved a little at random, so that they do not hide each other.",
+            "Three scatter plots: keys along two means; outputs of one head along the line from "
+            "v_b to v_a; outputs of two heads gathered at the average with a tail to the left.",
+            lambda: _draws(e), tuple(shown),
+        ),
+        Figure(
+            "distribution", f"The distribution of the output (β = {s.beta:g}, spread "
+            f"{s.spread:g})",
+            f"How often the weight of v_a in the output falls into each of {BINS} bins, for one "
+            "head (left) and two (middle): steps are exact, points simulated; grey: the weight "
+            f"counts as off. Right: the distribution function of both. {BARS}",
+            "Left: one head, most outputs at weight 0 or 1. Middle: two heads, most at one half, "
+            "some near 0. Right: their cumulative distributions.",
+            lambda: _distribution(e), e.ids(VARIES) if len(e.drawn(VARIES)) else (),
+        ),
+    ]  # fmt: skip
+
+
+def _sweeps(e: Evidence) -> list[Figure]:
+    s = e.settings
+    measures = (
+        "Left: share of outputs that are off the average. Middle: standard deviation of the output "
+        "along v_a. Right: root mean square distance of the output from the average."
+    )
+    found = [
+        (BETA, "What β does", "against β", f"{measures} One head gets worse with β, two heads "
+         "better, down to the dotted line: hard attention, which misses where head 1 does not "
+         "find k_a. Hollow: “two heads are never off”."),
+        (SPREAD, "How much the length varies", "against the variance of the length",
+         f"{measures} β = {s.beta:g}. Two heads hold the average until the length of k_a varies "
+         "so much that its sign is in doubt."),
+        (NOISE, "Noise alone", "against α", f"{measures} No key is special here: all have the "
+         f"variance α in every direction, β = {s.beta:g}. One head fails where 2β√α (dotted: "
+         "= 1) is no longer small; two heads need only that k_a is found among the others."),
+    ]  # fmt: skip
+    return [
+        Figure(
+            f"against-{part}", title, f"{caption} {BARS}",
+            f"Three panels {words}: share off, standard deviation, distance, one head and two.",
+            lambda part=part: draw_sweep(e, part), e.ids(part) if len(e.drawn(part)) else (),
+        )
+        for part, title, words, caption in found
+    ]  # fmt: skip
+
+
+def _draws(e: Evidence) -> Drawing:
+    row = next(row for row in e.drawn(VARIES) if row["shown"])
+    arrays = row.arrays
+    with house_style():
+        drawing, (left, middle, right) = panels(1, 3, height=2.75)
+        _keys(left, arrays)
+        for ax, arm in ((middle, "one"), (right, "two")):
+            _outputs(ax, arrays[f"{arm}_output"], arm, e.settings.tolerance)
+    return drawing
+
+
+def _keys(ax: Axes, arrays: Any) -> None:
+    keys = arrays["keys"]
+    a, b = keys[:, 0], keys[:, 1]
+    ax.axhline(0, color=NEUTRAL, linewidth=0.6)
+    ax.axvline(0, color=NEUTRAL, linewidth=0.6)
+    generator = np.random.default_rng(0)  # for the picture only: dots on one line hide each other
+    lift = generator.uniform(-0.09, 0.09, len(a))
+    ax.scatter(a[:, 0], a[:, 1] + lift, s=5, color=NEUTRAL, alpha=0.35, linewidth=0)
+    ax.scatter(b[:, 0], b[:, 1], s=14, color="black", linewidth=0, zorder=3)
+    if keys.shape[1] > 2:
+        ax.scatter([0], [0], s=14, color="black", linewidth=0, zorder=3)
+        _word(ax, "other keys", (0, 0), (5, -14), "black")
+    _word(ax, "$k_b$", (0, 1), (-16, -3), "black")
+    _word(ax, "$k_a$: its length varies", (1, 0), (-21, -24), NEUTRAL)
+    for end, colour, words, shift in (
+        ((0.62, 0.62), SEMANTIC, "one head asks\n$μ_a + μ_b$", (2, 2)),
+        ((0.75, 0.0), POSITIONAL, "", (0, 0)),
+        ((0.0, 0.75), POSITIONAL, "two heads ask\n$μ_a$ and $μ_b$", (4, 21)),
+    ):
+        ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
+        _word(ax, words, end, shift, colour)
+    ax.set_xlim(min(-1.6, float(a[:, 0].min()) - 0.1), max(3.4, float(a[:, 0].max()) + 0.1))
+    ax.set_ylim(-0.95, 1.75)
+    ax.set_xlabel("key along $μ_a$")
+    ax.set_ylabel("key along $μ_b$")
+    ax.set_title("keys")
+
+
+def _word(ax: Axes, text: str, at: tuple[float, float], shift: tuple[int, int], hue: str) -> None:
+    ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, color=hue)
+
+
+def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
+    low, side = 0.5 - tolerance, 2 * tolerance
+    ax.add_patch(Rectangle((low, low), side, side, facecolor="#EFEFEF", edgecolor="#BBBBBB",
+                           linewidth=0.6, zorder=0.5))  # fmt: skip
+    generator = np.random.default_rng(1)  # as above
+    lift = generator.uniform(-0.035, 0.035, output.shape)
+    ax.scatter(output[:, 0] + lift[:, 0], output[:, 1] + lift[:, 1], s=6, color=COLOURS[arm],
+               alpha=0.3, linewidth=0)  # fmt: skip
+    ax.plot(0.5, 0.5, "+", color="black", markersize=9, markeredgewidth=1.3, zorder=4)
+    off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
+    ax.text(0.97, 0.97, f"{100 * off:.0f} % of these\nare off", transform=ax.transAxes, fontsize=8,
+            ha="right", va="top", color=COLOURS[arm])  # fmt: skip
+    ax.set_xlim(-0.09, 1.09)
+    ax.set_ylim(-0.09, 1.09)
+    ax.set_xticks([0, 0.5, 1])
+    ax.set_yticks([0, 0.5, 1])
+    ax.set_xlabel("output along $v_a$")
+    ax.set_ylabel("output along $v_b$")
+    ax.set_title(WORDS[arm])
+
+
+def _distribution(e: Evidence) -> Drawing:
+    rows, line = e.drawn(VARIES), e.line(VARIES)
+    edges = np.linspace(0, 1, BINS + 1)
+    with house_style():
+        drawing, axes = panels(1, 3, height=2.7)
+        for ax, arm in zip(axes, ARMS, strict=False):
+            low = 0.5 - e.settings.tolerance
+            for start in (0.0, 1 - low):
+                ax.axvspan(start, start + low, color="#F1F1F1", zorder=0.4, linewidth=0)
+            if line.x.size:
+                exact = np.diff(line[f"{arm}_below"][::FINE])
+                ax.stairs(exact, edges, color=COLOURS[arm], linewidth=1.5, zorder=2)
+            found = np.array([row.curves[f"{arm}_bins"] for row in rows])
+            middles = (edges[1:] + edges[:-1]) / 2
+            errorbars(ax, middles, [mean_interval(found[:, i]) for i in range(BINS)], COLOURS[arm])
+            ax.set_title(WORDS[arm])
+            ax.set_ylim(0, 1)
+            ax.set_xlabel("weight of $v_a$ in the output")
+        axes[0].set_ylabel("share of outputs, a bin")
+        _cumulative(axes[2], e)
+    return drawing
+
+
+def _cumulative(ax: Axes, e: Evidence) -> None:
+    line, rows = e.line(VARIES), e.drawn(VARIES)
+    edges = np.linspace(0, 1, BINS + 1)[::EACH]
+    for arm, place in (("one", (0.57, 0.42)), ("two", (0.55, 0.9))):
+        if line.x.size:
+            theory_line(ax, line["weight"], line[f"{arm}_below"], COLOURS[arm])
+        below = np.cumsum([[0.0, *row.curves[f"{arm}_bins"]] for row in rows], axis=1)
+        found = below[:, ::EACH]
+        estimates = [mean_interval(found[:, i]) for i in range(len(edges))]
+        errorbars(ax, edges, estimates, COLOURS[arm])
+        _word(ax, WORDS[arm], place, (0, 0), COLOURS[arm])
+    ax.set_ylim(0, 1.03)
+    ax.set_xlabel("weight $w$ of $v_a$ in the output")
+    ax.set_ylabel("P(weight < $w$)")
+    ax.set_title("both, cumulative")

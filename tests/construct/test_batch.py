@@ -1,0 +1,131 @@
+"""Many selections at once are the same answers, with the same proofs, as one at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from attnlab.construct import Construction, batch, identity, select, select_many
+from attnlab.core.errors import UsageError
+from tests.construct.test_select import holds
+
+Array = NDArray[np.float64]
+
+
+def same(one: Construction, other: Construction, index: int) -> None:
+    """Verdict, value and proof; queries where they are settled to more than rounding."""
+    assert one.feasible == other.feasible
+    assert one.attained == other.attained
+    assert one.weights is not None
+    assert other.weights is not None
+    assert one.certificate is not None
+    assert other.certificate is not None
+    assert one.certificate["kind"] == other.certificate["kind"]
+    assert one.certificate["checked"] == other.certificate["checked"]
+    assert one.weights[index] == pytest.approx(other.weights[index], abs=1e-9)
+    if one.feasible:
+        # Norms agree to second order in the conditions' residual, which is below 1e-6.
+        assert one.norm == pytest.approx(other.norm, rel=1e-9, abs=1e-12)
+    else:
+        best = other.certificate["best_weight"]
+        assert one.certificate["best_weight"] == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "h"), [(101, 17), (101, 3), (7, 31), (53, 1)])
+@pytest.mark.parametrize("weight", [0.05, 0.99])
+def test_equal_to_one_at_a_time(n: int, h: int, weight: float) -> None:
+    keys = np.random.default_rng(n + h).standard_normal((n, h))
+    chosen = list(range(0, n, 3))
+    many = select_many(keys, chosen, weight, "sqrt")
+    assert len(many) == len(chosen)
+    for index, found in zip(chosen, many, strict=True):
+        same(found, select(keys, index, weight, "sqrt"), index)
+        holds(keys, index, weight, found, h**-0.5)
+
+
+@given(
+    keys=st.integers(1, 4).flatmap(
+        lambda h: st.lists(
+            st.lists(st.integers(-2, 2), min_size=h, max_size=h), min_size=1, max_size=7
+        )
+    ),
+    weight=st.sampled_from([0.2, 0.5, 0.99]),
+)
+@settings(max_examples=40, deadline=None, derandomize=True)
+def test_degenerate_sets_too(keys: list[list[int]], weight: float) -> None:
+    given_keys = np.array(keys, dtype=float)
+    found = identity(given_keys, weight)
+    assert found.feasible == all(row.feasible for row in found.rows)
+    assert found.query.shape == given_keys.shape
+    for index, row in enumerate(found.rows):
+        same(row, select(given_keys, index, weight), index)
+        holds(given_keys, index, weight, row)
+
+
+def test_blocks_do_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = np.random.default_rng(1).standard_normal((41, 5))
+    whole = select_many(keys)
+    monkeypatch.setattr(batch, "_CELLS", 41 * 7)  # blocks of seven
+    for index, (one, other) in enumerate(zip(select_many(keys), whole, strict=True)):
+        same(one, other, index)
+
+
+def test_without_the_table_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attnlab.construct import excess
+
+    keys = np.random.default_rng(2).standard_normal((31, 5))
+    whole = select_many(keys)
+    monkeypatch.setattr(excess, "_PRODUCTS", 0)
+    for index, (one, other) in enumerate(zip(select_many(keys), whole, strict=True)):
+        same(one, other, index)
+
+
+def test_order_and_repeats_are_kept() -> None:
+    keys = np.random.default_rng(3).standard_normal((11, 3))
+    found = select_many(keys, [7, 2, 7], 0.9)
+    assert found[0].norm == pytest.approx(found[2].norm)
+    same(found[1], select(keys, 2, 0.9), 2)
+    with pytest.raises(UsageError):
+        select_many(keys, [11])
+
+
+def test_identity_returns_every_value_unmixed() -> None:
+    keys = np.random.default_rng(4).standard_normal((13, 29))
+    values = np.random.default_rng(5).standard_normal((13, 3))
+    found = identity(keys, 0.999, values=values)
+    assert found.feasible
+    assert found.output is not None
+    # 0.001 of the weight is elsewhere: off by at most that times the spread of the values.
+    assert np.abs(found.output - values).max() <= 1e-3 * np.ptp(values)
+    told = found.as_json()
+    json.dumps(told, allow_nan=False)
+    assert np.array(told["query"]).shape == (13, 29)
+    assert len(told["rows"]) == 13
+    assert "13 keys" in found.why
+    assert "<table>" in found._repr_html_()  # pyright: ignore[reportPrivateUsage]
+
+
+def test_identity_names_the_keys_that_cannot_be_selected() -> None:
+    found = identity([[0.0, 0], [1, 0], [0, 1], [-1, -1]])
+    assert not found.feasible
+    assert found.why.endswith("any query: 0")
+    assert [row.feasible for row in found.rows] == [False, True, True, True]
+    assert identity([[2.0]]).feasible
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("h", [64, 5])
+def test_a_thousand_among_a_thousand_in_a_minute(h: int) -> None:
+    keys = np.random.default_rng(0).standard_normal((1000, h))
+    began = time.process_time()
+    found = select_many(keys)
+    assert time.process_time() - began < 60
+    for index in range(0, 1000, 97):
+        same(found[index], select(keys, index), index)
+        holds(keys, index, 0.99, found[index])
