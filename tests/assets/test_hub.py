@@ -109,7 +109,7 @@ def test_code_lies_on_a_shelf_of_its_own_when_asked_for(offline: Path, pebbles: 
     assert coded.path == pebbles / "hub--sea--pebbles--with-code"
     assert {file.name for file in plain.path.iterdir() if file.suffix == ".py"} == set()
     assert assets.remove("pebbles") and not coded.path.exists() and not plain.path.exists()
-    with pytest.raises(UsageError, match="belong to source 'hub'"):
+    with pytest.raises(UsageError, match="belongs to source 'hub'"):
         assets.get("pebbles", code=True)
 
 

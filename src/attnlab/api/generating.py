@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attnlab.api.targets import Target, load_target
 from attnlab.core.devices import resolve_device
@@ -12,23 +12,25 @@ if TYPE_CHECKING:
     from attnlab.decode.generate import Generated
     from attnlab.decode.strategy import Strategy
 
-DEFAULT = "temperature:t=0.8"
 
-
-class Listener:
+class Listener(Protocol):
     """Who may watch: each method is called as things happen, and need do nothing."""
 
     def remark(self, text: str) -> None:
         """Something a person should know about how the model is used."""
+        ...
 
     def begins(self, strategy: "Strategy") -> None:
         """Its texts come next."""
+        ...
 
     def piece(self, text: str) -> None:
         """More of its first text."""
+        ...
 
     def ends(self, texts: "Sequence[Generated]") -> None:
         """All of its texts."""
+        ...
 
 
 def continued(  # noqa: PLR0913  (what a person may choose)
@@ -37,11 +39,11 @@ def continued(  # noqa: PLR0913  (what a person may choose)
     out: Path,
     device: str,
     *,
-    strategies: Sequence[str] = (DEFAULT,),
+    strategies: Sequence[str],
     n: int = 1,
     max_new_tokens: int = 60,
     seed: int = 0,
-    listener: Listener | None = None,
+    listener: Listener,
 ) -> dict[str, Any]:
     """n texts after a prompt by each strategy; `text` is what follows the prompt."""
     from attnlab.decode.strategy import parse_strategy
@@ -52,7 +54,6 @@ def continued(  # noqa: PLR0913  (what a person may choose)
         raise UsageError(f"{narrow} gives {narrow.width} texts at most, not {n}")
     found = load_target(target, out, resolve_device(device))
     ids = _prompt(found, prompt)
-    listener = listener or Listener()
     for text in _remarks(found, len(ids), max_new_tokens):
         listener.remark(text)
     how = {"max_new_tokens": max_new_tokens, "n": n, "seed": seed, "stop_ids": _ends(found)}

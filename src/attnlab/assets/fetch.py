@@ -72,7 +72,7 @@ def get(
     if (source == "path") != (path is not None):
         raise UsageError("source 'path' and a path belong together")
     if (revision is not None or code) and source != "hub":
-        raise UsageError("a revision and code belong to source 'hub'")
+        raise UsageError("a revision belongs to source 'hub', and so does code")
     watch = progress or Unwatched()
     if source == "hub":
         chosen = replace(_hub_name(name), code=code)

@@ -8,13 +8,13 @@ from unicodedata import category
 
 import typer
 
-from attnlab.api.generating import DEFAULT, Listener
 from attnlab.cli.console import RUNS, DeviceOption, JsonOption, OutOption, note, say, say_json
 
 if TYPE_CHECKING:
     from attnlab.decode.generate import Generated
     from attnlab.decode.strategy import Strategy
 
+DEFAULT = "temperature:t=0.8"
 INDENT = "   "
 
 
@@ -38,7 +38,7 @@ def generate(  # noqa: PLR0913  (each is one documented option)
         list[str] | None,
         typer.Option(
             metavar="NAME:KEY=VALUE,…",
-            help=f"greedy, sample, temperature:t=, top-k:k=, top-p:p=, min-p:p=, typical:p= or "
+            help="greedy, sample, temperature:t=, top-k:k=, top-p:p=, min-p:p=, typical:p= or "
             f"beam:width=; repeat to compare. Default: {DEFAULT}",
         ),
     ] = None,
@@ -62,22 +62,31 @@ def generate(  # noqa: PLR0913  (each is one documented option)
 
 
 def _prompt(prompt: str, file: Path | None) -> str:
+    if file is None:
+        return prompt
     from attnlab.core.errors import UsageError
     from attnlab.tasks.corpus import read_text
 
-    if file is None:
-        return prompt
     if prompt:
         raise UsageError("generate takes --prompt or --prompt-file, not both")
     return str(read_text(file)).removesuffix("\n").removesuffix("\r")
 
 
-class Quiet(Listener):
-    """Remarks on stderr, nothing else."""
+class Quiet:
+    """Remarks on stderr, nothing else; the `Listener` of api/generating.py."""
 
     def remark(self, text: str) -> None:
         """On stderr."""
         note(f"attnlab: {text}")
+
+    def begins(self, strategy: "Strategy") -> None:
+        """Nothing."""
+
+    def piece(self, text: str) -> None:
+        """Nothing."""
+
+    def ends(self, texts: "Sequence[Generated]") -> None:
+        """Nothing."""
 
 
 class Printer(Quiet):

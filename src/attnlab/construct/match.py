@@ -49,10 +49,23 @@ def match(keys: Any, target: Any, scale: Scale = 1.0, values: Any = None) -> Con
     given = checked_values(values, len(found))
     factor = scale_of(scale, found.shape[1])
     best = _best(found, p, factor)
-    query = best.query
+    return _answer(found, p, factor, given, best, _query(found, p, factor, best))
+
+
+def _query(keys: Array, p: Array, scale: float, best: Lowest) -> Array:
+    """The one that attains the infimum, or the shortest within 1e-3 of it.
+
+    Rounding can spoil the first where keys differ by many orders of length; the second, or least
+    squares, is then nearer.
+    """
     if best.kind == "face":
-        query = reach(about(found, p, factor), best.value + _NEAR, known=best).query
-    return _answer(found, p, factor, given, best, query)
+        return reach(about(keys, p, scale), best.value + _NEAR, known=best).query
+    limit = best.value - entropy(p) + _MATCHED
+    if divergence(p, _scores(keys, p, scale, best.query)) <= limit:
+        return best.query
+    other = reach(about(keys, p, scale), best.value + _NEAR, known=best).query
+    tries = (best.query, other, least_squares(keys, p, scale)["query"])
+    return min(tries, key=lambda q: divergence(p, _scores(keys, p, scale, q)))
 
 
 def checked_target(target: Any, n: int) -> Array:
@@ -122,7 +135,7 @@ def _answer(
 ) -> Construction:
     weights = weights_of(keys, query, scale)
     infimum = max(0.0, best.value - entropy(p))
-    kl = divergence(p, scale * (keys @ query))
+    kl = divergence(p, _scores(keys, p, scale, query))
     gap = log_gap(keys, p, scale)
     exact = gap is not None and gap <= _EXACT * (1 + float(np.abs(np.log(p)).max()))
     rows = about(keys, p, scale)
@@ -182,6 +195,11 @@ def _sentence(kind: str, infimum: float, kl: float, exact: bool) -> str:
     )
 
 
+def _scores(keys: Array, p: Array, scale: float, query: Array) -> Array:
+    """scale (k_i - k_heaviest) . q: softmax needs no more, and rounds less."""
+    return scale * ((keys - keys[int(np.argmax(p))]) @ query)
+
+
 def divergence(p: Array, scores: Array) -> float:
     """KL(p || softmax(scores)), which is never below zero."""
     top = float(scores.max())
@@ -217,7 +235,7 @@ def least_squares(keys: Array, p: Array, scale: float) -> dict[str, Any]:
     return {
         "query": q,
         "weights": weights,
-        "kl": divergence(p, scale * (keys @ q)),
+        "kl": divergence(p, _scores(keys, p, scale, q)),
         "total_variation": 0.5 * float(np.abs(weights - p).sum()),
         **({"floor": floor} if (p == 0).any() else {}),
     }

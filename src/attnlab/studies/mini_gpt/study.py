@@ -30,6 +30,7 @@ class MiniStudy(Study):
 
     Settings: ClassVar[type[StudySettings]] = MiniSettings
     presets: ClassVar = {"smoke": SMOKE, "full": FULL}
+    version = 2  # samples come from decode/generate.py since
     shares_accelerator = True
     settings: MiniSettings
 

@@ -78,6 +78,7 @@ class TrainText(Study):
     """A GPT from parts, trained on any text."""
 
     name = "train"
+    version = 2  # samples come from decode/generate.py since
     question = "What does a small GPT learn from this text, beside counting?"
     Settings: ClassVar[type[StudySettings]] = TextSettings
     presets: ClassVar = {"smoke": SMOKE, "full": {"size": "mini", "steps": 20_000, "seeds": 3}}
