@@ -1,4 +1,4 @@
-"""Decoding in fixed shapes equals the whole forward, on every part that allows it, padded or not."""
+"""Decoding in fixed shapes equals the whole forward, on every part that allows it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -93,7 +93,7 @@ def test_a_llama_of_another_make_is_refused() -> None:
 @pytest.mark.parametrize("kind", [StaticGPT, LlamaSteps])
 def test_rows_can_be_exchanged_and_the_room_is_kept(kind: Any) -> None:
     ids, order = some_ids(ROWS, LENGTH), torch.tensor([2, 0, 0])
-    model = gpt(small()) if kind is StaticGPT else tiny_llama()
+    model: Any = gpt(small()) if kind is StaticGPT else tiny_llama()
     steps, other = kind(model, ROWS, LENGTH), kind(model, ROWS, LENGTH)
     steps.start(ids[:, :PROMPT], padding())
     steps.take(order)

@@ -1,42 +1,59 @@
 """coverage: does every token reach the predictions that may use it?
 
 Runs: one token at a time is changed, and the logits after it are compared with what they were; at
-the short length for every token, at a longer one for some. Number: the share of tokens that no
-later prediction reads. Fails when there is one, or when no prediction reads an earlier token. How
-far back the model looks is said: a window is no fault, but you should know of it.
+the short length for every token, at longer ones for some. Number: the share of tokens that no
+later prediction reads. Fails when there is one, when all answers are one constant, or when no
+prediction reads an earlier token though the model has parts that mix positions. How far back it
+looks is said: a window is no fault, but you should know of it. Weights that are all zero, as some
+start their training, are given small values first.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.audit.finding import Finding
-from attnlab.audit.noise import moved
-from attnlab.audit.probe import SHORT, Probe
+from attnlab.audit.finer import awake
+from attnlab.audit.noise import moved, noise_of, unsettled
+from attnlab.audit.probe import Probe
 from attnlab.audit.subject import Subject
+from attnlab.audit.watch import Scores
 
 NAME = "coverage"
-SAMPLED = 16  # tokens tried at the longer length
-LONGER = 131
+SAMPLED, FEW = 16, 6  # tokens tried at longer lengths
+LONGER = (131, 521)
+MIXERS = (nn.RNNBase, nn.Conv1d, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
 def coverage(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal model, or any that answers at every position."""
-    if not subject.per_position:
-        return _row_coverage(subject, probe)
     fine = subject.finest()
-    maps = [_read(fine, probe, probe.short(fine), 8 if fine.large else SHORT)]
-    longer = min(LONGER, fine.context, probe.length or LONGER)
-    if longer > maps[0].length:
-        maps.append(_read(fine, probe, longer, 6 if fine.large else SAMPLED))
+    why = "it knows one token only" if fine.vocabulary < 2 else unsettled(fine, probe)
+    if why:
+        return Finding(NAME, "not-applicable", None, None, why)
+    fine = awake(fine) or fine
+    return _positions(fine, probe) if fine.per_position else _row_coverage(fine, probe)
+
+
+def _positions(subject: Subject, probe: Probe) -> Finding:
+    n = probe.short(subject)
+    if not _finite(subject, probe, n):
+        return Finding(NAME, "not-applicable", None, None, "its answers are not finite")
+    maps = [_read(subject, probe, n, 8 if subject.large else n)]
+    most = min(subject.context, probe.length or LONGER[-1])
+    for length in {subject.fitting(min(n, most)) for n in LONGER[: 1 if subject.large else None]}:
+        if length > n and _finite(subject, probe, length):
+            few = subject.large or length > LONGER[0]
+            maps.append(_read(subject, probe, length, FEW if few else SAMPLED))
+    maps.sort(key=lambda m: m.length)
     share = max(len(m.unread) / len(m.moves) for m in maps)
     evidence = {
         f"length {m.length}": {"unread": m.unread, "looks_back": m.looks_back} for m in maps
     }
     if all(len(m.unread) == len(m.moves) for m in maps):
-        why = "no prediction reads an earlier token: the model sees one token at a time"
-        return Finding(NAME, "fail", 1.0, 0.0, why, evidence)
+        return _one_at_a_time(subject, probe, maps, evidence)
     for m in maps:
         if m.unread:
             why = (
@@ -48,23 +65,46 @@ def coverage(subject: Subject, probe: Probe) -> Finding:
     return Finding(NAME, "pass", share, 0.0, why, evidence)
 
 
+def _one_at_a_time(
+    subject: Subject, probe: Probe, maps: "list[_Read]", evidence: Mapping[str, object]
+) -> Finding:
+    """No prediction reads an earlier token: a table of pairs may, a model with attention must."""
+    if not any(m.moves[j][j] > m.floor for m in maps for j in m.moves):
+        why = "no prediction reads any token: whatever the text, its answers are the same"
+        return Finding(NAME, "fail", 1.0, 0.0, why, evidence)
+    n = probe.short(subject)
+    with Scores(n) as seen:
+        subject.logits(probe.rows(subject, n, rows=1))
+    inside = subject.visible_module
+    parts = [] if inside is None else [m for m in inside.modules() if isinstance(m, MIXERS)]
+    if seen.found or seen.fused or parts:
+        why = "no prediction reads an earlier token: the model sees one token at a time"
+        return Finding(NAME, "fail", 1.0, 0.0, why, evidence)
+    why = "every prediction reads its own token and no earlier one: a table of pairs, by its make"
+    return Finding(NAME, "pass", 1.0, 0.0, why, evidence)
+
+
 @dataclass(frozen=True)
 class _Read:
     """How far the logits at every position move when the token at j changes: moves[j][t]."""
 
     length: int
     moves: dict[int, list[float]]
+    floor: float  # what copies of a row move by themselves
 
     @property
     def unread(self) -> list[int]:
         """Tokens that move no later prediction."""
-        return [j for j, sizes in self.moves.items() if not any(sizes[j + 1 :])]
+        return [j for j, sizes in self.moves.items() if not self._any(sizes[j + 1 :])]
+
+    def _any(self, sizes: list[float]) -> bool:
+        return any(size > self.floor for size in sizes)
 
     @property
     def looks_back(self) -> int:
         """The largest distance from a token to a prediction that reads it."""
-        return max((t - j for j, s in self.moves.items() for t in range(j, len(s)) if s[t]),
-                   default=0)  # fmt: skip
+        reads = (t - j for j, s in self.moves.items() for t in range(j, len(s)) if s[t])
+        return max(reads, default=0)
 
     @property
     def window(self) -> str:
@@ -77,11 +117,21 @@ class _Read:
 
 def _read(subject: Subject, probe: Probe, length: int, count: int) -> _Read:
     ids = probe.rows(subject, length, rows=1)
-    found = _Read(length, influence(subject, ids, _tried(length, count)))
+    floor = noise_of(subject, probe).value
+    found = _Read(length, influence(subject, ids, _tried(length, count)), floor)
     if found.unread:  # attention that picks a few tokens passes over some: ask in another text
-        again = influence(subject, probe.rows(subject, length, rows=1, deal=2), found.unread)
-        found.moves.update(again)
+        other = probe.rows(subject, length, rows=1, deal=2)
+        found.moves.update(influence(subject, other, found.unread))
+    room = subject.fitting(min(subject.context, 2 * length))
+    if found.unread and room > length:  # what is read by blocks is read once its block is full
+        longer = probe.rows(subject, room, rows=1)
+        found.moves.update(influence(subject, longer, found.unread))
     return found
+
+
+def _finite(subject: Subject, probe: Probe, length: int) -> bool:
+    """NaN moves nothing, whatever is read."""
+    return not bool(subject.logits(probe.rows(subject, length, rows=1)).isnan().any())
 
 
 def _tried(length: int, count: int) -> list[int]:
@@ -112,9 +162,8 @@ def _span(places: list[int]) -> str:
 
 def _row_coverage(subject: Subject, probe: Probe) -> Finding:
     """One answer a row: every token must move it."""
-    fine = subject.finest()
-    n = probe.short(fine)
-    found = influence(fine, probe.rows(fine, n, rows=1), list(range(n)))
+    n = probe.short(subject)
+    found = influence(subject, probe.rows(subject, n, rows=1), list(range(n)))
     unread = [j for j, moves in found.items() if not any(moves)]
     evidence = {"length": n, "unread": unread}
     if unread:

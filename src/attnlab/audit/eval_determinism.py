@@ -1,30 +1,88 @@
 """eval-determinism: does the model say the same thing twice?
 
-Runs: two forwards of the same ids in evaluation mode, one after the other. Number: the largest
-difference of their logits. Fails when it is not 0, bit for bit: dropout is still on, or something
-draws, or the model remembers what it was asked before.
+Runs: the same ids in evaluation mode, several times, and after texts of other lengths. Number: the
+largest difference of the logits. Fails when it is not 0, bit for bit: dropout is still on, or
+something draws, or the model remembers what it was asked before. Which of them is told by asking
+with the generators put back: what draws then says the same, what remembers does not.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.noise import moved
 from attnlab.audit.probe import Probe
 from attnlab.audit.subject import Subject
+from attnlab.audit.traceless import random_states, same_draws, untouched
 from attnlab.audit.where import first_difference
 
 NAME = "eval-determinism"
+TIMES, MORE = 3, 60  # MORE where something was drawn: a layer may be left out now and then
 
 
 def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     rows = probe.rows(subject, probe.short(subject))
-    first = subject.logits(rows, fresh=False)
-    size = max(float(moved(first, subject.logits(rows, fresh=False)).max()) for _ in range(2))
+    with _forgetting(subject):
+        size = _asked_again(subject, rows)
+    remembers, earlier = _remembered(subject, rows, probe)
+    size = max(size, remembers)
     if size == 0:
         why = "asked the same twice, it answers the same, bit for bit"
         return Finding(NAME, "pass", 0.0, 0.0, why)
-    place = first_difference(subject, rows)
+    with _forgetting(subject):
+        place = first_difference(subject, rows, earlier if remembers else None)
+    cause = (
+        "it remembers what it was asked before" if remembers else
+        "something draws: dropout left on, or noise"
+    )  # fmt: skip
     why = (
-        f"asked the same twice in evaluation mode, logits differ by {size:.2g} "
-        f"(dropout left on, or noise): {place.words}"
+        f"asked the same twice in evaluation mode, logits differ by {size:.2g} ({cause}): "
+        f"{place.words}"
     )
-    return Finding(NAME, "fail", size, 0.0, why, {"module": place.module})
+    return Finding(NAME, "fail", size, 0.0, why, {"module": place.module, "remembers": remembers})
+
+
+@contextmanager
+def _forgetting(subject: Subject) -> Iterator[None]:
+    """What is remembered meanwhile is forgotten afterwards."""
+    with untouched(subject.visible_module):
+        yield
+
+
+def _asked_again(subject: Subject, rows: Tensor) -> float:
+    """The largest difference from the first answer."""
+    before = random_states()
+    first = subject.logits(rows, fresh=False)
+    times = MORE if random_states() != before and not subject.large else TIMES
+    size = 0.0
+    for _ in range(times):
+        size = max(size, float(moved(first, subject.logits(rows, fresh=False)).max()))
+    return size
+
+
+def _remembered(subject: Subject, rows: Tensor, probe: Probe) -> tuple[float, Tensor]:
+    """The largest difference that an earlier question makes, all draws being equal; and which."""
+
+    def ask(ids: Tensor) -> Tensor:
+        with same_draws(subject.visible_module):
+            return subject.logits(ids, fresh=False)
+
+    with _forgetting(subject):
+        first = ask(rows)
+        found = [(float(moved(first, ask(rows)).max()), rows)]
+    for earlier in _earlier(subject, rows, probe):
+        with _forgetting(subject):
+            ask(earlier)
+            found.append((float(moved(first, ask(rows)).max()), earlier))
+    return max(found, key=lambda pair: pair[0])
+
+
+def _earlier(subject: Subject, rows: Tensor, probe: Probe) -> list[Tensor]:
+    """Other questions: other ids, a shorter and a longer text, fewer rows."""
+    other, n = probe.others(rows, subject), rows.shape[1]
+    shorter, longer = subject.fitting(max(1, n // 3)), subject.fitting(2 * n)
+    lengths = [m for m in (shorter, longer) if m != n and not subject.large]
+    return [other, *(probe.rows(subject, m, rows=2, deal=4) for m in lengths)]

@@ -24,6 +24,7 @@ ALONE = 10.0
 HUGE = 1e30  # larger logits stand for "never": not a size to measure with
 # the most that rounding moves logits of size 1, by the coarsest numbers inside
 LIMITS = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.3}
+SAME = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)  # no new numbers
 INSIDE = 1e-5  # … in a float64 copy that still rounds to float32 here and there
 
 
@@ -97,6 +98,8 @@ class _Coarsest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
+        if func in SAME:
+            return made
         for item in made if isinstance(made, tuple | list) else (made,):
             if isinstance(item, Tensor) and item.is_floating_point() and item.numel() > 1:
                 eps = torch.finfo(item.dtype).eps
@@ -109,17 +112,40 @@ def coarsest(subject: Subject, ids: Tensor) -> torch.dtype:
     """Of all numbers on the way from ids to logits."""
     try:
         with _Coarsest() as seen:
-            subject.logits(ids)
+            answer = subject.logits(ids).dtype
     except Exception:  # an operation that cannot be watched
         return torch.float32
-    return seen.dtype
+    return max(seen.dtype, answer, key=lambda dtype: torch.finfo(dtype).eps)
+
+
+def size_of(logits: Tensor) -> float:
+    """The largest logit of those that vary: a column of −1e9 is a ban, not a size."""
+    found = sizes(logits).nan_to_num()
+    vary = found.amax(dim=1, keepdim=True) > found.amin(dim=1, keepdim=True)
+    return float((found * vary if bool(vary.any()) else found).abs().max())
+
+
+def unsettled(subject: Subject, probe: Probe) -> str | None:
+    """Why nothing can be compared: asked one thing twice, it answers two things."""
+    if "unsettled" not in subject.kept:
+        threshold = noise_of(subject, probe).threshold
+        rows = probe.rows(subject, probe.short(subject))
+        first = subject.logits(rows)
+        subject.logits(probe.others(rows, subject))
+        size = float(moved(first, subject.logits(rows)).max())
+        subject.kept["unsettled"] = size if size > threshold else 0.0
+    size = subject.kept["unsettled"]
+    return None if not size else (
+        f"its answers to one question differ by {size:.2g}, so nothing can be compared "
+        "(see eval-determinism)"
+    )  # fmt: skip
 
 
 def _measure(subject: Subject, probe: Probe, length: int) -> Noise:
     rows = probe.rows(subject, length)
     one = rows[:1]
     base = subject.logits(one)
-    scale = float(sizes(base).abs().nan_to_num().max())
+    scale = size_of(base)
     inside = coarsest(subject, one)
     finer = torch.finfo(subject.dtype).eps < torch.finfo(inside).eps
     limit = scale * (INSIDE if finer else LIMITS[inside])

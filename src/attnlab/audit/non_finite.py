@@ -1,9 +1,12 @@
 """non-finite: does any number inside become NaN or infinite?
 
-Runs: texts of several lengths, with padding where the model takes a mask; what every module gives
-is watched. Number: how many modules give a number that is not finite. Fails when a prediction is
-NaN or infinite upwards; names the first module. (Scores of −∞ are how masks are written: let be.)
+Runs: texts that hold the vocabulary, one token alone, a text that repeats itself, longer texts,
+padding where the model takes a mask; what every module gives is watched. Number: how many modules
+give a number that is not finite. Fails when a prediction is NaN or infinite upwards; names the
+first module. (Scores of −∞ are how masks are written: let be.)
 """
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -15,15 +18,14 @@ from attnlab.audit.subject import Subject
 from attnlab.audit.where import watched
 
 NAME = "non-finite"
+TOKENS = 3e9  # parameters × tokens that the whole vocabulary may cost; else a part of it
+LEAST = 50_000
 
 
 def non_finite(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     for situation in _texts(subject, probe):
-        logits = situation.logits(subject)
-        bad = logits.isnan() | (logits == torch.inf)
-        if situation.visible is not None and subject.per_position:
-            bad = bad & situation.visible[..., None]
+        bad = _bad_logits(subject, situation)
         if not bool(bad.any()):
             continue
         row, position = (int(i) for i in bad.any(dim=-1).nonzero()[0])
@@ -33,28 +35,48 @@ def non_finite(subject: Subject, probe: Probe) -> Finding:
             f"the prediction at position {position} of row {row} is not a number "
             f"{situation.words}{place}"
         )
-        return Finding(NAME, "fail", float(max(1, len(names))), 0.0, why,
-                       {"modules": names[:5], "position": position, "row": row})  # fmt: skip
+        evidence = {"modules": names[:5], "position": position, "row": row}
+        if subject.per_position:
+            evidence["token"] = int(situation.ids[row, position])
+        return Finding(NAME, "fail", float(max(1, len(names))), 0.0, why, evidence)
     return Finding(NAME, "pass", 0.0, 0.0, "every prediction is a finite number")
 
 
-def _texts(subject: Subject, probe: Probe) -> list[Situation]:
-    rows = probe.rows(subject, probe.short(subject))
-    found = [Situation("in a short text", rows)]
+def _bad_logits(subject: Subject, situation: Situation) -> Tensor:
+    logits = situation.logits(subject)
+    bad = logits.isnan() | (logits == torch.inf)
+    if situation.visible is not None:
+        real = situation.visible if subject.per_position else situation.visible.any(1, keepdim=True)
+        bad = bad & real[..., None]
+    return bad
+
+
+def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
+    n = probe.short(subject)
+    rows = probe.rows(subject, n)
+    yield Situation("in a short text", rows)
     if subject.takes_mask:
-        found += [
-            Situation("with padding on the left", rows, padded(rows, left=True)),
-            Situation("with padding on the right", rows, padded(rows, left=False)),
-        ]
-    longest = probe.lengths(subject)[-1]
-    found.append(Situation(f"at length {longest}", probe.rows(subject, longest, rows=1)))
-    return found
+        yield Situation("with padding on the left", rows, padded(rows, left=True))
+        yield Situation("with padding on the right", rows, padded(rows, left=False))
+        empty = torch.ones_like(rows, dtype=torch.bool)
+        empty[-1] = False
+        yield Situation("beside a row of nothing but padding", rows, empty)
+    lengths = probe.lengths(subject)
+    for length in lengths[1:] if not subject.large else lengths[-1:]:
+        yield Situation(f"at length {length}", probe.rows(subject, length, rows=1))
+    yield Situation("in a text that repeats itself", probe.repeating(subject, n))
+    if subject.step == 1:
+        yield Situation("for one token alone", rows[:, :1])
+    tokens = min(subject.vocabulary, int(TOKENS / max(subject.work, LEAST)))
+    every = probe.rows(subject, n, rows=-(-tokens // n), deal=5)
+    for some in every.split(64):
+        yield Situation("for some token", some)
 
 
 def _first(subject: Subject, situation: Situation) -> list[str]:
-    if subject.module is None:
+    if subject.visible_module is None:
         return []
-    with watched(subject.module) as seen:
+    with watched(subject.visible_module) as seen:
         situation.logits(subject)
     return [s.name or "the model itself" for s in seen if any(_bad(t) for t in s.made)]
 

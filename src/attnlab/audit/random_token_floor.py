@@ -17,22 +17,23 @@ from attnlab.core.seeds import Seed
 NAME = "random-token-floor"
 TOKENS = 2000
 FEW = 300  # of a large model
+ROUNDING = 1e-12  # of the mean: answers that are all alike have no spread
 
 
 def random_token_floor(subject: Subject, probe: Probe) -> Finding:
     """Judge a model whose answers are scores over its own vocabulary."""
     if not (subject.causal and subject.per_position):
         return Finding(NAME, "not-applicable", None, None, "it is no causal language model")
-    length = min(subject.context, 4 * probe.short(subject))
+    length = subject.fitting(4 * probe.short(subject))
     generator = Seed(probe.seed).child(NAME).torch_generator()
     tokens = FEW if subject.large else TOKENS
     size = (max(2, tokens // length), length)
     ids = torch.randint(0, subject.vocabulary, size, generator=generator).to(subject.device)
     losses = torch.cat([_losses(subject, row[None]) for row in ids])
-    width = subject.logits(ids[:1, :2]).shape[-1]
+    width = subject.logits(ids[:1]).shape[-1]
     floor = math.log(min(subject.vocabulary, width))
     mean, error = float(losses.mean()), float(losses.std() / math.sqrt(losses.numel()))
-    threshold = floor - 3 * error
+    threshold = floor - 3 * error - ROUNDING * floor
     evidence = {"ln_vocabulary": floor, "standard_error": error, "tokens": losses.numel()}
     if not math.isfinite(mean):
         return Finding(NAME, "not-applicable", None, threshold, "the loss is not finite", evidence)

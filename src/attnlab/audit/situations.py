@@ -18,6 +18,7 @@ class Situation:
     ids: Tensor
     visible: Visible = None
     training: bool = False
+    labels: int | None = None  # labels are given: the ids themselves (0), or each the next id (1)
 
     @property
     def length(self) -> int:
@@ -27,10 +28,13 @@ class Situation:
     def logits(self, subject: Subject, ids: Tensor | None = None) -> Tensor:
         """The answers to these ids, or to others of the same shape."""
         given = self.ids if ids is None else ids
+        if self.labels is not None:
+            return subject.logits_with(given, given.roll(-self.labels, dims=1))
         return subject.logits(given, self.visible, training=self.training)
 
 
 PLAIN = "in evaluation mode"
+MANY = 9  # rows: some take another path for a large batch
 
 
 def situations(subject: Subject, probe: Probe) -> Iterator[Situation]:
@@ -44,10 +48,13 @@ def situations(subject: Subject, probe: Probe) -> Iterator[Situation]:
         yield Situation("when a mask is given", rows, everything)
         yield Situation("with padding on the right", rows, padded(rows, left=False))
         yield Situation("with padding on the left", rows, padded(rows, left=True))
+    if subject.labelled is not None:
+        yield Situation("when labels are given", rows, labels=0)
+        yield Situation("when each label is the next token", rows, labels=1)
     if subject.module is not None:
         yield Situation("in training mode", rows, training=True)
-    for length in probe.lengths(subject)[1:]:
-        yield Situation(f"at length {length}", probe.rows(subject, length, rows=1))
+    if not subject.large:
+        yield Situation(f"in a batch of {MANY}", probe.rows(subject, n, rows=MANY, deal=3))
 
 
 def padded(ids: Tensor, *, left: bool) -> Tensor:

@@ -2,25 +2,27 @@
 
     subject = subject_of(model);    subject.logits(ids);    subject.double()
 
-Nothing here leaves a trace: modes, buffers, gradients and the random state are as they were.
+Nothing here leaves a trace: modes, buffers, attributes, gradients and the random states are as they
+were, and the ids stay the asker's own.
 """
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.audit.traceless import asked
+
 Visible = Tensor | None  # bool, batch × pos: True is a real token, False is padding
 Forward = Callable[[Tensor, Visible], Tensor]
+Labelled = Callable[[Tensor, Tensor], Tensor]  # ids and the labels given with them -> logits
 Cache = Callable[[Sequence[Tensor]], list[Tensor]]  # chunks of one text -> their logits
 
 LARGE = 20_000_000  # parameters
-DRAWS = 20_261_115  # what draws draws the same before and after a change
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Subject:
     save_load: "Callable[[], Subject] | None" = None  # written to disk and read again
     special: tuple[int, ...] = ()  # ids that a text is marked with
     pad: int | None = None  # the id that is no text: some models skip it wherever it stands
+    labelled: Labelled | None = None  # its logits when labels are given too
+    step: int = 1  # it reads texts of so many tokens, or of a multiple
+    inner: nn.Module | None = None  # modules that a function was found to use
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def logits(
@@ -50,29 +55,24 @@ class Subject:
         `fresh`: what draws draws the same each time, and what the model remembers is forgotten.
         """
         with torch.no_grad(), self.mode(training=training, fresh=fresh):
-            return self.forward(ids, visible)
+            return self.forward(ids.clone(), visible)
+
+    def logits_with(self, ids: Tensor, labels: Tensor) -> Tensor:
+        """The same, with labels given beside the ids."""
+        assert self.labelled is not None
+        with torch.no_grad(), self.mode():
+            return self.labelled(ids.clone(), labels.clone())
 
     @contextmanager
     def mode(self, *, training: bool = False, fresh: bool = True) -> Iterator[None]:
-        """Evaluation or training; everything is put back."""
-        if self.module is None:
+        """Evaluation or training; everything is put back. A function is left in the mode it has."""
+        with asked(self.module, self.inner, training=training, fresh=fresh):
             yield
-            return
-        modes = [(m, m.training) for m in self.module.modules()]
-        buffers = {k: b.clone() for k, b in self.module.named_buffers()} if fresh else {}
-        self.module.train(training)
-        try:
-            with torch.random.fork_rng(devices=[], enabled=fresh):
-                if fresh:  # anyone's dropout draws from the global generator
-                    torch.manual_seed(DRAWS)  # noqa: TID251
-                yield
-        finally:
-            for module, was in modes:
-                module.training = was
-            here = dict(self.module.named_buffers())
-            for name, before in buffers.items():
-                if name in here and here[name].shape == before.shape:
-                    here[name].copy_(before)
+
+    @property
+    def visible_module(self) -> nn.Module | None:
+        """What can be watched while it runs."""
+        return self.inner if self.module is None else self.module
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -80,13 +80,27 @@ class Subject:
         for parameter in [] if self.module is None else self.module.parameters():
             if parameter.is_floating_point():
                 return parameter.dtype
-        return self.logits(torch.zeros(1, 2, dtype=torch.long)).dtype
+        return self.logits(torch.zeros(1, self.fitting(2), dtype=torch.long)).dtype
 
     @cached_property
+    def size(self) -> int:
+        """Parameters that are seen."""
+        own = [] if self.visible_module is None else self.visible_module.parameters()
+        return sum(p.numel() for p in own)
+
+    @cached_property
+    def work(self) -> int:
+        """Parameters that a token is multiplied with: all but tables it is looked up in."""
+        parts = [] if self.visible_module is None else list(self.visible_module.modules())
+        tables = {id(m.weight): m.weight.numel() for m in parts if isinstance(m, nn.Embedding)}
+        others = [m for m in parts if not isinstance(m, nn.Embedding)]
+        tied = {id(p) for m in others for p in m.parameters(recurse=False)}
+        return self.size - sum(count for key, count in tables.items() if key not in tied)
+
+    @property
     def large(self) -> bool:
         """So many weights that it is asked less often: minutes on two cores otherwise."""
-        own = [] if self.module is None else self.module.parameters()
-        return sum(p.numel() for p in own) > LARGE
+        return self.size > LARGE
 
     @cached_property
     def device(self) -> torch.device:
@@ -94,40 +108,17 @@ class Subject:
         found = None if self.module is None else next(self.module.parameters(), None)
         return torch.device("cpu") if found is None else found.device
 
+    def fitting(self, length: int) -> int:
+        """The nearest length that the model reads, at least one step of it."""
+        return max(1, round(min(length, self.context) / self.step)) * self.step
+
     def double(self) -> "Subject | None":
         """The same model in finer numbers, where it has weights that can be copied and it runs."""
+        from attnlab.audit.finer import finer
+
         if "double" not in self.kept:
-            self.kept["double"] = self._double()
+            self.kept["double"] = finer(self)
         return self.kept["double"]
-
-    def _double(self) -> "Subject | None":
-        """A large model is asked in float32: a float64 copy would take minutes and tell no more."""
-        if self.module is None or self.rewrap is None or self.device.type != "cpu":
-            return None
-        wanted = torch.float32 if self.large else torch.float64
-        if torch.finfo(self.dtype).eps <= torch.finfo(wanted).eps:
-            return None if self.large else self
-        try:
-            made = self.rewrap(copy.deepcopy(self.module).to(wanted))
-            if self._breaks(made):
-                return None
-        except Exception:  # anyone's code: a dtype written into it, a part that cannot be copied
-            return None
-        return replace(made, name=self.name)
-
-    def _breaks(self, made: "Subject") -> bool:
-        """A mask written for float32 may give NaN in float64 where the model itself gives none."""
-        ids = torch.arange(7)[None] % self.vocabulary
-        real = torch.tensor([[False, False, True, True, True, True, True]])
-        masks = [None, real, real.flip(1)] if self.takes_mask else [None]
-        for visible in masks:
-            keep = torch.ones_like(ids, dtype=torch.bool) if visible is None else visible
-            if not self.per_position:
-                keep = torch.ones(1, 1, dtype=torch.bool)
-            there, here = made.logits(ids, visible)[keep], self.logits(ids, visible)[keep]
-            if bool((there.isnan() & ~here.isnan()).any()):
-                return True
-        return False
 
     def finest(self) -> "Subject":
         """In the finest numbers that can be had."""

@@ -19,13 +19,15 @@ NAME = "tying-and-save"
 
 def tying_and_save(subject: Subject, probe: Probe) -> Finding:
     """Judge a model that can be written and read."""
-    if subject.module is None or subject.save_load is None:
-        return Finding(NAME, "not-applicable", None, 0.0, "it cannot be written and read again")
+    if subject.module is None:
+        return Finding(NAME, "not-applicable", None, 0.0, "a function has no files of its own")
     announced = getattr(getattr(subject.module, "config", None), "tie_word_embeddings", None)
     ties = tied(subject.module)
     if announced is True and _has_untied_head(subject.module):
         why = "its settings say that embedding and output are one matrix, and they are two"
         return Finding(NAME, "fail", None, 0.0, why, {"ties": ties})
+    if subject.save_load is None:
+        return Finding(NAME, "not-applicable", None, 0.0, "it cannot be written and read again")
     try:
         again = subject.save_load()
     except Exception as error:  # anyone's files
@@ -40,7 +42,10 @@ def tying_and_save(subject: Subject, probe: Probe) -> Finding:
         why = f"{' and '.join(lost[0])} were one tensor, and are two after a round trip"
         return Finding(NAME, "fail", size, 0.0, why, evidence)
     if size != 0:
-        why = f"after a round trip through its files its logits differ by {size:.2g}"
+        why = (
+            f"written and read again its logits differ by {size:.2g}: "
+            "something that matters is not among its saved weights"
+        )
         return Finding(NAME, "fail", size, 0.0, why, evidence)
     why = "written and read again it is the same model" + (", ties included" if ties else "")
     return Finding(NAME, "pass", 0.0, 0.0, why, evidence)

@@ -13,21 +13,28 @@ from torch.overrides import TorchFunctionMode
 
 SOFTMAX = (torch.softmax, functional.softmax, Tensor.softmax, torch.log_softmax,
            functional.log_softmax, Tensor.log_softmax)  # fmt: skip
+BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax in steps
 FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 class Scores(TorchFunctionMode):
-    """`found` collects tensors (…, length, length) in the order of the calls."""
+    """`found` collects tensors (…, length, length) in the order of the calls.
 
-    def __init__(self, length: int) -> None:
+    `by_hand`: those that enter an exponential too.
+    """
+
+    def __init__(self, length: int, *, by_hand: bool = False) -> None:
         super().__init__()
         self.length, self.found = length, list[Tensor]()
+        self.fused = 0  # calls of fused attention, whatever it attends to
+        self.kinds = (*SOFTMAX, *BY_HAND) if by_hand else SOFTMAX
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if func in SOFTMAX and args and isinstance(args[0], Tensor):
+        if func in self.kinds and args and isinstance(args[0], Tensor):
             self._note(args[0])
         elif func is functional.scaled_dot_product_attention:
+            self.fused += 1
             known = {**dict(zip(FUSED, args, strict=False)), **given}
             if known["query"].shape[-2] == known["key"].shape[-2] == self.length:
                 self._note(fused_scores(known))

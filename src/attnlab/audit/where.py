@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from attnlab.audit.noise import Noise, sizes
 from attnlab.audit.situations import Situation
 from attnlab.audit.subject import Subject
+from attnlab.audit.traceless import same_draws, untouched
 
 HINTS = (
     (("conv",), "a convolution that reaches to the right"),
@@ -62,9 +63,9 @@ def where(
     )
 
 
-def where_rows(subject: Subject, rows: Tensor, noise: Noise) -> Place:
-    """The module at which the first row first differs when the other rows change."""
-    other = torch.cat([rows[:1], rows[1:].flip(1)])
+def where_rows(subject: Subject, rows: Tensor, others: Tensor, noise: Noise) -> Place:
+    """The module at which the first row first differs when the other rows are `others`."""
+    other = torch.cat([rows[:1], others[: rows.shape[0] - 1]])
     return _between(
         subject,
         lambda: subject.logits(rows),
@@ -74,10 +75,48 @@ def where_rows(subject: Subject, rows: Tensor, noise: Noise) -> Place:
     )
 
 
-def first_difference(subject: Subject, rows: Tensor) -> Place:
-    """The module that answers differently when asked the same twice."""
-    again = lambda: subject.logits(rows, fresh=False)  # noqa: E731
-    return _between(subject, again, again, lambda tensor: tensor, None)
+def where_length(subject: Subject, ids: Tensor, fewer: Tensor, noise: Noise) -> Place:
+    """The module at which positions of the shorter text first differ from those of the longer."""
+    n, kept = ids.shape[1], fewer.shape[1]
+
+    def part(tensor: Tensor) -> Tensor | None:
+        for axis, size in enumerate(tensor.shape):
+            tensor = tensor.narrow(axis, 0, kept) if size == n else tensor
+        return tensor if kept in tensor.shape else None
+
+    return _between(
+        subject, lambda: subject.logits(ids), lambda: subject.logits(fewer), part, noise
+    )
+
+
+def first_difference(subject: Subject, rows: Tensor, earlier: Tensor | None) -> Place:
+    """The module that answers differently when asked the same twice, or after another question."""
+    if subject.visible_module is None:
+        return _nowhere(subject)
+    if earlier is None:
+        before, now = ([*_heard(subject, rows)] for _ in "ab")
+        return _place(subject, before, now, lambda tensor: tensor, None)
+    with untouched(subject.visible_module), same_draws(subject.visible_module):
+        before = _heard(subject, rows)
+    with untouched(subject.visible_module):
+        with same_draws(subject.visible_module):
+            subject.logits(earlier, fresh=False)
+        with same_draws(subject.visible_module):
+            now = _heard(subject, rows)
+    return _place(subject, before, now, lambda tensor: tensor, None)
+
+
+def _heard(subject: Subject, rows: Tensor) -> "list[_Seen]":
+    """What every module gives, nothing being put back."""
+    assert subject.visible_module is not None
+    with watched(subject.visible_module) as seen:
+        subject.logits(rows, fresh=False)
+    return seen
+
+
+def _nowhere(subject: Subject) -> Place:
+    what = "its modules cannot be watched" if subject.module else "a function shows no modules"
+    return Place("", f"{what}, so where cannot be said")
 
 
 def _between(
@@ -88,12 +127,21 @@ def _between(
     noise: Noise | None,
 ) -> Place:
     """Watch two runs; the first module whose output differs in `part` and whose input does not."""
-    if subject.module is None:
-        return Place("", "a function shows no modules, so where cannot be said")
-    with watched(subject.module) as before:
+    module = subject.visible_module
+    if module is None:
+        return _nowhere(subject)
+    with watched(module) as before:
         one()
-    with watched(subject.module) as now:
+    with watched(module) as now:
         two()
+    return _place(subject, before, now, part, noise)
+
+
+def _place(
+    subject: Subject, before: "list[_Seen]", now: "list[_Seen]", part: Part, noise: Noise | None
+) -> Place:
+    if not before:
+        return _nowhere(subject)
     if [s.name for s in before] != [s.name for s in now]:
         return Place("", "the model takes another path through its modules")
     for first, second in zip(before, now, strict=True):
@@ -134,6 +182,7 @@ def watched(module: nn.Module) -> Iterator[list[_Seen]]:
     hooks = [
         inner.register_forward_hook(note(name), with_kwargs=True)
         for name, inner in module.named_modules()
+        if not isinstance(inner, torch.jit.ScriptModule)  # compiled: no hooks
     ]
     try:
         yield seen
@@ -167,11 +216,11 @@ def _differ(
 
 def _moves(a: Tensor, b: Tensor, part: Part, noise: Noise | None) -> bool:
     """Whether the part that is asked about differs by more than the model's noise."""
-    if a.shape != b.shape:
-        return True
     a_part, b_part = part(a), part(b)
     if a_part is None or b_part is None:
         return False  # nothing of it can be assigned: a scalar, a table, a pooled vector
+    if a_part.shape != b_part.shape:
+        return True
     if noise is None or not a.is_floating_point():
         return not torch.equal(a_part, b_part)
     scale = float(sizes(a_part).abs().nan_to_num().max()) or 1.0

@@ -4,8 +4,8 @@ A padding mask is passed under the name the forward gives it; positions are coun
 real token where the forward accepts them.
 """
 
-import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,16 +14,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.answer import longest, unwrapped
+from attnlab.audit.anew import can_be_made_anew, made_anew
+from attnlab.audit.answer import longest
+from attnlab.audit.manner import Asked, Manner, asked_as
+from attnlab.audit.own_cache import own_cache
+from attnlab.audit.reachable import parts_of
 from attnlab.audit.subject import Subject, Visible
+from attnlab.audit.traceless import untouched
 from attnlab.audit.wrap_library import library_subject
 from attnlab.core.errors import UsageError
 from attnlab.models.function import FunctionModel
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
-
-REAL = ("attention_mask", "mask", "visible")  # names of masks in which 1 is a real token
-PADDED = ("hidden", "key_padding_mask", "padding_mask", "pad_mask")  # … in which True is padding
 
 
 def subject_of(model: Any, name: str | None = None) -> Subject:
@@ -54,76 +56,89 @@ def _special(model: HubModel) -> tuple[int, ...]:
     return tuple(i for i in ids if i is not None and 0 <= i < model.vocabulary)
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What was found out about a forward by asking it."""
+
+    manner: Manner
+    vocabulary: int
+    context: int
+    per_position: bool
+    step: int
+
+    def subject(self, function: Callable[..., Any], name: str, **more: Any) -> Subject:
+        """Anyone's function or module as a subject."""
+        asked = Asked(function, self.manner, name)
+        return Subject(
+            name, asked, self.vocabulary, self.context, step=self.step,
+            takes_mask=self.manner.mask is not None, per_position=self.per_position,
+            labelled=None if self.manner.labels is None else asked.labelled, **more,
+        )  # fmt: skip
+
+
+@torch.no_grad()
+def _facts(function: Callable[..., Any], name: str) -> _Facts:
+    asked, step = asked_as(function, name)
+    width, per_position, context = _shape(asked, step)
+    return _Facts(asked.manner, _ids_known(asked, width, step), context, per_position, step)
+
+
 def _callable(function: Callable[..., Any], name: str) -> Subject:
-    """A function: what it answers is all there is."""
-    forward = _forward(function, name)
-    width, per_position, context = _shape(forward, name)
-    takes = _mask_name(function) is not None
-    return Subject(name, forward, width, context, None, takes, True, per_position)
+    """A function: what it answers is all there is, and the modules it is seen to use."""
+    return _facts(function, name).subject(function, name, inner=parts_of(function))
 
 
-def _module(module: nn.Module, name: str) -> Subject:
-    """Anyone's module; the ids it knows are bounded by its embedding too."""
-    forward = _forward(module, name)
-    with torch.no_grad():
-        was = module.training
-        module.eval()
-        try:
-            width, per_position, context = _shape(forward, name)
-        finally:
-            module.train(was)
-    tables = [m.num_embeddings for m in module.modules() if isinstance(m, nn.Embedding)]
-    known = width if width in tables or not tables else min(width, max(tables))
-    takes = _mask_name(module.forward) is not None
-    return Subject(
-        name, forward, known, context, module, takes, True, per_position,
-        rewrap=partial(_module, name=name), cache=_own_cache(module),
-        save_load=_own_save_load(module, name),
+def _module(module: nn.Module, name: str, facts: _Facts | None = None) -> Subject:
+    """Anyone's module; of a copy the facts are known."""
+    if facts is None:
+        with untouched(module):
+            module.eval()
+            facts = _facts(module, name)
+    return facts.subject(
+        module, name, module=module, rewrap=partial(_module, name=name, facts=facts),
+        cache=own_cache(module, name), save_load=_own_save_load(module, name, facts),
     )  # fmt: skip
 
 
-def _own_cache(module: nn.Module) -> Any:
-    """`forward(ids, cache=…)` → (logits, cache) is no standard: only a method `cached` is used."""
-    step = getattr(module, "cached", None)
-    return step if callable(step) else None
-
-
-def _own_save_load(module: nn.Module, name: str) -> Any:
-    """A method `save_load()` that gives the module after a round trip through its own files."""
+def _own_save_load(module: nn.Module, name: str, facts: _Facts) -> Any:
+    """A method `save_load()` that gives the module after a round trip; else one made anew."""
     again = getattr(module, "save_load", None)
-    return (lambda: subject_of(again(), name)) if callable(again) else None
-
-
-def _mask_name(function: Any) -> str | None:
-    try:
-        known = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    if callable(again):
+        return lambda: subject_of(again(), name)
+    if not can_be_made_anew(module):
         return None
-    return next((word for word in (*REAL, *PADDED) if word in known), None)
+    return lambda: _module(made_anew(module), name, facts)
 
 
-def _forward(function: Callable[..., Any], name: str) -> Callable[[Tensor, Visible], Tensor]:
-    mask = _mask_name(function.forward if isinstance(function, nn.Module) else function)
-
-    def forward(ids: Tensor, visible: Visible) -> Tensor:
-        more = {}
-        if mask is not None and visible is not None:
-            more = {mask: visible.long() if mask in REAL else ~visible}
-        return unwrapped(function(ids, **more), ids, name)
-
-    return forward
-
-
-def _shape(forward: Callable[[Tensor, Visible], Tensor], name: str) -> tuple[int, bool, int]:
+def _shape(asked: Asked, step: int) -> tuple[int, bool, int]:
     """Width of the answers, whether every position gets one, and the longest input that runs."""
-    try:
-        with torch.no_grad():
-            found = forward(torch.zeros(1, 3, dtype=torch.long), None)
-    except UsageError:
-        raise
-    except Exception as error:  # anyone's code
-        raise UsageError(f"{name}: {type(error).__name__}: {str(error)[:200]}") from error
-    return found.shape[-1], found.shape[1] == 3, longest(forward)
+    length = 3 if step == 1 else step
+    found = asked(torch.zeros(1, length, dtype=torch.long), None)
+    if found.shape[1] != length == found.shape[2] and found.shape[1] > 1:
+        raise UsageError(
+            f"{asked.name}: must give logits (batch, length, vocabulary), gave "
+            f"{tuple(found.shape)}: length comes last"
+        )
+    return found.shape[-1], found.shape[1] == length, longest(asked, step)
+
+
+def _ids_known(asked: Asked, width: int, step: int) -> int:
+    """Ids up to the width of the answers that it can read: an embedding may be smaller."""
+
+    def reads(last: int) -> bool:
+        ids = torch.full((1, 3 if step == 1 else step), last)
+        try:
+            with torch.no_grad():
+                asked(ids, None)
+        except Exception:  # anyone's code
+            return False
+        return True
+
+    low, high = 0, width
+    while high - low > 1:
+        middle = high - 1 if high == width and low == 0 else (low + high) // 2
+        low, high = (middle, high) if reads(middle) else (low, middle)
+    return low + 1
 
 
 def _gpt(model: GPT, name: str) -> Subject:

@@ -16,6 +16,8 @@ test_faults_are_what_they_say.py.
     cached      wrong through the cache only
     padding     padding that reaches real tokens
     blind       inputs that nothing reads
+    hidden      leaks at one position, for one id, at one length, behind weights of zero
+    memory      what is remembered, drawn now and then, lost on the way to a file, or NaN at times
     state       randomness in eval, ties lost, NaN, a flag unread
     clean, clean_mixers   sound models of many kinds
 
@@ -30,7 +32,9 @@ from tests.audit.faults import (
     clean,
     clean_mixers,
     conditions,
+    hidden,
     masks,
+    memory,
     mixing,
     padding,
     pooled,
@@ -53,6 +57,8 @@ PLANTED: tuple[Planted, ...] = (
     *padding.PLANTED,
     *blind.PLANTED,
     *state.PLANTED,
+    *hidden.PLANTED,
+    *memory.PLANTED,
 )
 CLEAN: tuple[Clean, ...] = (*clean.CLEAN, *clean_mixers.CLEAN)
 PLANTED_BY_NAME = {entry.name: entry for entry in PLANTED}

@@ -30,6 +30,7 @@ class Planted:
     cached: logits of consecutive chunks through the model's own cache. save_load, clean_save_load:
     the model after a round trip through its own files. baseline: the arm a variant is compared to.
     floor: relative movement that rounding alone makes in the clean twin's float64 copy.
+    shows: its own brute force, where the usual one would not meet the fault: a relative movement.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Planted:
     clean_save_load: RoundTrip | None = None
     baseline: Build | None = None
     floor: float = 1e-9
+    shows: Callable[[nn.Module], float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

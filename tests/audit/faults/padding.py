@@ -147,7 +147,9 @@ PLANTED = (
         build=built(lambda: Llamalike(24, MeanSoFar(24), GroupedAttention(24)), 83),
         build_clean=built(lambda: Llamalike(24, MeanOfSeen(24), GroupedAttention(24)), 83),
         caught_by=("padding",),
+        also=("causality",),
         cause="a mean divides by the padded length: right padding moves it, and left padding",
+        notes="without pads too: how long the text is says something about the future",
     ),
     Planted(
         name="nan-at-rows-of-padding",

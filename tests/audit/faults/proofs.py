@@ -195,3 +195,81 @@ def first_difference(a: Trace, b: Trace, floor: float) -> str:
         if moved(one, other) > floor:
             return name
     return ""
+
+
+# ------------------------------------------------------------ proofs of what hides from the usual
+
+
+Shows = Callable[[nn.Module], float]
+
+
+def every_future(
+    vocabulary: int,
+    length: int,
+    *,
+    rows: int = 2,
+    step: int = 1,
+    kinds: int = 0,
+    holding: int | None = None,
+) -> Shows:
+    """The future after every position; texts of few `kinds` of ids, or `holding` one id."""
+
+    def shows(model: nn.Module) -> float:
+        ids = tokens(kinds or vocabulary, rows, length, seed=2)
+        if holding is not None:
+            ids[:, length // 2] = holding
+        return _every_future(model, ids, kinds or vocabulary, step)
+
+    return shows
+
+
+def _every_future(model: nn.Module, ids: Tensor, vocabulary: int, step: int = 1) -> float:
+    subject = double(model)
+    base = logits(subject, ids)
+    found = 0.0
+    for t in range(0, ids.shape[1] - 1, step):
+        said = logits(subject, changed_after(ids, t, vocabulary))
+        found = max(found, moved(base[:, : t + 1], said[:, : t + 1]))
+    return found
+
+
+def cut_off(vocabulary: int, length: int) -> Shows:
+    """How far logits move when the text is cut off behind them."""
+
+    def shows(model: nn.Module) -> float:
+        subject, ids = double(model), tokens(vocabulary, 2, length, seed=2)
+        base = logits(subject, ids)
+        cuts = range(2, length)
+        return max(moved(base[:, :t], logits(subject, ids[:, :t])) for t in cuts)
+
+    return shows
+
+
+def woken(vocabulary: int, length: int) -> Shows:
+    """The future after every position, once every weight of zero is a small number."""
+
+    def shows(model: nn.Module) -> float:
+        awake = copy.deepcopy(model)
+        with torch.no_grad():
+            for weight in awake.parameters():
+                if not weight.any():
+                    draws = torch.Generator().manual_seed(6)
+                    weight.copy_(0.1 * torch.randn(weight.shape, generator=draws))
+        return _every_future(awake, tokens(vocabulary, 2, length, seed=2), vocabulary)
+
+    return shows
+
+
+def with_labels(vocabulary: int, length: int) -> Shows:
+    """The future after every position, each label being the next token."""
+
+    class Labelled(nn.Module):
+        def __init__(self, inner: nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, ids: Tensor) -> object:
+            return self.inner(ids, ids.roll(-1, 1))
+
+    ids = tokens(vocabulary, 2, length, seed=2)
+    return lambda model: _every_future(Labelled(model), ids, vocabulary)

@@ -15,7 +15,6 @@ import math
 from functools import cache
 
 import numpy as np
-from scipy.special import erfi, gammaln, log_ndtr
 
 _FINE = 20_001
 _PHI = np.linspace(-12.0, 12.0, _FINE)  # beyond it e^{−x²/2} is below 1e-31
@@ -27,6 +26,8 @@ def corner_angle(m: int) -> float:
 
     = ∫ φ(t) Re[(½ + ½ i erfi(t / √(2m)))^(m − 1)] dt: one factor they share, an imaginary one.
     """
+    from scipy.special import erfi  # a second of every command's start otherwise
+
     if m == 1:
         return 1.0
     inside = (0.5 + 0.5j * erfi(_PHI / math.sqrt(2 * m))) ** (m - 1)
@@ -36,6 +37,8 @@ def corner_angle(m: int) -> float:
 
 def _faces(n: int, m: int) -> float:
     """C(n, m) ∫ √(m/2π) e^{−m x²/2} Φ(x)^{n−m} dx."""
+    from scipy.special import gammaln, log_ndtr
+
     chosen = gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m + 1)
     logs = chosen + (n - m) * log_ndtr(_PHI) - m * _PHI**2 / 2 + 0.5 * math.log(m / 2 / math.pi)
     return float(np.trapezoid(np.exp(logs), _PHI))
