@@ -229,9 +229,15 @@ KNOWN: dict[str, dict[str, str]] = {
         kind: {"padding": _LEFT.format(line)}
         for kind, line in (pair.split(":") for pair in _COUNTED.split())
     },
-    "axk2": {"padding": _TIES.format(277), "cache-parity": _TIES.format(277)},
-    "deepseek_v32": {"cache-parity": _TIES.format(241)},
-    "glm_moe_dsa": {"padding": _TIES.format(242)},
+    **{
+        kind: dict.fromkeys(("causality", "padding", "cache-parity"), _TIES.format(line))
+        for kind, line in (
+            ("axk2", 277),
+            ("deepseek_v32", 241),
+            ("glm_moe_dsa", 242),
+            ("hy_v4", 258),
+        )
+    },
     "falcon_mamba": {"cache-parity": _STATE.format(497)},
     "jamba": {"cache-parity": _STATE.format(598)},
     "mamba": {"cache-parity": _STATE.format(459)},
@@ -254,7 +260,10 @@ KNOWN: dict[str, dict[str, str]] = {
         "coverage": "by design: an id 0 anywhere hides one token at the left end (line 566)",
         "cache-parity": "by design: what is kept was read without the tokens that came later",
     },
-    "deepseek_v4": {"padding": "limitation: summaries are made of columns, pads too (line 404)"},
+    "deepseek_v4": {
+        "causality": _TIES.format(583),
+        "padding": "limitation: summaries are made of columns, pads too (line 404)",
+    },
     "minimax_m3_vl_text": {
         "causality": "defect: a query that may see no chosen block attends to all keys (line 623)",
         "padding": "limitation: blocks are counted in columns; the class says so (line 481)",

@@ -89,6 +89,16 @@ def test_arms_share_everything_but_what_they_learn_from(done: Run) -> None:
     assert losses[0] != losses[1]  # the seed changes the order
 
 
+def test_the_weights_of_the_lowest_dev_loss_are_scored(done: Run) -> None:
+    arms = Arms(done.table)
+    for arm in ("text", "logits", "human"):
+        for row in arms.rows(arm):
+            least = min(row.curves["dev_nll"])
+            at = row.curves["dev_step"][row.curves["dev_nll"].index(least)]
+            assert row["dev_nll"] == pytest.approx(least, rel=1e-6)
+            assert row["scored_step"] == at
+
+
 def test_people_are_learnt_from(done: Run) -> None:
     arms = Arms(done.table)
     assert arms.metric("human", "test_nll") < arms.metric("untuned", "test_nll") - 0.5

@@ -2,8 +2,8 @@
 
 Runs: a row alone, with other neighbours, in another order, among copies of itself, in a large
 batch, every row of a padded batch; in float64 where the model allows. Number: the largest movement
-of its logits. Fails above ten times what threads and copies of the row move and what the coarsest
-rounding inside allows.
+of its logits. Fails above ten times what threads and copies of the row move (copies with its
+padding, for a padded row) and what the coarsest rounding inside allows.
 """
 
 import torch
@@ -26,8 +26,8 @@ def batch_independence(subject: Subject, probe: Probe) -> Finding:
         return Finding(NAME, "not-applicable", None, None, why)
     noise = noise_of(fine, probe)
     rows = probe.rows(fine, probe.short(fine))
-    threshold = _threshold(noise)
     found = _movements(fine, probe, rows)
+    threshold = max(_threshold(noise), FACTOR * _copies_with_pads(fine, rows, noise))
     worst = max(found, key=lambda name: found[name])
     evidence = {**noise.evidence(), "movements": found}
     if found[worst] <= threshold:
@@ -89,6 +89,22 @@ def _movements(subject: Subject, probe: Probe, rows: Tensor) -> dict[str, float]
             side = "left" if left else "right"
             found[f"padded on the {side}, with other rows"] = _beside_pads(subject, rows, left)
     return found
+
+
+def _copies_with_pads(subject: Subject, rows: Tensor, noise: Noise) -> float:
+    """What rounding moves a padded row among copies of itself: kernels with masks are others."""
+    if not subject.takes_mask:
+        return 0.0
+    largest = 0.0
+    for left in (False, True):
+        visible, last = padded(rows, left=left), slice(len(rows) - 1, len(rows))
+        alone = subject.logits(rows[last], visible[last])
+        among = subject.logits(rows[last].expand_as(rows), visible[last].expand_as(visible))
+        gap = moved(alone, among[last])
+        gap = torch.where(visible[last], gap, 0.0) if gap.shape == visible[last].shape else gap
+        size = float(gap.max())
+        largest = max(largest, size if size <= noise.rounding else 0.0)
+    return largest
 
 
 def _beside_pads(subject: Subject, rows: Tensor, left: bool) -> float:

@@ -22,7 +22,7 @@ def cache_parity(subject: Subject, probe: Probe) -> Finding:
     if fine.cache is None or not (fine.causal and fine.per_position):
         return Finding(NAME, "not-applicable", None, None, "it has no cache to compare with")
     noise = noise_of(fine, probe)
-    limit = max(noise.threshold, noise.rounding)  # pieces of other lengths round otherwise
+    limit = noise.elsewhere
     ids = probe.rows(fine, probe.short(fine), rows=2)
     whole = fine.logits(ids)
     found: dict[str, tuple[float, int]] = {}

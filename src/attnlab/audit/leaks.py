@@ -19,7 +19,6 @@ from attnlab.audit.subject import Subject
 BUDGET = 3e9  # parameters × tokens that one part of a sweep may cost: a second or less
 VOCABULARY = 1e10  # … that all ids may cost
 LEAST = 50_000  # a model of fewer parameters costs as much
-STACK, PAIRS = 1024, 130_000  # tokens, and pairs of them, asked about at once: they fit a cache
 EDGES = (16, 32, 64, 128, 256, 512, 1024)  # sizes of chunks and tables
 
 
@@ -139,7 +138,7 @@ def _every_token(subject: Subject, probe: Probe, threshold: float) -> Iterator[L
     count = min(subject.vocabulary, max(64, tokens // (2 * n)))
     if subject.large or n < 3:
         return
-    for rows in probe.pairs(subject, n, count).split(256):
+    for rows in probe.pairs(subject, n, count).split(subject.at_once(n)):
         later = torch.arange(n, device=rows.device)[None] > 1
         changed = torch.where(later, probe.others(rows, subject, deal=9), rows)
         gap = moved(subject.logits(rows), subject.logits(changed))[:, :2]
@@ -171,7 +170,7 @@ def _swept(
     """The text beside itself, each copy changed after another position."""
     ids, n = situation.ids, situation.length
     at = torch.arange(n, device=ids.device)[None]
-    rows = max(1, min(STACK // n, PAIRS // n**2))
+    rows = subject.at_once(n)
     best, size = nothing(situation), 0.0
     before = dict[int, Tensor]()  # by the number of rows
     for some in torch.tensor(list(cuts), device=ids.device).split(rows):

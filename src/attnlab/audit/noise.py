@@ -45,6 +45,16 @@ class Noise:
         """Movements above it are faults."""
         return FACTOR * max(self.value, self.floor)
 
+    @property
+    def elsewhere(self) -> float:
+        """Movements above it are faults where a token stands at another place, or in other pieces.
+
+        Tables of positions and decays are made in float32, whatever they are then stored in: what
+        should depend on distances alone moves by as much when the places move.
+        """
+        tables = FACTOR * self.scale * torch.finfo(torch.float32).eps
+        return max(self.threshold, self.rounding, tables)
+
     def evidence(self) -> dict[str, object]:
         """For the record."""
         return {

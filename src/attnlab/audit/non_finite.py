@@ -69,7 +69,7 @@ def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
         yield Situation("for one token alone", rows[:, :1])
     tokens = min(subject.vocabulary, int(TOKENS / max(subject.work, LEAST)))
     every = probe.rows(subject, n, rows=-(-tokens // n), deal=5)
-    for some in every.split(64):
+    for some in every.split(subject.at_once(n)):
         yield Situation("for some token", some)
 
 

@@ -25,7 +25,7 @@ def padding(subject: Subject, probe: Probe) -> Finding:
     if why := _not_applicable(fine, probe):
         return Finding(NAME, "not-applicable", None, None, why)
     noise = noise_of(fine, probe)
-    threshold = max(noise.threshold, noise.rounding)  # other shapes round otherwise
+    threshold = noise.elsewhere
     pads = _pads(fine)
     text = probe.rows(fine, probe.short(fine), rows=2)
     text = text[:, : max(fine.step, min(probe.short(fine), fine.context) - pads)]

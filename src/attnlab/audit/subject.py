@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ Labelled = Callable[[Tensor, Tensor], Tensor]  # ids and the labels given with t
 Cache = Callable[[Sequence[Tensor]], list[Tensor]]  # chunks of one text -> their logits
 
 LARGE = 20_000_000  # parameters
+SPEED = 5e9  # parameters × tokens that a core works through in a second
+STACK, PAIRS, ANSWERS = 1024, 130_000, 20_000_000  # tokens, pairs of them, logits at once
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,27 @@ class Subject:
 
     @cached_property
     def size(self) -> int:
-        """Parameters that are seen."""
-        own = [] if self.visible_module is None else self.visible_module.parameters()
-        return sum(p.numel() for p in own)
+        """Parameters that are seen, or guessed."""
+        if self.visible_module is None:
+            return self._guessed_size()
+        return sum(p.numel() for p in (*self.visible_module.parameters(), *self._plain()))
+
+    def _plain(self) -> list[Tensor]:
+        """Tensors that a function was found to use."""
+        return [] if self.module is not None or self.inner is None else list(self.inner.buffers())
+
+    def _guessed_size(self) -> int:
+        """Of a function of which nothing is seen: by the time it takes."""
+        ids = torch.zeros(1, self.fitting(16), dtype=torch.long)
+        self.logits(ids)
+        began = perf_counter()
+        self.logits(ids)
+        return int((perf_counter() - began) / ids.numel() * SPEED)
+
+    def at_once(self, length: int) -> int:
+        """Rows of a question: so many that scores and answers fit a cache, or at least memory."""
+        most = min(STACK // length, PAIRS // length**2, ANSWERS // (length * self.vocabulary))
+        return max(1, most)
 
     @cached_property
     def work(self) -> int:

@@ -9,21 +9,20 @@ can be compared draw by draw. A prompt longer than the model's context is read f
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.decode.beam import Search, search
-from attnlab.decode.loop import Generated, Row, Stop, run
+from attnlab.decode.loop import Generated, Heard, Row, Stop, run
 from attnlab.decode.strategy import Strategy
 from attnlab.decode.text import Decode
 from attnlab.models.protocol import LanguageModel
 
 __all__ = ["Generated", "generate"]
 BATCH = 64
-Heard = Callable[[int, int], None]
 
 
 @torch.no_grad()

@@ -5,9 +5,10 @@ order change its logits by rounding only (see `draw.py` for what that can do).
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -17,11 +18,14 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.decode.draw import Numbers, draw
 from attnlab.decode.filters import Filters, likeliest, repetition_penalty
-from attnlab.decode.stepper import Scores, device_of, stepper_for
+from attnlab.decode.stepper import Scores, Sliding, device_of, stepper_for
 from attnlab.decode.text import Decode, cut, following
 from attnlab.models.protocol import LanguageModel
 
 Ending = Literal["token", "string", "length"]
+Heard = Callable[[int, int], None]  # a row's number and its next id
+AT_ONCE = 16  # steps between two looks at whether every row has ended
+NO_NUMBERS = "the model's logits are not numbers: nothing can be chosen from them"
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def run(
     rows: Sequence[Row],
     filters: Filters,
     stop: Stop,
-    heard: Callable[[int, int], None] = lambda row, token: None,
+    heard: Heard = lambda row, token: None,
 ) -> None:
     """Go on with every row until it ends."""
     ids, hidden = padded([row.prompt for row in rows], model.context)
@@ -113,12 +117,58 @@ def run(
     logits = stepper.start(ids, hidden)
     while True:
         chosen = chooser.chosen(logits, [row.ended is not None for row in rows])
-        for index, (row, token) in enumerate(zip(rows, chosen.ids, strict=True)):
-            if row.ended is None and row.add(token, chosen.logprobs[index], stop):
-                heard(index, token)
-        if all(row.ended is not None for row in rows):
-            return
+        if not _taken(rows, chosen.ids, chosen.logprobs, stop, heard):
+            break
+        if chooser.likeliest_only and stepper.can_run_ahead(stop.tokens - 1):
+            _go_ahead(stepper, chosen.tensor, rows, stop, heard)
+            break
         logits = stepper.step(chosen.tensor)
+    stepper.done()
+
+
+def _taken(
+    rows: Sequence[Row], ids: Sequence[int], logprobs: Sequence[float], stop: Stop, heard: Heard
+) -> bool:
+    """One more id for every row that has not ended; whether one is left."""
+    for index, row in enumerate(rows):
+        if row.ended is None and row.add(ids[index], logprobs[index], stop):
+            heard(index, ids[index])
+    return any(row.ended is None for row in rows)
+
+
+def _go_ahead(
+    stepper: Sliding, first: Tensor, rows: Sequence[Row], stop: Stop, heard: Heard
+) -> None:
+    """Greedy, several steps at a time: while one lot is read here, the next is being computed."""
+    left, lots = stop.tokens - 1, deque[Fetched]()
+    while left or lots:
+        while left and len(lots) <= 1:
+            count = min(AT_ONCE, left)
+            left -= count
+            ids, logprobs = stepper.ahead(first, count)
+            first = ids[-1]
+            lots.append(Fetched(ids, logprobs))
+        for ids, logprobs in zip(*lots.popleft().lists(), strict=True):
+            if not all(map(math.isfinite, logprobs)):
+                raise UsageError(NO_NUMBERS)
+            if not _taken(rows, ids, logprobs, stop, heard):
+                return
+
+
+class Fetched:
+    """Tensors on their way to the host, which goes on until it needs them."""
+
+    def __init__(self, *tensors: Tensor) -> None:
+        self.copies = [t.to("cpu", non_blocking=True) for t in tensors]
+        self.arrived = torch.cuda.Event() if tensors[0].is_cuda else None
+        if self.arrived is not None:
+            self.arrived.record()
+
+    def lists(self) -> list[list[Any]]:
+        """Their values, once they are here."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return [copy.tolist() for copy in self.copies]
 
 
 @dataclass(frozen=True)
@@ -134,6 +184,7 @@ class Chooser:
     def __init__(self, filters: Filters, rows: Sequence[Row], model: LanguageModel) -> None:
         device = device_of(model)
         self.filters, self.greedy = filters, filters.temperature == 0
+        self.likeliest_only = self.greedy and filters.repetition == 1
         self.seen = None if filters.repetition == 1 else seen_in(
             [row.prompt for row in rows], model.vocabulary, device)  # fmt: skip
         self.numbers = Numbers([row.seed for row in rows], model.vocabulary, device)
@@ -151,7 +202,7 @@ class Chooser:
         known = torch.stack([ids.double(), -surprise.double(), logits.amax(dim=-1).double()])
         found, logprobs, best = known.tolist()
         if not all(map(math.isfinite, best)):
-            raise UsageError("the model's logits are not numbers: nothing can be chosen from them")
+            raise UsageError(NO_NUMBERS)
         return _Chosen(ids, [int(i) for i in found], logprobs)
 
     def _ids(self, logits: Scores) -> Int[Tensor, " row"]:

@@ -10,14 +10,14 @@ each of them has then moved to another place.
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from attnlab.decode.fast import fast_stepper, give_back
 from attnlab.models.cached import CachedGPT
-from attnlab.models.fast import fast_stepper
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
 from attnlab.models.protocol import Hidden, Ids, LanguageModel
@@ -43,7 +43,16 @@ class Stepper(Protocol):
         ...
 
 
-def stepper_for(model: LanguageModel, batch: int, length: int) -> Stepper:
+@runtime_checkable
+class Ahead(Protocol):
+    """A stepper that goes on with the likeliest by itself, without waiting for the host."""
+
+    def ahead(self, ids: Chosen, count: int) -> tuple[Tensor, Tensor]:
+        """(step, row) of what is likeliest after `ids`, and so on, and log p of it."""
+        ...
+
+
+def stepper_for(model: LanguageModel, batch: int, length: int) -> "Sliding":
     """The fastest exact way through `length` positions of `batch` rows, and on beyond them."""
     length = min(length, model.context)
     return Sliding(model, _kept(model, batch, length), length)
@@ -156,6 +165,22 @@ class Sliding(Whole):
         super().take(rows)
         if self.kept is not None:
             self.kept.take(rows)
+
+    def can_run_ahead(self, count: int) -> bool:
+        """Whether what is kept chooses the likeliest itself, and has room for so many."""
+        return isinstance(self.kept, Ahead) and self.filled + count <= self.room
+
+    def ahead(self, ids: Chosen, count: int) -> tuple[Tensor, Tensor]:
+        """`ids`, then the likeliest each time: what followed `count` times, and log p of it."""
+        assert isinstance(self.kept, Ahead)
+        self.filled += count
+        return self.kept.ahead(ids, count)
+
+    def done(self) -> None:
+        """Nothing more will be asked."""
+        if self.kept is not None:
+            give_back(self.kept)
+            self.kept = None
 
 
 @dataclass

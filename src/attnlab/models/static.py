@@ -59,6 +59,11 @@ class StaticGPT:
         self.slot = torch.zeros(1, dtype=torch.int64, device=weights.device)
         self.filled = 0
         self.ids = torch.zeros((batch, 1), dtype=torch.int64, device=weights.device)
+        # what was likeliest after every step, for whoever goes on with it
+        self.tokens = torch.zeros((length, batch), dtype=torch.int64, device=weights.device)
+        self.logprobs = torch.zeros((length, batch), device=weights.device)
+        self.written = torch.zeros(batch, dtype=torch.int64, device=weights.device)
+        self.steps = 0
         self.head = _rounded(model.output_matrix.detach())
         self.recorded: torch.cuda.CUDAGraph | None = None
         self.logits = torch.empty(0)
@@ -76,23 +81,41 @@ class StaticGPT:
         logits = self._read(ids, at, slots, visible == 0)
         self.at.copy_(at[:, -1:] + 1)
         self.slot.fill_(new)
-        self.filled = new
+        self.written.zero_()
+        self.filled, self.steps = new, 0
         return logits
 
-    @torch.no_grad()
     def step(self, ids: Tensor) -> Tensor:
         """Logits after one more id a row, (batch, 1) or (batch,); overwritten by the next step."""
-        if self.filled >= self.length:
-            raise UsageError(f"the cache has room for {self.length} tokens")
         self.ids.copy_(ids.reshape(self.batch, 1))
-        self.filled += 1
+        self._go(1)
+        return self.logits
+
+    def ahead(self, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Go on `count` times, each time with the likeliest id: (count, batch) of it and log p.
+
+        `ids` come first. The host does not wait; the answers are valid until the next `start`.
+        """
+        self.ids.copy_(ids.reshape(self.batch, 1))
+        first = self.steps
+        self._go(count)
+        return self.tokens[first : self.steps], self.logprobs[first : self.steps]
+
+    @torch.no_grad()
+    def _go(self, count: int) -> None:
+        if self.filled + count > self.length:
+            raise UsageError(f"the cache has room for {self.length} tokens")
+        self.filled += count
+        self.steps += count
         if self.ids.device.type != "cuda":
-            return self._one()
+            for _ in range(count):
+                self._one()
+            return
         if self.recorded is None:
             self._record()
         assert self.recorded is not None
-        self.recorded.replay()
-        return self.logits
+        for _ in range(count):
+            self.recorded.replay()
 
     def take(self, rows: Tensor) -> None:
         """Row i becomes row rows[i] (beams that survive); as many rows as before."""
@@ -102,13 +125,18 @@ class StaticGPT:
                            (self.at, 0)):  # fmt: skip
             kept.copy_(kept.index_select(axis, rows))
 
-    def _one(self) -> Tensor:
-        logits = self._read(
-            self.ids, self.at, self.slot, torch.zeros_like(self.ids, dtype=torch.bool)
-        )
-        self.at += 1
-        self.slot += 1
-        return logits
+    def _one(self) -> None:
+        """One step: read `ids`; the likeliest are the next ones, unless others are given."""
+        unseen = torch.zeros_like(self.ids, dtype=torch.bool)
+        self.logits = self._read(self.ids, self.at, self.slot, unseen)
+        wide = self.logits.float()
+        best = wide.argmax(dim=-1)
+        logprobs = wide.gather(1, best[:, None])[:, 0] - wide.logsumexp(dim=-1)
+        self.tokens.index_copy_(0, self.written[:1], best[None])
+        self.logprobs.index_copy_(0, self.written[:1], logprobs[None])
+        self.ids.copy_(best[:, None])
+        for counted in (self.at, self.slot, self.written):
+            counted += 1
 
     def _read(self, ids: Tensor, at: Tensor, slots: Tensor, unseen: Tensor) -> Tensor:
         """Put the new ids into their slots and attend from them to everything that is visible."""
@@ -136,22 +164,24 @@ class StaticGPT:
 
     def _record(self) -> None:
         """Run a few steps aside, put everything back, and record one."""
-        kept = [t.clone() for t in (self.at, self.slot, self.hidden, self.places)]
+        changed = (self.at, self.slot, self.hidden, self.places, self.written, self.ids)
+        kept = [t.clone() for t in changed]
+
+        def restore() -> None:
+            for now, before in zip(changed, kept, strict=True):
+                now.copy_(before)
+
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UP):
                 self._one()
-                self._restore(kept)
+                restore()
         torch.cuda.current_stream().wait_stream(aside)
         self.recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.recorded):
-            self.logits = self._one()
-        self._restore(kept)
-
-    def _restore(self, kept: list[Tensor]) -> None:
-        for now, before in zip((self.at, self.slot, self.hidden, self.places), kept, strict=True):
-            now.copy_(before)
+            self._one()
+        restore()
 
 
 def _rounded(matrix: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ STUDIES: dict[str, str] = {
     "head-robustness": "attnlab.studies.head_robustness.study:HeadRobustness",
     "attention-design": "attnlab.studies.attention_design.study:AttentionDesign",
     "hard-attention": "attnlab.studies.hard_attention.study:HardAttention",
+    "decoding": "attnlab.studies.decoding.study:Decoding",
     "distillation": "attnlab.studies.distillation.study:Distillation",
     "train": "attnlab.studies.train_text.study:TrainText",
 }

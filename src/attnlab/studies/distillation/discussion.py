@@ -11,6 +11,11 @@ from attnlab.studies.distillation.claims import PAIRS, REPORTED
 from attnlab.studies.distillation.evidence import KINDS, LABELS, Arms, real
 from attnlab.studies.distillation.settings import TRAINED, DistilSettings
 
+CHOSEN = {
+    "best": "Scored are the weights with the lowest loss on people's summaries of the dev "
+    "articles, the same rule for every arm; the test articles choose nothing.",
+    "last": "The last weights are used: nothing is chosen on any split.",
+}
 DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensen–Shannon"}
 ARTICLE = 240  # characters of an article that are shown
 
@@ -170,8 +175,7 @@ def _how(arms: Arms, s: DistilSettings) -> tuple[str, ...]:
         lines.append(
             f"Training: {s.epochs} epochs of batches of {s.batch}, AdamW with peak "
             f"{s.learning_rate:g}; only the summary and its end are scored, and a summary that "
-            "was cut has no end. The last weights are used: nothing is chosen on any split. The "
-            "seed changes the order of the articles"
+            f"was cut has no end. {CHOSEN[s.weights]} The seed changes the order of the articles"
             f"{' and the first weights' if s.init == 'random' and not s.student else ''}. On "
             f"logits: {DIVERGENCES[s.divergence]} at temperature {s.temperature:g}, at the "
             f"positions of {'the teacher' if s.logits_on == 'teacher' else 'people'}'s texts."

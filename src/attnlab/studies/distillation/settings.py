@@ -67,6 +67,9 @@ class DistilSettings(StudySettings):
                                                       "float32")  # fmt: skip
     deterministic: bool = about("on a GPU: kernels whose bits repeat while training", True)
     evaluations: int = about("times the dev loss is taken", 4, ge=1)
+    weights: Literal["best", "last"] = about(
+        "which are scored: those of the lowest dev loss on people's summaries, or the last", "best"
+    )
     generate_batch: int = about("summaries written at once", 30, ge=1)
 
     stemmer: bool = about("Porter's, before words are compared", True)

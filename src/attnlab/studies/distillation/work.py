@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
@@ -104,7 +104,8 @@ def learnt(arm: Arm, teacher: HubModel) -> Outcome:
     metrics |= {
         "teacher_unchanged": weights_sha256(teacher.library) == before,
         "teacher_in_eval": not teacher.library.training,
-        "steps": done.steps, "train_tokens": done.tokens, "examples": len(examples),
+        "steps": done.steps, "scored_step": _scored_step(s, done), "train_tokens": done.tokens,
+        "examples": len(examples),
         "cut_answers": sum(e.cut for e in examples),
         "last_divergence" if name == "logits" else "last_nll": _last(done),
     }  # fmt: skip
@@ -189,9 +190,31 @@ def _taught(arm: Arm, texts: Written) -> list[Example]:
     return found
 
 
+class Best:
+    """The weights at the lowest dev loss so far."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.value = model, math.inf
+        self.kept: dict[str, Tensor] = {}
+
+    def note(self, value: float) -> float:
+        """Keep them if this loss is the lowest."""
+        if value < self.value:
+            self.value = value
+            self.kept = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+        return value
+
+    def restore(self) -> None:
+        """Put them back; a loss that was never a number leaves the last."""
+        if self.kept:
+            self.model.load_state_dict(self.kept)
+
+
 def _train(arm: Arm, examples: Sequence[Example], loss: Loss, settings: TrainSettings) -> Trained:
+    best = Best(arm.model.library)
+
     def evaluate(model: nn.Module) -> float:
-        return arm.loss_of(arm.data.dev)
+        return best.note(arm.loss_of(arm.data.dev))
 
     def progress(p: Progress) -> None:
         arm.bench.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
@@ -201,7 +224,14 @@ def _train(arm: Arm, examples: Sequence[Example], loss: Loss, settings: TrainSet
     done = train(arm.model.library, batches, settings, loss=loss, hooks=hooks)
     if done.ending == "stopped":
         raise TrialStopped
+    if arm.s.weights == "best":
+        best.restore()
     return done
+
+
+def _scored_step(s: DistilSettings, done: Trained) -> int:
+    """After which step the weights are that write the summaries."""
+    return done.steps if s.weights == "last" or done.best_step is None else done.best_step
 
 
 def _last(done: Trained) -> float:

@@ -1,0 +1,191 @@
+"""StaticGPT for GPT-2's shape in half precision on a GPU: a step is the kernels of kernels.py.
+
+    steps = FusedGPT(model, batch=64, length=256)
+    logits = steps.start(prompts, hidden)
+    ids, logprobs = steps.ahead(logits.argmax(-1), 32)     # 32 steps of greedy, without the host
+
+Equal to `StaticGPT` up to the rounding of half precision; sums are float32 where torch rounds.
+"""
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from attnlab.models.static import StaticGPT
+from attnlab.parts.mask import Causal
+from attnlab.parts.merge import Concat
+from attnlab.parts.normalise import Softmax
+from attnlab.parts.position import Learned
+from attnlab.parts.project import Linear
+
+if TYPE_CHECKING:
+    from attnlab.models.block import Block
+    from attnlab.models.gpt import GPT
+
+HALF = (torch.bfloat16, torch.float16)
+HOPPER = (9, 0)
+CHUNK = 128  # inputs at a time on the matrix units; widths are multiples of it
+ROW_TILE = 8192  # weights of a program where there are few rows: they fit its registers
+MANY = 20_000  # outputs of a vocabulary
+FEW = 4  # rows up to which products and sums are faster than matrix units
+VOCABULARY = 4096  # logits of a chunk
+
+
+def why_not_fused(model: "GPT") -> str | None:
+    """Why the kernels do not apply; None when they do."""
+    usual = (Linear, Learned, Causal, Softmax, Concat)
+    for block in model.layers():
+        a = block.attention
+        parts = (a.project, a.position, a.mask, a.normalise, a.merge)
+        if any(type(part) is not kind for part, kind in zip(parts, usual, strict=True)):
+            return "its parts are not those of GPT-2"
+    if model.embedding.dtype not in HALF or not model.embedding.is_cuda:
+        return "it is not in half precision on a GPU"
+    if model.config.d_model % CHUNK:
+        return f"its width is no multiple of {CHUNK}"
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    return None
+
+
+class FusedGPT(StaticGPT):
+    """The prompt is read as StaticGPT reads it; every later token by the kernels."""
+
+    def __init__(self, model: "GPT", batch: int, length: int) -> None:
+        super().__init__(model, batch, length)
+        config, like = model.config, model.embedding.detach()
+        wide = config.mlp_ratio * config.d_model
+        self.x = like.new_zeros(batch, config.d_model)
+        self.qkv = like.new_zeros(batch, 3 * config.d_model)
+        self.heads = like.new_zeros(batch, config.d_model)
+        self.wide = like.new_zeros(batch, wide)
+        self.normed = like.new_zeros(batch, config.d_model)
+        self.scores = like.new_zeros(batch, model.vocabulary)
+        rows, tiles = -(-batch // 16), -(-wide // 16)
+        self.parts = like.new_zeros(8, batch, config.d_model, dtype=torch.float32)
+        self.counts = torch.zeros(rows * tiles, dtype=torch.int32, device=like.device)
+        chunks = -(-model.vocabulary // VOCABULARY)
+        self.found = torch.zeros(batch, chunks, 3, device=like.device)
+        early = like.is_cuda and torch.cuda.get_device_capability(like.device) >= HOPPER
+        self.early = {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
+
+    def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """Read the prompts, padded on the left where `hidden`; logits after the last position."""
+        logits = super().start(ids, hidden)
+        self.hidden[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
+        return logits
+
+    def _one(self) -> None:
+        kernels = _kernels()
+        config, model = self.model.config, self.model
+        table: Any = model.position
+        kernels.embed[(self.batch,)](
+            self.ids, self.at, model.embedding, table.table, self.x, WIDTH=config.d_model,
+            BLOCK=_power(config.d_model), **self.early,
+        )  # fmt: skip
+        for index, block in enumerate(model.layers()):
+            self._layer(index, block)
+        self.logits = self.scores
+        self._linear(Map(model.output_matrix, None, model.norm), self.x, self.logits)
+        chunks = self.found.shape[1]
+        kernels.best_of_chunk[(self.batch, chunks)](
+            self.logits, self.found, VOCABULARY=model.vocabulary, CHUNK=VOCABULARY, **self.early
+        )
+        kernels.choose[(self.batch,)](
+            self.found, self.ids, self.at, self.slot, self.tokens, self.logprobs, self.written,
+            chunks, VOCABULARY=model.vocabulary, BLOCK=_power(chunks), **self.early,
+        )  # fmt: skip
+
+    def _layer(self, index: int, block: "Block") -> None:
+        kernels = _kernels()
+        attention, feed, project = block.attention, block.feed_forward, block.attention.project
+        assert isinstance(project, Linear)
+        qkv, merge = project.qkv, attention.merge.out
+        heads = self.model.config.heads
+        width = self.model.config.d_model // heads
+        warps = 8 if self.batch <= FEW else 4  # a row alone waits; many rows fill the machine
+        self._linear(Map(qkv.weight, qkv.bias, block.attention_norm), self.x, self.qkv)
+        kernels.attend[(self.batch, heads)](
+            self.qkv, self.keys[index], self.values[index], self.hidden, self.slot, self.heads,
+            attention.scale, self.length, HEADS=heads, WIDTH=width, BLOCK=_power(width),
+            TIMES=32 * warps, num_warps=warps, **self.early,
+        )  # fmt: skip
+        self._linear(Map(merge.weight, merge.bias), self.heads, self.x, add=True)
+        wide = Map(feed.wide.weight, feed.wide.bias, block.feed_forward_norm)
+        self._linear(wide, self.x, self.wide, gelu=True)
+        self._linear(Map(feed.out.weight, feed.out.bias), self.wide, self.x, add=True)
+
+    def _linear(
+        self, of: "Map", x: Tensor, out: Tensor, gelu: bool = False, add: bool = False
+    ) -> None:
+        """out = W x + b, of norm(x) where there is one; gelu of it; or added to `out`."""
+        kernels = _kernels()
+        outputs, inputs = of.weight.shape
+        flags = {"INPUTS": inputs, "OUTPUTS": outputs, "BIAS": of.bias is not None, "GELU": gelu,
+                 "ADD": add, **self.early}  # fmt: skip
+        bias = of.weight if of.bias is None else of.bias  # a place that is not read
+        if self.batch <= FEW:
+            block = _power(inputs)
+            tile = min(8, max(1, ROW_TILE // block))
+            kernels.few_rows[(-(-outputs // tile), self.batch)](
+                x, *of.of_norm, of.weight, bias, out, EPS=self.model.config.norm_eps,
+                NORM=of.norm is not None, SHIFT=of.shifts, TILE=tile, BLOCK=block,
+                num_warps=2 if block <= ROW_TILE // 8 else 8, **flags,
+            )  # fmt: skip
+            return
+        if of.norm is not None:
+            kernels.norm[(self.batch,)](
+                x, *of.of_norm, self.normed, EPS=self.model.config.norm_eps, INPUTS=inputs,
+                SHIFT=of.shifts, BLOCK=_power(inputs), **self.early,
+            )  # fmt: skip
+            x = self.normed
+        rows, shape = max(16, min(64, _power(self.batch))), _tiles(inputs, outputs)
+        grid = (-(-outputs // shape["TILE"]), -(-self.batch // rows), shape["SPLIT"])
+        kernels.many_rows[grid](
+            x, of.weight, bias, out, self.parts, self.counts, self.batch, ROWS=rows, **shape,
+            **flags,
+        )  # fmt: skip
+
+
+def _tiles(inputs: int, outputs: int) -> dict[str, int]:
+    """What was fastest on an H200 for 64 rows, for each of the five products of GPT-2's shape."""
+    if outputs > MANY:
+        return {"TILE": 128, "CHUNK": 64, "SPLIT": 1, "num_stages": 3}
+    split = 4 if inputs > outputs and inputs % (4 * CHUNK) == 0 else 1
+    tile = 16 if inputs == outputs else 32
+    return {"TILE": tile, "CHUNK": CHUNK, "SPLIT": split, "num_stages": 5}
+
+
+@dataclass(frozen=True)
+class Map:
+    """A linear map, and the norm before it."""
+
+    weight: Tensor
+    bias: Tensor | None
+    norm: nn.LayerNorm | None = None
+
+    @property
+    def shifts(self) -> bool:
+        """Whether the norm adds something."""
+        return self.norm is not None and self.norm.bias is not None
+
+    @property
+    def of_norm(self) -> tuple[Tensor, Tensor]:
+        """Gain and shift; the weight, which is then not read, for what is missing."""
+        gain = self.weight if self.norm is None else self.norm.weight
+        return gain, self.norm.bias if self.norm is not None and self.shifts else self.weight
+
+
+def _kernels() -> Any:
+    """Compiled by triton, which torch brings along on a machine with a GPU only."""
+    from attnlab.decode import kernels
+
+    return kernels
+
+
+def _power(number: int) -> int:
+    """The smallest power of two that is not below it."""
+    return 1 << (number - 1).bit_length()
