@@ -23,6 +23,9 @@ COMMANDS = {
     "simulate": "--alpha --device --dim --help --json --omega --seed --set --start",
     "train": "--device --help --json --out --position --prompt --quiet --seed --set --size --steps "
     "--text --threads --tokenizer",
+    "finetune": "--data --device --epochs --help --json --label --method --model --out --quiet "
+    "--second --seed --set --text --threads",
+    "predict": "--device --help --json --out --second --text RUN",
     "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
     "perplexity": "--device --help --json --lines --out --stride --text FILE TARGET",
     "audit": "--device --help --json --length --only --out --quiet --revision --seed "

@@ -18,6 +18,7 @@ NEEDED: dict[tuple[str, str], dict[str, Any]] = {
     ("project", "low-rank"): {"rank": 5},
     ("mask", "prefix"): {"length": 13},
     ("mask", "window"): {"size": 5},
+    ("mask", "own-block"): {"size": 5},
     ("mask", "and"): {"sides": (Causal.Config(), Window.Config(size=7))},
     ("mask", "or"): {"sides": (Causal.Config(), Window.Config(size=2))},
 }

@@ -22,6 +22,7 @@ def attention_of(target: str, text: str, out: Path, device: str) -> Any:
     import numpy as np
     import torch
 
+    from attnlab.models.perceiver import Perceiver
     from attnlab.report.attention import AttentionMaps
 
     found = load_target(target, out, resolve_device(device))
@@ -29,6 +30,8 @@ def attention_of(target: str, text: str, out: Path, device: str) -> Any:
     longest = min(found.model.context, LONGEST_MAP)
     if len(ids) > longest:
         raise UsageError(f"the text has {len(ids)} tokens, at most {longest} can be shown")
+    if isinstance(found.model, Perceiver):
+        raise UsageError(f"{found.name}: a Perceiver looks at latents, not from token to token")
     maps = found.model.attentions(torch.tensor([ids]))
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
     assert found.reader is not None  # ids() has asked

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnlab.lab.table import Row
     from attnlab.models.protocol import LanguageModel
 
-MODEL, TOKENIZER = "model.json", "tokenizer.json"
+MODEL, TOKENIZER, READING = "model.json", "tokenizer.json", "reading.json"
 
 
 class Reader(Protocol):
@@ -143,33 +143,39 @@ def _chosen(record: "Record", trial: str | None) -> "Row":
 
 
 def own_model(name: str, row: "Row") -> Target:
-    """The GPT a trial left: its configuration, weights and tokenizer."""
+    """The GPT or Perceiver a trial left: its configuration, weights and tokenizer."""
     import torch
 
-    from attnlab.models.config import GPTConfig
-    from attnlab.models.gpt import GPT
+    from attnlab.models.own import own_model as built
     from attnlab.tasks.tokens import Tokenizer
 
-    config = GPTConfig.from_json(json.loads(row.documents[MODEL]))
-    model = GPT(config, torch.Generator())
+    model = built(json.loads(row.documents[MODEL]), torch.Generator())
     weights = {
         key.removeprefix("model."): torch.from_numpy(array.copy())
         for key, array in row.arrays.items() if key.startswith("model.")
     }  # fmt: skip
     model.load_state_dict(weights)
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
-    return Target(name, model.eval(), OwnReader(tokenizer))
+    how = json.loads(row.documents.get(READING) or "{}")  # of a model that reads texts otherwise
+    return Target(name, model.eval(), OwnReader(tokenizer, **how))
 
 
 @dataclass(frozen=True)
 class OwnReader:
-    """Our tokenizers: a text starts with <START>."""
+    """Our tokenizers: a text starts with <START>, unless the model was taught otherwise.
+
+    `before` and `after` are ids around a text, `end` is the id that ends what is generated.
+    """
 
     tokenizer: Any
+    before: Sequence[int] | None = None
+    after: Sequence[int] = ()
+    end: int | None = None
 
     def encode(self, text: str) -> list[int]:
-        """<START> and the text."""
-        return [self.tokenizer.start, *self.tokenizer.encode(text)]
+        """<START> and the text; or the text between what the model was taught to expect."""
+        before = [self.tokenizer.start] if self.before is None else self.before
+        return [*before, *self.tokenizer.encode(text), *self.after]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text."""
@@ -182,7 +188,7 @@ class OwnReader:
     @property
     def stop(self) -> int | None:
         """The id that ends a text."""
-        return self.tokenizer.stop
+        return self.tokenizer.stop if self.end is None else self.end
 
 
 def _asset(text: str, out: Path, how: Opening) -> Target | None:
@@ -193,7 +199,9 @@ def _asset(text: str, out: Path, how: Opening) -> Target | None:
     fetched = get(text)
     files = [file for file in fetched.files if file.suffix == ".gguf"]
     if files:
-        return _hugging_face(text, str(files[0]), how)
+        from attnlab.models.student import unpacked
+
+        return _hugging_face(text, str(unpacked(files[0])), how)
     if how.own_head and (fetched.path / "config.json").is_file():
         return _hugging_face(text, str(fetched.path), how)
     raise UsageError(f"asset {text!r} is no {'model' if how.own_head else 'causal language model'}")

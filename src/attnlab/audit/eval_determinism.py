@@ -1,7 +1,7 @@
 """eval-determinism: does the model say the same thing twice?
 
-Runs: the same ids in evaluation mode, several times, and after texts of other lengths. Number: the
-largest difference of the logits. Fails when it is not 0, bit for bit: dropout is still on, or
+Runs: the same ids in evaluation mode, several times, and after texts of other lengths. Number: a
+difference of the logits. Fails when it is not 0, bit for bit: dropout is still on, or
 something draws, or the model remembers what it was asked before. Which of them is told by asking
 with the generators put back: what draws then says the same, what remembers does not.
 """
@@ -19,7 +19,7 @@ from attnlab.audit.traceless import random_states, same_draws, untouched
 from attnlab.audit.where import first_difference
 
 NAME = "eval-determinism"
-TIMES, MORE = 3, 60  # MORE where something was drawn: a layer may be left out now and then
+TIMES, MORE = 3, 300  # MORE where something was drawn: a layer may be left out now and then
 
 
 def eval_determinism(subject: Subject, probe: Probe) -> Finding:
@@ -53,14 +53,13 @@ def _forgetting(subject: Subject) -> Iterator[None]:
 
 
 def _asked_again(subject: Subject, rows: Tensor) -> float:
-    """The largest difference from the first answer."""
+    """The first difference from the first answer; 0 if there is none."""
     before = random_states()
     first = subject.logits(rows, fresh=False)
     times = MORE if random_states() != before and not subject.large else TIMES
-    size = 0.0
-    for _ in range(times):
-        size = max(size, float(moved(first, subject.logits(rows, fresh=False)).max()))
-    return size
+    answers = (subject.logits(rows, fresh=False) for _ in range(times))
+    sizes = (float(moved(first, answer).max()) for answer in answers)
+    return next((size for size in sizes if size > 0), 0.0)
 
 
 def _remembered(subject: Subject, rows: Tensor, probe: Probe) -> tuple[float, Tensor]:

@@ -17,8 +17,10 @@ from attnlab.cli import (
     compare,
     construct,
     export,
+    finetune,
     generate,
     perplexity,
+    predict,
     report,
     rouge,
     run,
@@ -54,8 +56,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    run, show, runs, table, report, verify, theory, simulate, train, generate, audit, attend,
-    perplexity, compare, export, construct, rouge, assets,
+    run, show, runs, table, report, verify, theory, simulate, train, finetune,
+    predict, generate, audit, attend, perplexity, compare, export, construct, rouge, assets,
 ):  # fmt: skip
     command.register(app)
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from

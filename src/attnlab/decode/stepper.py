@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.decode.fast import fast_stepper, give_back
-from attnlab.models.cached import CachedGPT
+from attnlab.models.cached import CachedGPT, distinct
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
 from attnlab.models.protocol import Hidden, Ids, LanguageModel
@@ -217,11 +217,8 @@ class HubCache:
 
     def start(self, ids: Ids, hidden: Hidden) -> Scores:
         """The prompts; equal ones are read once."""
-        unseen = torch.zeros_like(ids, dtype=torch.bool) if hidden is None else hidden
-        joined = torch.cat([ids, unseen.long()], dim=1)
-        distinct, rows = torch.unique(joined, dim=0, return_inverse=True)
-        read, unseen = distinct.chunk(2, dim=1)
-        self.visible, self.padded, self.cache = 1 - unseen, bool(unseen.any()), None
+        read, unseen, rows = distinct(ids, hidden)
+        self.visible, self.padded, self.cache = (~unseen).long(), bool(unseen.any()), None
         logits = self._read(read)
         self.take(rows)
         return logits[rows]

@@ -3,5 +3,8 @@
 protocol.py  what other rooms may ask of a model    hub.py           Hugging Face and GGUF models
 gpt.py       the GPT; config.py its settings        hugging_face.py  a GPT to and from HF folders
 block.py     one layer; loss.py the fused loss      gpt2.py          its tensors in GPT-2's words
+perceiver.py reads into latents and back            cost.py          attention as a text grows
+encoder.py   an encoder with a linear head
+own.py       a GPT or a Perceiver from its JSON
 cached.py    one token at a time                    weights.py       safetensors, never pickle
 """

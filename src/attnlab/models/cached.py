@@ -63,3 +63,15 @@ class CachedGPT:
         self.seen = self.seen[rows]
         for layer in self.layers:
             layer.take(rows)
+
+
+def distinct(ids: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows that differ, what is hidden of them, and which of them every row is.
+
+    Many texts after one prompt read it once.
+    """
+    unseen = torch.zeros_like(ids, dtype=torch.bool) if hidden is None else hidden
+    joined = torch.cat([ids, unseen.long()], dim=1)
+    rows, which = torch.unique(joined, dim=0, return_inverse=True)
+    found, unseen = rows.chunk(2, dim=1)
+    return found, unseen.bool(), which

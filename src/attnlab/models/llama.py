@@ -5,8 +5,8 @@
 
 Equal to the library's own cached forward, which reads the prompt here. What a step saves: the cache
 is written in place instead of being joined anew; queries of one group are rows of one product, so
-keys are not repeated for them; turning, norms and masks are not computed again in every layer. The
-weights are the library's own, not copies: a model in training may be asked between its steps.
+keys are not repeated for them; turning, norms and masks are not computed again in every layer; a
+longer text is worth copies of the weights in the layout of its products (`packed.py`).
 """
 
 from typing import Any
@@ -14,11 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
+from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
 from attnlab.core.errors import UsageError
+from attnlab.models.cached import distinct
+from attnlab.models.packed import Map, packed, plain
 
-PIECES = 8  # the output matrix is as wide as the vocabulary: products of pieces of it are faster
+WORTH = 16  # steps from which copies of the weights pay: making them takes as long as a few
+MAPS = 4  # a layer: queries, keys and values; out; gate and up; down
 
 
 def is_llama(library: Any) -> bool:
@@ -50,26 +53,31 @@ class LlamaSteps:
         self.padded = False
         self.filled = 0
         self.at = torch.zeros((batch, 1), dtype=torch.int64, device=self.table.device)
+        self.maps: list[Map] = []
 
     @torch.no_grad()
     def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Read the prompts, padded on the left where `hidden`; logits after the last position."""
+        """Read the prompts, padded on the left where `hidden`; equal ones are read once."""
         rows, new = ids.shape
         if rows != self.batch or new > self.length:
             raise UsageError(f"room for {self.batch} × {self.length} ids, got {rows} × {new}")
-        real = torch.ones_like(ids) if hidden is None else (~hidden).long()
+        read, unseen, which = distinct(ids, hidden)
+        real = (~unseen).long()
         at = (real.cumsum(dim=1) - 1).clamp_min(0)
         found = self.library(
-            input_ids=ids, attention_mask=real, position_ids=at, use_cache=True, logits_to_keep=1
+            input_ids=read, attention_mask=real, position_ids=at, use_cache=True, logits_to_keep=1
         )
         for layer, kept in enumerate(found.past_key_values.layers):
-            self.keys[layer, :, :, :new] = kept.keys
-            self.values[layer, :, :, :new] = kept.values
-        self.visible[:, :new] = real.bool()
+            self.keys[layer, :, :, :new] = kept.keys[which]
+            self.values[layer, :, :, :new] = kept.values[which]
+        self.visible[:, :new] = real.bool()[which]
         self.visible[:, new:] = True
-        self.padded = hidden is not None and bool(hidden.any())
-        self.filled, self.at = new, at[:, -1:] + 1
-        return found.logits[:, -1]
+        self.padded = bool(unseen.any())
+        self.filled, self.at = new, at[which, -1:] + 1
+        groups = self._groups()
+        worth = self.length - new >= WORTH
+        self.maps = packed(self.library, groups, rows) if worth else plain(groups)
+        return found.logits[which, -1]
 
     @torch.no_grad()
     def step(self, ids: Tensor) -> Tensor:
@@ -81,14 +89,14 @@ class LlamaSteps:
         self.filled += 1
         seen = self.visible[:, None, None, : self.filled] if self.padded else None
         for index, layer in enumerate(self.layers):
+            qkv, out, gate_up, down = self.maps[MAPS * index : MAPS * (index + 1)]
             y = rms_norm(x, x.shape[-1:], layer.input_layernorm.weight, self.eps)
-            x = x + self._attend(index, layer.self_attn, y, (cos, sin), seen)
+            x = x + out(self._attend(index, qkv(y), (cos, sin), seen))
             y = rms_norm(x, x.shape[-1:], layer.post_attention_layernorm.weight, self.eps)
-            gate = functional.silu(linear(y, layer.mlp.gate_proj.weight))
-            wide = gate.mul_(linear(y, layer.mlp.up_proj.weight))
-            x = x + linear(wide, layer.mlp.down_proj.weight)
+            gate, up = gate_up(y).chunk(2, dim=-1)
+            x = x + down(functional.silu(gate).mul_(up))
         self.at = self.at + 1
-        return self._scores(rms_norm(x, x.shape[-1:], self.norm, self.eps))
+        return self.maps[-1](rms_norm(x, x.shape[-1:], self.norm, self.eps))
 
     def take(self, rows: Tensor) -> None:
         """Row i becomes row rows[i] (beams that survive); as many rows as before."""
@@ -98,30 +106,34 @@ class LlamaSteps:
         self.values = self.values.index_select(1, rows)
         self.visible, self.at = self.visible[rows], self.at[rows]
 
+    def _groups(self) -> list[tuple[Tensor, ...]]:
+        """The weights of every product of a step, in its order."""
+        found: list[tuple[Tensor, ...]] = []
+        for layer in self.layers:
+            a, m = layer.self_attn, layer.mlp
+            found += [
+                (a.q_proj.weight, a.k_proj.weight, a.v_proj.weight), (a.o_proj.weight,),
+                (m.gate_proj.weight, m.up_proj.weight), (m.down_proj.weight,),
+            ]  # fmt: skip
+        return [*found, (self.head,)]
+
     def _attend(
-        self, index: int, layer: Any, y: Tensor, turn: tuple[Tensor, Tensor], seen: Tensor | None
+        self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], seen: Tensor | None
     ) -> Tensor:
         rows, g, d, here = self.batch, self.groups, self.width, self.filled - 1
-        q = _turned(linear(y, layer.q_proj.weight).view(rows, -1, d), *turn)
-        self.keys[index, :, :, here] = _turned(
-            linear(y, layer.k_proj.weight).view(rows, g, d), *turn
-        )
-        self.values[index, :, :, here] = linear(y, layer.v_proj.weight).view(rows, g, d)
+        heads = qkv.view(rows, -1, d)
+        turned = _turned(heads[:, : self.heads + g], *turn)
+        self.keys[index, :, :, here] = turned[:, self.heads :]
+        self.values[index, :, :, here] = heads[:, self.heads + g :]
         # queries that share a key head stand side by side, as if they were positions
-        heads = scaled_dot_product_attention(
-            q.view(rows, g, -1, d),
+        found = scaled_dot_product_attention(
+            turned[:, : self.heads].reshape(rows, g, -1, d),
             self.keys[index, :, :, : self.filled],
             self.values[index, :, :, : self.filled],
             attn_mask=None if seen is None else seen.expand(-1, g, self.heads // g, -1),
             scale=d**-0.5,
         )
-        return linear(heads.reshape(rows, -1), layer.o_proj.weight)
-
-    def _scores(self, x: Tensor) -> Tensor:
-        if self.batch == 1 or x.device.type != "cpu" or len(self.head) % PIECES:
-            return linear(x, self.head)
-        pieces = self.head.view(PIECES, -1, self.head.shape[1])
-        return torch.matmul(pieces, x.t()).flatten(0, 1).t()
+        return found.reshape(rows, -1)
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

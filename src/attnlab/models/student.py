@@ -46,6 +46,25 @@ def plain(gguf: Path, folder: Path) -> Path:
     return folder
 
 
+def unpacked(gguf: Path) -> Path:
+    """`plain` in <cache>/made/NAME; where it cannot be kept (a full disk), the file itself."""
+    from attnlab.assets import cache
+    from attnlab.assets.stream import Unwatched
+
+    try:
+        with cache.writing(f"made-{gguf.stem}", Unwatched()):  # one unpacks, the others wait
+            return plain(gguf, made(gguf.stem))
+    except OSError:
+        return gguf
+
+
+def made(name: str) -> Path:
+    """Where what is computed once for every run is kept: <cache>/made/NAME."""
+    from attnlab.assets import cache
+
+    return cache.root().parent / "made" / name
+
+
 def evenly(layers: int, kept: int) -> list[int]:
     """`kept` of `layers` layers, the first and the last among them, evenly spaced."""
     if not 1 <= kept <= layers:

@@ -8,8 +8,11 @@ STUDIES: dict[str, str] = {
     "head-robustness": "attnlab.studies.head_robustness.study:HeadRobustness",
     "attention-design": "attnlab.studies.attention_design.study:AttentionDesign",
     "hard-attention": "attnlab.studies.hard_attention.study:HardAttention",
+    "counting": "attnlab.studies.counting.study:Counting",
     "decoding": "attnlab.studies.decoding.study:Decoding",
     "distillation": "attnlab.studies.distillation.study:Distillation",
+    "knowledge": "attnlab.studies.knowledge.study:Knowledge",
+    "finetune": "attnlab.studies.finetune.study:Finetune",
     "train": "attnlab.studies.train_text.study:TrainText",
 }
 

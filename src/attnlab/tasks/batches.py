@@ -96,17 +96,24 @@ class Sentences:
         return self._seed.child("epoch", epoch).numpy_generator().permutation(self.rows)
 
     def _bucketed(self, epoch: int) -> np.ndarray:
-        """Shuffled; then rows of like length beside each other, cut where the line cuts batches."""
-        order, batch = self._shuffled(epoch), self._line.batch
-        lead = -epoch * self.rows % batch  # the first rows complete the last epoch's batch
-        full = max(0, self.rows - lead) // batch * batch
-        middle, pool = order[lead : lead + full], POOL * batch
-        pools = [middle[i : i + pool] for i in range(0, full, pool)]
-        ranked = [p[np.argsort(self._table.lengths[p], kind="stable")] for p in pools]
-        batches = np.concatenate([middle[:0], *ranked]).reshape(-1, batch)
-        rng = self._seed.child("batches", epoch).numpy_generator()
-        mixed = batches[rng.permutation(len(batches))].reshape(-1)
-        return np.concatenate([order[:lead], mixed, order[lead + full :]])
+        line = self._line
+        return bucketed(self._shuffled(epoch), self._table.lengths, line.batch, epoch, self._seed)
+
+
+def bucketed(
+    order: np.ndarray, lengths: np.ndarray, batch: int, epoch: int, seed: Seed
+) -> np.ndarray:
+    """A shuffled epoch with rows of like length beside each other, cut where batches are cut."""
+    rows = len(order)
+    lead = -epoch * rows % batch  # the first rows complete the last epoch's batch
+    full = max(0, rows - lead) // batch * batch
+    middle, pool = order[lead : lead + full], POOL * batch
+    pools = [middle[i : i + pool] for i in range(0, full, pool)]
+    ranked = [p[np.argsort(lengths[p], kind="stable")] for p in pools]
+    batches = np.concatenate([middle[:0], *ranked]).reshape(-1, batch)
+    rng = seed.child("batches", epoch).numpy_generator()
+    mixed = batches[rng.permutation(len(batches))].reshape(-1)
+    return np.concatenate([order[:lead], mixed, order[lead + full :]])
 
 
 def in_order(rows: Sequence[Ids], batch: int) -> Iterator[Batch]:

@@ -11,11 +11,18 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     Steps count from 0, as batches do. With w steps of warm-up, progress is
     (step - w) / (steps - w): 0 just after the warm-up, 1 only when all steps are done, so that no
     step is spent at rate 0. shape: (1 + cos π·p) / 2, 1 - p, or 1. f is `final_fraction`.
+    "unclamped" is peak · max(f, (1 + cos π·p) / 2) with p = 1 at `horizon` of the steps, as minGPT
+    has it: a run that is longer than its horizon heats up again, one that is far shorter never
+    cools. It is here to be shown.
     """
     warmup = round(settings.warmup_fraction * settings.steps)
     if step < warmup:
         return settings.learning_rate * (step + 1) / warmup
     progress = (step - warmup) / max(settings.steps - warmup, 1)
+    if settings.schedule == "unclamped":
+        end = max(settings.horizon * settings.steps - warmup, 1)
+        wave = (1 + math.cos(math.pi * (step - warmup) / end)) / 2
+        return settings.learning_rate * max(settings.final_fraction, wave)
     if settings.schedule == "constant":
         return settings.learning_rate
     linear = settings.schedule == "linear"

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from attnlab.core.config import Settings
 
 OptimizerName = Literal["adamw", "sgd", "adagrad"]
-ScheduleName = Literal["cosine", "linear", "constant"]
+ScheduleName = Literal["cosine", "linear", "constant", "unclamped"]
 Precision = Literal["float32", "bfloat16"]
 HABITS = ("checkpoint_every", "keep")  # how often it is stored: no number depends on them
 
@@ -25,6 +25,7 @@ class TrainSettings(Settings):
     schedule: ScheduleName = "cosine"
     warmup_fraction: float = Field(default=0.05, ge=0, le=1)  # of the steps: the rate rises
     final_fraction: float = Field(default=0.1, ge=0, le=1)  # of the rate: where it ends
+    horizon: float = Field(default=1.0, gt=0)  # of the steps: where "unclamped" is first at its end
     weight_decay: float = Field(default=0.1, ge=0)  # on matrices; biases and norms are left alone
     betas: tuple[float, float] = (0.9, 0.99)  # of AdamW
     momentum: float = Field(default=0.0, ge=0, lt=1)  # of SGD
@@ -42,6 +43,8 @@ class TrainSettings(Settings):
     def _options_of_the_optimizer(self) -> "TrainSettings":
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
+        if self.horizon != 1 and self.schedule != "unclamped":
+            raise ValueError(f"horizon is an option of 'unclamped', not of {self.schedule!r}")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError("betas must be at least 0 and below 1")
         return self

@@ -6,5 +6,6 @@ from attnlab.parts.mask.causal import Causal as Causal
 from attnlab.parts.mask.either import Either as Either
 from attnlab.parts.mask.full import Full as Full
 from attnlab.parts.mask.only_self import OnlySelf as OnlySelf
+from attnlab.parts.mask.own_block import OwnBlock as OwnBlock
 from attnlab.parts.mask.prefix import Prefix as Prefix
 from attnlab.parts.mask.window import Window as Window

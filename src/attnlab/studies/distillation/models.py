@@ -12,19 +12,12 @@ import torch
 from torch import nn
 
 from attnlab import assets
-from attnlab.assets import cache
-from attnlab.assets.stream import Unwatched
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.hub import HubModel, HubTokenizer, load, quiet
-from attnlab.models.student import evenly, plain, shallow
+from attnlab.models.student import evenly, shallow, unpacked
 from attnlab.studies.distillation import tiny
 from attnlab.studies.distillation.settings import DistilSettings
-
-
-def made(name: str) -> Path:
-    """Where what is computed once for every run is kept: <cache>/made/NAME."""
-    return cache.root().parent / "made" / name
 
 
 def teacher_of(s: DistilSettings, device: str = "cpu") -> HubModel:
@@ -109,9 +102,7 @@ def opened(name: str, device: str) -> HubModel:
     if name == "smollm2":
         (path,) = assets.get(name).files
     if Path(path).is_file():
-        gguf = Path(path)
-        with cache.writing(f"made-{gguf.stem}", Unwatched()):  # one unpacks, the others wait
-            path = plain(gguf, made(gguf.stem))
+        path = unpacked(Path(path))
     found = load(path, device=device)
     if found.tokenizer is None:
         raise UsageError(f"{found.name} has no tokenizer: it can read no article")

@@ -26,7 +26,8 @@ from attnlab.core.files import read_json, write_json
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.models.hub import HubModel
-from attnlab.studies.distillation.models import made, weights_sha256
+from attnlab.models.student import made
+from attnlab.studies.distillation.models import weights_sha256
 from attnlab.tasks.prompted import Prompter
 
 

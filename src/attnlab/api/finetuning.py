@@ -1,0 +1,96 @@
+"""A classifier from labelled texts, and what it says of new ones."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.core.devices import resolve_device
+from attnlab.core.errors import IntegrityError, UsageError
+
+if TYPE_CHECKING:
+    from attnlab.api.running import Run
+    from attnlab.lab.record import Record
+    from attnlab.lab.table import Row
+
+
+def finetune_document(done: "Run") -> dict[str, Any]:
+    """What `attnlab finetune --json` prints, of the first seed; `collapse` is null or says why."""
+    row = next(iter(done.table.done()))
+    said = str(row["audit_collapse"])
+    return {
+        "run": done.record.name,
+        "accuracy": row["accuracy"],
+        "interval": [row["accuracy_low"], row["accuracy_high"]],
+        "majority": row["majority"],
+        "parameters": {name: row[name] for name in ("trained", "stored", "head")},
+        "collapse": said.removeprefix("fail: ") if said.startswith("fail") else None,
+        "tested": row["tested"],
+        "path": str(done.path),
+    }
+
+
+def predicted(
+    run: str, texts: Sequence[str], out: Path, device: str = "cpu", seconds: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The class and the probabilities of each text, by the classifier a run holds."""
+    import torch
+
+    from attnlab.models.encoder import open_encoder
+    from attnlab.tasks.encoded import encode
+    from attnlab.tasks.labelled import Example
+    from attnlab.train.classify import predict
+    from attnlab.train.tune import rebuilt
+
+    record, row = _row(run, out)
+    document = _document(row)
+    pairs = _pairs(texts, seconds, bool(document.get("pair")))
+    encoder = open_encoder(str(record.card.settings["model"]))
+    tensors = {
+        key.removeprefix("tuned."): torch.from_numpy(array.copy())
+        for key, array in row.arrays.items() if key.startswith("tuned.")
+    }  # fmt: skip
+    model = rebuilt(document, tensors, encoder).to(resolve_device(device))
+    rows = encode(encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"])
+    found = predict(model, rows.in_order(32))
+    shares = torch.from_numpy(found.logits).double().softmax(dim=1).tolist()
+    labels = document["labels"]
+    answers = [
+        {"text": a, **({"second": b} if b is not None else {}), "label": labels[best],
+         "probabilities": dict(zip(labels, share, strict=True)), "cut_tokens": int(rows.lost[i])}
+        for i, ((a, b), best, share) in enumerate(zip(pairs, found.classes, shares, strict=True))
+    ]  # fmt: skip
+    return {"run": record.name, "predictions": answers}
+
+
+def _row(run: str, out: Path) -> "tuple[Record, Row]":
+    from attnlab.lab.record import Record
+    from attnlab.lab.runs import find_run
+
+    name, _, trial = run.partition("@")
+    record = Record.open(find_run(name, out))
+    rows = [row for row in record.table().done() if row.documents.get("tuned.json")]
+    rows = [row for row in rows if row.id.startswith(trial)]
+    if not rows:
+        what = f"no trial {trial!r}" if trial else "no fine-tuned classifier"
+        raise UsageError(f"run {record.name} holds {what}; `attnlab finetune` makes one")
+    return record, rows[0]
+
+
+def _document(row: "Row") -> Mapping[str, Any]:
+    found = json.loads(row.documents["tuned.json"])
+    if not {"labels", "longest"} <= found.keys():
+        raise IntegrityError("tuned.json: not the description of a tuned model")
+    return found
+
+
+def _pairs(
+    texts: Sequence[str], seconds: Sequence[str], pair: bool
+) -> list[tuple[str, str | None]]:
+    if not texts or not all(text.strip() for text in texts):
+        raise UsageError("--text: an empty text has no class")
+    if pair and len(seconds) != len(texts):
+        raise UsageError("this classifier reads pairs: give a --second for every --text")
+    if seconds and not pair:
+        raise UsageError("this classifier reads one text, not pairs: leave out --second")
+    return list(zip(texts, seconds if pair else [None] * len(texts), strict=True))

@@ -1,0 +1,125 @@
+"""Does confidence mean anything? Calibration, abstaining, and telling two kinds apart.
+
+calibration      mean |accuracy − confidence| over bins; Brier: mean (confidence − right)²
+abstaining       accuracy of the items kept when the least confident ones are left unanswered
+auroc            P(score of one kind > score of the other) + ½ P(equal): ½ tells nothing, 1 all
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlab.measure.intervals import LEVEL, Estimate, wilson
+
+HALVINGS = 60  # of an interval's end: to the last digit of a float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Items of like confidence: its mean, and the share that is right with its interval."""
+
+    confidence: float
+    accuracy: Estimate
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Bins from the least to the most confident, the mean gap over them, and the Brier score.
+
+    The gap of a perfectly calibrated model is above 0 too: in every bin chance moves the accuracy.
+    """
+
+    bins: tuple[Bin, ...]
+    error: float
+    brier: float
+
+
+def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> Calibration:
+    """Judge confidences in 0 … 1 against what came out; bins hold equally many items (± 1)."""
+    p, hit = _pair(confidence, right)
+    order = np.argsort(p, kind="stable")
+    parts = [part for part in np.array_split(order, min(bins, len(p)))]
+    found = tuple(
+        Bin(float(p[part].mean()), wilson(int(hit[part].sum()), len(part))) for part in parts
+    )
+    gaps = [abs(b.accuracy.value - b.confidence) * b.accuracy.n for b in found]
+    return Calibration(found, sum(gaps) / len(p), float(np.mean((p - hit) ** 2)))
+
+
+@dataclass(frozen=True)
+class Abstaining:
+    """coverage[i] of the items are answered, those of confidence threshold[i] or more."""
+
+    threshold: np.ndarray
+    coverage: np.ndarray
+    accuracy: np.ndarray
+
+    @property
+    def area(self) -> float:
+        """Mean accuracy over all coverages 1/n … 1; with items in no order, the accuracy itself."""
+        steps = np.diff(np.concatenate([[0.0], self.coverage]))
+        return float((self.accuracy * steps).sum())
+
+
+def abstaining(confidence: ArrayLike, right: ArrayLike) -> Abstaining:
+    """One point for each different confidence, the highest first: equal ones go together."""
+    p, hit = _pair(confidence, right)
+    order = np.argsort(-p, kind="stable")
+    ranked, total = p[order], np.cumsum(hit[order])
+    last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+    kept = last + 1
+    return Abstaining(ranked[last], kept / len(p), total[last] / kept)
+
+
+def auroc(high: ArrayLike, low: ArrayLike, level: float = LEVEL) -> Estimate:
+    """P(h > l) + ½ P(h = l) for scores of two kinds, with Newcombe's interval.
+
+    The interval holds every θ whose own standard error explains the distance (Newcombe 2006, method
+    5): |θ̂ − θ| <= z √(θ(1−θ)(1 + N((1−θ)/(2−θ) + θ/(1+θ))) / mn), N = (m+n)/2 − 1. It stays
+    within 0 … 1 and is of use at both ends, where the usual one has length 0.
+    """
+    h, other = (np.sort(np.asarray(v, dtype=float)) for v in (high, low))
+    method = f"Newcombe's interval over items, {level:.0%}"
+    if not h.size or not other.size:
+        return Estimate(math.nan, method=method)
+    below = np.searchsorted(other, h, side="left")
+    equal = np.searchsorted(other, h, side="right") - below
+    value = float((below + equal / 2).sum()) / (h.size * other.size)
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + level) / 2))
+    ends = [_end(value, edge, z, (h.size, other.size)) for edge in (0.0, 1.0)]
+    return Estimate(value, ends[0], ends[1], int(h.size + other.size), method)
+
+
+def _end(value: float, edge: float, z: float, sizes: tuple[int, int]) -> float:
+    """The θ between value and edge that is just z standard errors of its own away, by halving."""
+    if value == edge:
+        return edge
+    inside, outside = value, edge
+    for _ in range(HALVINGS):
+        middle = (inside + outside) / 2
+        near = abs(middle - value) <= z * math.sqrt(_variance(middle, sizes))
+        inside, outside = (middle, outside) if near else (inside, middle)
+    return (inside + outside) / 2
+
+
+def _variance(theta: float, sizes: tuple[int, int]) -> float:
+    m, n = sizes
+    more = (m + n) / 2 - 1
+    shape = 1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+    return theta * (1 - theta) * shape / (m * n)
+
+
+def _pair(
+    confidence: ArrayLike, right: ArrayLike | Sequence[bool]
+) -> tuple[np.ndarray, np.ndarray]:
+    p, hit = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)
+    if p.shape != hit.shape or p.ndim != 1 or not p.size:
+        raise ValueError(f"one confidence an item: {p.shape} for {hit.shape}")
+    if not ((p >= 0) & (p <= 1)).all():
+        raise ValueError("confidences are shares between 0 and 1")
+    return p, hit

@@ -1,0 +1,17 @@
+"""A model of the house from the JSON that its configuration wrote: a GPT or a Perceiver."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.models.perceiver import Perceiver, PerceiverConfig
+
+
+def own_model(values: Mapping[str, Any], generator: torch.Generator) -> GPT | Perceiver:
+    """The model with fresh weights; what has latents is a Perceiver."""
+    if "latents" in values:
+        return Perceiver(PerceiverConfig.from_json(values), generator)
+    return GPT(GPTConfig.from_json(values), generator)

@@ -1,0 +1,1 @@
+"""The study behind `attnlab finetune`: an encoder adapted to your labelled texts."""

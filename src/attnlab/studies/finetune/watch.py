@@ -1,0 +1,147 @@
+"""The audits of one fine-tuning: while it learns, and on what it ended with."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attnlab.audit.adapter_effect import adapter_effect
+from attnlab.audit.baselines import answer_baselines, baselines
+from attnlab.audit.collapse import collapse
+from attnlab.audit.finding import Finding
+from attnlab.audit.freeze import freeze
+from attnlab.audit.split_overlap import split_overlap
+from attnlab.core.seeds import Seed
+from attnlab.measure.intervals import wilson
+from attnlab.models.encoder import Classifier, Encoder, Texts
+from attnlab.studies.finetune.settings import FinetuneSettings
+from attnlab.tasks.labelled import Labelled
+from attnlab.train.batch import changed
+from attnlab.train.classify import Predicted, cross_entropy
+from attnlab.train.optimizer import optimizer_for
+from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import decode, encode, model_tensors
+from attnlab.train.tune import described, expected, learns, rebuilt, tuned
+from attnlab.train.update import Updater
+
+
+class Watch:
+    """Hears every evaluation on dev and judges at once: a collapse has its name in the log."""
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        self.labels, self.now = labels, ""
+
+    def __call__(self, predicted: Predicted) -> dict[str, float]:
+        """What the line of the log gets besides accuracy and loss."""
+        found = collapsed(predicted, self.labels)
+        self.now = f", collapsed: {found.why}" if found.verdict == "fail" else ""
+        return {"collapsed": float(found.verdict == "fail"), "top_share": found.number or 0.0}
+
+
+def first_epoch(evaluations: Sequence[Mapping[str, Any]], steps: int) -> str:
+    """What the last evaluation of the first epoch said, from the log: a resumed run's is whole."""
+    within = [line for line in evaluations if line["step"] <= steps]
+    if not within:
+        return "not-applicable"
+    line = within[-1]
+    if not line["collapsed"]:
+        return "pass"
+    share = f"{line['top_share']:.1%} of the dev predictions are one class"
+    return f"fail: collapsed at step {line['step']}, within the first epoch: {share}"
+
+
+def collapsed(predicted: Predicted, labels: tuple[str, ...]) -> Finding:
+    """The audit collapse, in the words of the classes."""
+    said = [[labels[i] for i in side] for side in (predicted.classes, predicted.labels)]
+    return collapse(*said)
+
+
+def told(finding: Finding) -> str:
+    """'pass', 'not-applicable' or 'fail: why', as a metric."""
+    return f"fail: {finding.why}" if finding.verdict == "fail" else finding.verdict
+
+
+def before(
+    model: Classifier, s: FinetuneSettings, data: Labelled, settings: TrainSettings, batch: Texts
+) -> dict[str, str]:
+    """split-overlap and freeze: on the data and on the untrained model, which is put back."""
+    labels = {name: [e.label for e in part] for name, part in data.as_dict().items()}
+    overlap = split_overlap(data.texts(), labels=labels, classes=len(data.labels),
+                            chosen_on="dev", reported_on="test")  # fmt: skip
+    updater = Updater(model, optimizer_for(model, settings), cross_entropy, settings)
+    here = changed(batch, lambda tensor: tensor.to(updater.device))
+
+    def step() -> None:
+        updater.start(here)
+        updater.finish(0, settings.learning_rate)
+
+    steps = 2 if s.method == "lora" else 1
+    count = expected(model.base, len(data.labels), s.tuning())
+    with torch.random.fork_rng(devices=[]):
+        frozen = freeze(model, step, learns(model), count=count, steps=steps)
+    return {"audit_split-overlap": told(overlap), "audit_freeze": told(frozen)}
+
+
+def after(
+    model: Classifier, s: FinetuneSettings, data: Labelled, test: Predicted, batch: Texts
+) -> dict[str, str]:
+    """collapse and baselines on the test predictions, adapter-effect on the trained model."""
+    gold, train = test.labels.tolist(), [e.label for e in data.train]
+    known = answer_baselines(gold, train, len(data.labels))
+    found: Mapping[str, Finding] = {
+        "collapse": collapsed(test, data.labels),
+        "baselines": baselines(wilson(test.right, len(gold)), known),
+        "adapter-effect": effect(model, s, data.labels, batch),
+    }
+    return {f"audit_{name}": told(finding) for name, finding in found.items()}
+
+
+def effect(
+    model: Classifier, s: FinetuneSettings, labels: tuple[str, ...], batch: Texts
+) -> Finding:
+    """Against a random part and none under the same head, and after a way through bytes."""
+    device = next(model.parameters()).device
+    base = Encoder(model.base.name, _base(s), model.base.tokenizer, model.base.sha256)
+    here: Any = changed(batch, lambda tensor: tensor.to(device))
+
+    def answer(other: Classifier) -> Tensor:
+        other.to(device).eval()
+        return other(here.ids, here.hidden, here.kinds)
+
+    others = {}
+    if s.method not in ("head", "full"):
+        seed = Seed(s.first_seed).child("audit")
+        rand = tuned(base, len(labels), s.tuning(), seed)
+        none = tuned(base, len(labels), s.tuning().model_copy(update=PLAIN), seed)
+        _shake(rand, seed)
+        for other in (rand, none):
+            other.head.load_state_dict(model.head.state_dict())
+        others = {"a random part": lambda: answer(rand), "none": lambda: answer(none)}
+    tensors = decode(encode(model_tensors(model)))
+    again = rebuilt(described(model, s.tuning(), labels), tensors, base)
+    return adapter_effect(lambda: answer(model), others, lambda: answer(again))
+
+
+PLAIN = {"method": "head", "pooling": "mean"}
+
+
+def _base(s: FinetuneSettings) -> Any:
+    from attnlab.models.encoder import open_encoder
+
+    return open_encoder(s.model).library
+
+
+@torch.no_grad()
+def _shake(model: Classifier, seed: Seed) -> None:
+    """LoRA starts at 0, where a random one is no other than none: everything added is drawn."""
+    generator = seed.torch_generator()
+    for name, p in model.named_parameters():
+        if p.requires_grad and not name.startswith("head.") and bool((p == 0).all()):
+            p.copy_(torch.randn(p.shape, generator=generator) * 0.02)
+
+
+def few(rows: Any, number: int) -> Texts:
+    """A small batch of the shortest rows, for the audits."""
+    return rows.batch(np.argsort(rows.lengths, kind="stable")[:number])

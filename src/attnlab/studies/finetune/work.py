@@ -1,0 +1,169 @@
+"""One fine-tuning: data in ids, the loop, the best weights by dev, the test rows once."""
+
+import json
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlab.core.errors import UsageError
+from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.measure.intervals import wilson
+from attnlab.models.encoder import Classifier, Encoder, open_encoder
+from attnlab.studies.finetune.settings import FinetuneSettings, labelled
+from attnlab.studies.finetune.watch import Watch, after, before, few, first_epoch
+from attnlab.studies.train_text.work import _threads as threads  # pyright: ignore[reportPrivateUsage]
+from attnlab.tasks.encoded import Encoded, Shuffled, encode
+from attnlab.tasks.labelled import Labelled, majority
+from attnlab.train.checkpoint import CheckpointWarning
+from attnlab.train.classify import Fitted, Predicted, fit, predict
+from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import model_tensors
+from attnlab.train.tune import counted, described, expected, room, tuned
+
+DOCUMENT = "tuned.json"
+PREFIX = "tuned."  # of the arrays
+SCORED_AT_ONCE = 64
+AUDITED_ROWS = 4
+FIFTIETHS = 50
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The data, the encoder, and the splits in ids."""
+
+    data: Labelled
+    encoder: Encoder
+    train: Encoded
+    dev: Encoded
+    test: Encoded
+
+
+def prepared(s: FinetuneSettings) -> Prepared:
+    """Everything that can be wrong with data and model is found here."""
+    data = labelled(s).sample(s.rows, s.scored, s.scored)
+    encoder = open_encoder(s.model)
+    most = room(encoder, s.tuning())
+    longest = min(s.longest or most, most)
+    parts = [encode(encoder.tokenizer, rows, longest) for rows in data.as_dict().values()]
+    return Prepared(data, encoder, *parts)
+
+
+def finetuned(s: FinetuneSettings, trial: Trial, bench: Bench) -> Outcome:
+    """The classifier of highest dev accuracy, and what it scores on the test rows."""
+    with threads(s.threads):
+        p, seed = prepared(s), trial.stream
+        if len({row.label for row in p.data.train}) < 2:
+            raise UsageError(f"{s.data}: the rows that are learnt from have one label only")
+        model = tuned(p.encoder, len(p.data.labels), s.tuning(), seed).to(bench.device)
+        settings = training(s, len(p.train))
+        small = few(p.train, AUDITED_ROWS)
+        said = before(model, s, p.data, settings, small)
+        watch = Watch(p.data.labels)
+        done = _fit(model, p, settings, bench, (s, seed, watch))
+        if done.trained.ending == "diverged":
+            return Outcome({"accuracy": math.nan}, reasons={"accuracy": done.trained.problem})
+        test = predict(model, p.test.in_order(SCORED_AT_ONCE))
+        dev = predict(model, p.dev.in_order(SCORED_AT_ONCE))
+        said |= after(model, s, p.data, test, small)
+        said["collapse_first_epoch"] = first_epoch(done.evaluations, an_epoch(s, len(p.train)))
+        return Outcome(
+            {**_scores(p, s, test, dev), **_counts(model, p, s), **said,
+             "best_step": done.best_step, "steps": settings.steps,
+             "collapsed_evaluations": sum(int(line["collapsed"]) for line in done.evaluations)},
+            arrays={f"{PREFIX}{k}": v.detach().cpu().numpy()
+                    for k, v in model_tensors(model).items()},
+            curves=curves(done.trained),
+            samples=_samples(p),
+            documents={DOCUMENT: json.dumps(document(model, p, s))},
+        )  # fmt: skip
+
+
+def training(s: FinetuneSettings, rows: int) -> TrainSettings:
+    """Epochs in steps; dev is scored so many times an epoch, at its end always."""
+    steps = an_epoch(s, rows)
+    return TrainSettings(
+        steps=max(1, round(s.epochs * steps)), batch=s.batch, optimizer=s.optimizer,
+        learning_rate=s.rate, schedule="linear", warmup_fraction=0.1, final_fraction=0.0,
+        weight_decay=s.weight_decay, precision=s.precision,
+        evaluate_every=max(1, steps // s.evaluations),
+    )  # fmt: skip
+
+
+def an_epoch(s: FinetuneSettings, rows: int) -> int:
+    """Steps in which every row is met."""
+    return math.ceil(rows / s.batch)
+
+
+def document(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any]:
+    """What `predict` needs besides the tensors."""
+    return {
+        **described(model, s.tuning(), p.data.labels),
+        "longest": p.train.longest,
+        "pair": p.data.train[0].second is not None,
+    }
+
+
+def _fit(
+    model: Classifier, p: Prepared, settings: TrainSettings, bench: Bench, rest: Any
+) -> Fitted:
+    s, seed, watch = rest
+    hooks = Hooks(
+        progress=lambda at: bench.step(at.step, at.steps, _words(at) + watch.now),
+        stop=bench.stopping,
+    )
+    batches = Shuffled(p.train, s.batch, seed.child("order"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", CheckpointWarning)
+        done = fit(
+            model, batches, settings, dev=lambda: p.dev.in_order(SCORED_AT_ONCE),
+            checkpoints=bench.checkpoints, hooks=hooks, heard=watch,
+        )  # fmt: skip
+    if done.trained.ending == "stopped":
+        raise TrialStopped
+    return done
+
+
+def _words(at: Progress) -> str:
+    return f"loss {at.loss:.3f}"
+
+
+def _scores(
+    p: Prepared, s: FinetuneSettings, test: Predicted, dev: Predicted
+) -> dict[str, float | int | str]:
+    share = wilson(test.right, len(test.labels))
+    return {
+        "accuracy": share.value, "accuracy_low": share.low, "accuracy_high": share.high,
+        "right": test.right, "tested": len(test.labels), "test_loss": test.loss,
+        "majority": majority(p.data.test), "dev_accuracy": dev.accuracy,
+        "train_rows": len(p.train), "dev_rows": len(p.dev), "classes": len(p.data.labels),
+        "rate": s.rate, "cut": p.train.report(),
+    }  # fmt: skip
+
+
+def _counts(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, int | None]:
+    found = counted(model)
+    formula = expected(p.encoder, len(p.data.labels), s.tuning())
+    return {"trained": found.trained, "stored": found.stored, "head": found.head,
+            "by_formula": formula}  # fmt: skip
+
+
+def _samples(p: Prepared) -> list[str]:
+    """What no row can show: the ends of texts that were cut away."""
+    return [f"row {cut.row} lost {cut.tokens} tokens: {cut.text[:300]}" for cut in p.train.shown]
+
+
+def curves(done: Trained) -> dict[str, list[float]]:
+    """Training loss of each fiftieth of the steps; dev where it was scored."""
+    parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
+    scored = [line for line in done.log if line.get("value") is not None]
+    return {
+        "step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
+        "train_loss": [float(part.mean()) for part in parts],
+        "dev_step": [float(line["step"]) for line in scored],
+        "dev_loss": [float(line["dev_loss"]) for line in scored],
+        "dev_accuracy": [float(line["dev_accuracy"]) for line in scored],
+    }

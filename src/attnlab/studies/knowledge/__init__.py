@@ -1,0 +1,1 @@
+"""What pretraining knows: facts read once in a text, asked for later."""

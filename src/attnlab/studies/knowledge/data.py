@@ -1,0 +1,79 @@
+"""The world of a trial and its characters; prepared once a process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from attnlab.core.config import canonical
+from attnlab.core.errors import UsageError
+from attnlab.core.files import sha256_file
+from attnlab.core.seeds import Seed
+from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_world
+from attnlab.tasks.people import real_people
+from attnlab.tasks.prompted import Example
+from attnlab.tasks.span_corruption import characters
+from attnlab.tasks.tokens import Tokenizer
+
+KEYS = ("source", "pretrain_text", "train", "dev", "files_sha256", "people", "places", "phrasings",
+        "unread", "invented", "min_count")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Material:
+    """A world in characters; the same functions for training and evaluation."""
+
+    world: World
+    vocabulary: Tokenizer
+
+    def prompt(self, text: str) -> tuple[int, ...]:
+        """text ⁇"""
+        return (*self.vocabulary.encode(text), self.vocabulary.start)
+
+    def example(self, question: Question) -> Example:
+        """question ⁇ place ⁇, of which the place and its end are learnt."""
+        assert question.place is not None
+        return Example(self.prompt(question.text), self.prompt(question.place))
+
+
+def material(config: Mapping[str, Any], seed: int) -> Material:
+    """The world that these settings and this seed draw, or that the files hold."""
+    return _material(canonical({key: config[key] for key in KEYS}), seed)
+
+
+@lru_cache(maxsize=2)
+def _material(text: str, seed: int) -> Material:
+    import json
+
+    c = json.loads(text)
+    if c["source"] == "files":
+        paths = [Path(c[name]) for name in ("pretrain_text", "train", "dev")]
+        if c["files_sha256"] and files_sha256(*paths) != c["files_sha256"]:
+            raise UsageError("the files changed since this run was started")
+        world = read_world(*paths, invented=c["invented"], seed=Seed(seed))
+    else:
+        sizes = Sizes(c["people"], c["unread"], c["invented"], c["places"], c["phrasings"])
+        world = draw_world(real_people(), sizes, Seed(seed).child("world"))
+    asked = (text for q in world.taught for text in (q.text, q.place or ""))
+    return Material(world, characters((*world.documents, *asked), c["min_count"]))
+
+
+def files_sha256(*paths: Path) -> str:
+    """One hash over the hashes of the files; UsageError where one is not there."""
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    return sha256("".join(sha256_file(path) for path in paths).encode()).hexdigest()
+
+
+def check_block(config: Mapping[str, Any], found: Material) -> None:
+    """UsageError when a question and its answer do not fit into the model's block."""
+    kinds = found.world.as_dict().values()
+    longest = max(len(question.text) for kind in kinds for question in kind)
+    if longest + 1 + config["answer_characters"] > config["block"]:
+        raise UsageError(
+            f"a question of {longest} characters and an answer of {config['answer_characters']} "
+            f"do not fit into a block of {config['block']}"
+        )

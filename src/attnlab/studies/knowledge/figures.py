@@ -1,0 +1,132 @@
+"""Pictures: accuracy by arm, memorised against asked, confidence of the four kinds, schedules."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+
+from attnlab.lab.study import Figure
+from attnlab.measure.calibration import abstaining, calibration
+from attnlab.measure.intervals import Estimate
+from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, SEMANTIC, house_style, panels
+from attnlab.studies.knowledge.arms import LABELS
+from attnlab.studies.knowledge.checks import rates
+from attnlab.studies.knowledge.evidence import Arms
+from attnlab.studies.knowledge.settings import KnowledgeSettings
+
+ROW = 0.36  # inches a line of a dot plot
+KINDS = {
+    "read": ("read of", SEMANTIC),
+    "taught": ("taught", LINEAR),
+    "unread": ("real, not read of", POSITIONAL),
+    "invented": ("invented", NEUTRAL),
+}
+SHOWN = ("pretrained", "rotary", "perceiver-local", "none")
+
+
+def figures(arms: Arms, s: KnowledgeSettings) -> list[Figure]:
+    """Everything the report shows; a figure without trials is left out."""
+    names = arms.names()
+    if not names:
+        return []
+    ids, arm = tuple(arms.ids(*names)), next((a for a in SHOWN if a in names), names[0])
+    found = [
+        Figure(
+            "accuracy", "Where was X born? Accuracy by arm",
+            "Filled: people who are only read of (Wilson's interval over all people asked, seeds "
+            "together). Hollow: sentences about the same people completed after reading, the "
+            "place left out: what is memorised. Dotted: always the commonest answer; dashed: the "
+            "ceiling, people whose place stands in the text.",
+            "A dot with an interval for each arm, with the baseline and the ceiling as lines.",
+            lambda: _by_arm(arms), ids,
+        ),
+        Figure(
+            "confidence", f"Is it sure of what it knows? ({LABELS[arm]})",
+            "Left: share of people by the model's confidence (sequence probability), the curve of "
+            "each kind. Middle: accuracy against confidence, ten groups of read people; on the "
+            "line it is calibrated. Right: accuracy when the least confident answers are withheld.",
+            "Three panels: distributions of confidence, calibration, accuracy against coverage.",
+            lambda: _confidence(arms, arm), tuple(arms.ids(arm)),
+        ),
+    ]  # fmt: skip
+    if "course-schedule" in s.arms:
+        found.append(Figure(
+            "schedule", "The course's learning rate and the corrected one",
+            "Share of the peak against the share of the steps. The course's cosine is made for "
+            "200 epochs and run for 650: it heats up again; when asked, it never cools.",
+            "Two panels, reading and being asked, with two curves each.",
+            _schedules, tuple(arms.ids("course-schedule")),
+        ))  # fmt: skip
+    return found
+
+
+def _by_arm(arms: Arms) -> Drawing:
+    names = arms.names()
+    with house_style():
+        drawing, (ax,) = panels(1, 1, height=1.0 + ROW * len(names))
+        for line, arm in enumerate(names):
+            _dot(ax, line - 0.14, arms.share(arm, "read"), SEMANTIC, hollow=False)
+            _dot(ax, line + 0.18, arms.share(arm, "recalled"), POSITIONAL, hollow=True)
+        first = names[0]
+        for metric, style in (("majority", ":"), ("ceiling", "--")):
+            ax.axvline(arms.mean(first, metric), color=NEUTRAL, linestyle=style, linewidth=1.0)
+        ax.set_yticks(range(len(names)), [LABELS[arm] for arm in names])
+        ax.set_ylim(len(names) - 0.4, -0.6)
+        ax.set_xlim(-0.02, 1.02)
+        ax.set_xlabel("share right")
+    return drawing
+
+
+def _dot(ax: Axes, line: float, e: Estimate, colour: str, *, hollow: bool) -> None:
+    if not np.isfinite(e.value):
+        return
+    ax.plot([e.low, e.high], [line, line], color=colour, linewidth=1.2, zorder=2)
+    face = "white" if hollow else colour
+    ax.plot(e.value, line, "o", color=colour, markerfacecolor=face, markersize=5, zorder=3)
+
+
+def _confidence(arms: Arms, arm: str) -> Drawing:
+    with house_style():
+        drawing, (left, middle, right) = panels(1, 3, height=2.7)
+        for height, (kind, (words, colour)) in enumerate(KINDS.items()):
+            values = np.sort(arms.pooled(arm, f"{kind}_confidence"))
+            if values.size:
+                left.plot(values, np.arange(1, values.size + 1) / values.size, color=colour)
+                left.annotate(words, (0.03, 0.97 - 0.1 * height), xycoords="axes fraction",
+                              color=colour, fontsize=8, va="top")  # fmt: skip
+        left.set_xlabel("confidence")
+        left.set_ylabel("share of people below")
+        confidence, hits = (arms.pooled(arm, f"read_{name}") for name in ("confidence", "right"))
+        if confidence.size:
+            _calibration(middle, confidence, hits)
+            kept = abstaining(confidence, hits)
+            right.plot(kept.coverage, kept.accuracy, color=SEMANTIC, drawstyle="steps-post")
+        right.set_xlabel("share answered")
+        right.set_ylabel("accuracy of the answered")
+        for ax in (middle, right):
+            ax.set_xlim(0, 1.02)
+            ax.set_ylim(0, 1.02)
+    return drawing
+
+
+def _calibration(ax: Axes, confidence: np.ndarray, hits: np.ndarray) -> None:
+    ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
+    for b in calibration(confidence, hits).bins:
+        low, high = b.accuracy.low, b.accuracy.high
+        ax.plot([b.confidence] * 2, [low, high], color=SEMANTIC, linewidth=1.0)
+        ax.plot(b.confidence, b.accuracy.value, "o", color=SEMANTIC, markersize=4)
+    ax.set_xlabel("confidence")
+    ax.set_ylabel("accuracy")
+
+
+def _schedules() -> Drawing:
+    with house_style():
+        drawing, axes = panels(1, 2, height=2.4, share_y=True)
+        for ax, (phase, words) in zip(axes, {"reading": "reading", "asked": "being asked"}.items(),
+                                      strict=True):  # fmt: skip
+            for name, colour in (("course", LINEAR), ("fixed", POSITIONAL)):
+                values = rates(name, phase)
+                ax.plot(np.linspace(0, 1, len(values)), values, color=colour, label=name)
+            ax.set_xlabel(f"share of the steps, {words}")
+        axes[0].set_ylabel("learning rate / its peak")
+        axes[0].legend(frameon=False, fontsize=8)
+    return drawing

@@ -1,0 +1,160 @@
+"""Questions asked by greedy decoding: what is said, whether it is right, how sure the model is.
+
+confidence = p(answer and its end | question) = Π p(character), the sequence probability
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from attnlab.measure.calibration import abstaining, auroc, calibration
+from attnlab.studies.knowledge.asking import Model, said
+from attnlab.studies.knowledge.data import Material
+from attnlab.tasks.birthplaces import Question, stated
+from attnlab.tasks.people import normalise
+from attnlab.tasks.prompted import Example, in_order
+
+MOST = 5  # invented places that are counted out
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model said to some questions, in their order."""
+
+    questions: tuple[Question, ...]
+    said: tuple[str, ...]
+    confidence: np.ndarray
+
+    @property
+    def right(self) -> np.ndarray:
+        """Exact match after `normalise`; nobody's place is never right."""
+        pairs = zip(self.said, self.questions, strict=True)
+        return np.array([said == q.place for said, q in pairs], dtype=bool)
+
+    def as_json(self) -> list[list[Any]]:
+        """[name, place, said, confidence] each."""
+        rows = zip(self.questions, self.said, self.confidence, strict=True)
+        return [[q.name, q.place, said, round(float(p), 6)] for q, said, p in rows]
+
+
+def answers(
+    model: Model, data: Material, questions: Sequence[Question], longest: int, batch: int
+) -> Answers:
+    """Ask all; an answer ends at ⁇ or □, or after `longest` characters."""
+    v = data.vocabulary
+    prompts = [data.prompt(question.text) for question in questions]
+    found = said(model, prompts, longest, batch, (v.start, v.pad))
+    texts = tuple(normalise(v.decode(text.ids)) for text in found)
+    whole = [
+        Example(prompt, (*text.ids, v.start) if text.finished else text.ids)
+        for prompt, text in zip(prompts, found, strict=True)
+    ]
+    return Answers(tuple(questions), texts, sequence_probability(model, whole, batch))
+
+
+@torch.no_grad()
+def sequence_probability(model: Model, examples: Sequence[Example], batch: int) -> np.ndarray:
+    """p(answer | prompt) of every example."""
+    device, found = next(model.parameters()).device, []
+    for part in in_order(examples, batch):
+        here = part.to(device)
+        logs = model.logits(here.ids, here.hidden).double().log_softmax(dim=-1)
+        picked = logs.gather(-1, here.targets.clamp_min(0)[..., None])[..., 0]
+        found.append(torch.where(here.targets >= 0, picked, 0).sum(dim=-1).exp().cpu().numpy())
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def recalled(model: Model, data: Material, longest: int, batch: int) -> np.ndarray:
+    """Of each read person: 1 where the model completes the sentence as it stands in the text, or 0.
+
+    The first sentence in which the name comes before the place is given up to the place; −1 where
+    there is none.
+    """
+    starts: dict[int, tuple[str, str]] = {}
+    for number, question in enumerate(data.world.read):
+        start = next(
+            (found for text in data.world.documents if (found := told(question, text))), ""
+        )
+        if start:
+            starts[number] = (start, question.place or "")
+    prompts = [data.vocabulary.encode(text) for text, _ in starts.values()]
+    found = np.full(len(data.world.read), -1)
+    for number, answer in zip(starts, said(model, prompts, longest, batch), strict=True):
+        text = data.vocabulary.decode(answer.ids)
+        found[number] = text.startswith(starts[number][1])
+    return found
+
+
+def told(question: Question, document: str) -> str:
+    """The document up to the place, where the whole name comes before it; else ''.
+
+    Whole words: "Ed Cox" is not told of where Ted Cox is, nor born in Houston by his name.
+    """
+    if not question.place or question.name not in document:  # quick, and mostly so
+        return ""
+    name = _whole(question.name).search(document)
+    place = None if name is None else _whole(question.place).search(document, name.end())
+    return document[: place.start()] if place else ""
+
+
+def _whole(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
+
+
+def together(kept: np.ndarray, right: np.ndarray) -> dict[str, int]:
+    """Of the people whose sentence was completed after reading, how many are answered; and not."""
+    found: dict[str, int] = {"recalled_right": int((kept == 1).sum()),
+                             "recalled_n": int((kept >= 0).sum())}  # fmt: skip
+    for name, those in {"memorised": kept == 1, "forgotten": kept == 0}.items():
+        found |= {f"{name}_n": int(those.sum()), f"{name}_right": int(right[those].sum())}
+    return found
+
+
+def measured(kinds: dict[str, Answers], data: Material, limit: int) -> dict[str, Any]:
+    """Counts and shares of one model's answers; what does not exist is left out."""
+    metrics: dict[str, Any] = {}
+    for kind, found in kinds.items():
+        if len(found.said):
+            metrics[f"{kind}_confidence"] = float(found.confidence.mean())
+            top = Counter(found.said).most_common(MOST)
+            metrics[f"{kind}_top"] = "; ".join(f"{said} {n}" for said, n in top)
+            metrics[f"{kind}_top_share"] = top[0][1] / len(found.said)
+        if kind != "invented" and len(found.said):
+            metrics |= {f"{kind}_n": len(found.said), f"{kind}_right": int(found.right.sum()),
+                        f"{kind}_accuracy": float(found.right.mean())}  # fmt: skip
+    return metrics | _of_read(kinds["read"], data, limit) | _told_apart(kinds)
+
+
+def _of_read(read: Answers, data: Material, limit: int) -> dict[str, Any]:
+    """Baselines, ceiling, seen and unseen places, calibration: of the people who are the test."""
+    gold = [q.place for q in read.questions]
+    taught = Counter(q.place for q in data.world.taught)
+    common = taught.most_common(1)[0][0]
+    seen = np.array([place in data.world.seen_places for place in gold])
+    found = {
+        "majority": Counter(gold).most_common(1)[0][1] / len(gold),
+        "commonest_taught": gold.count(common) / len(gold),
+        "ceiling": float(np.mean(stated(read.questions, data.world.documents, limit))),
+        "seen_n": int(seen.sum()), "seen_right": int(read.right[seen].sum()),
+        "unseen_n": int((~seen).sum()), "unseen_right": int(read.right[~seen].sum()),
+    }  # fmt: skip
+    judged = calibration(read.confidence, read.right)
+    kept = abstaining(read.confidence, read.right)
+    return found | {"calibration_error": judged.error, "brier": judged.brier,
+                    "abstaining_area": kept.area}  # fmt: skip
+
+
+def _told_apart(kinds: dict[str, Answers]) -> dict[str, Any]:
+    """AUROC of confidence, read people against those of whom nothing can be known."""
+    found: dict[str, Any] = {}
+    for other in ("unread", "invented"):
+        e = auroc(kinds["read"].confidence, kinds[other].confidence)
+        if e.has_interval:
+            found |= {f"auroc_{other}": e.value, f"auroc_{other}_low": e.low,
+                      f"auroc_{other}_high": e.high}  # fmt: skip
+    return found

@@ -1,0 +1,209 @@
+"""One trial: a world, a model, reading (unless the arm has none), being asked; then the exam."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnlab.audit.catalogue import check
+from attnlab.audit.collapse import collapse
+from attnlab.core.seeds import Seed
+from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.models.own import own_model
+from attnlab.models.perceiver import Perceiver
+from attnlab.studies.audited import LENGTH, audit_metrics
+from attnlab.studies.knowledge.arms import schedule_of
+from attnlab.studies.knowledge.asking import Model
+from attnlab.studies.knowledge.bias import agreement, crossed
+from attnlab.studies.knowledge.data import Material, check_block, material
+from attnlab.studies.knowledge.scoring import (
+    Answers,
+    answers,
+    measured,
+    recalled,
+    together,
+)
+from attnlab.tasks.mixed import Mixed, Source
+from attnlab.tasks.prompted import Prompted
+from attnlab.tasks.span_corruption import Corrupted, Corruption
+from attnlab.train.loop import train
+from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.settings import TrainSettings
+
+FIFTIETHS = 50
+
+
+def work(trial: Trial, bench: Bench) -> Outcome:
+    """Both trainings and the exam of one arm."""
+    c, seed = trial.config, trial.stream
+    data = material(c, trial.seed)
+    check_block(c, data)
+    model = built(c, data.vocabulary.size, seed.child("weights")).to(bench.device)
+    metrics: dict[str, Any] = audit_metrics(model, "start") | _coverage(model)
+    curves: dict[str, list[float]] = {}
+    kept: np.ndarray | None = None
+    for phase in ("reading", "asked") if c["pretrain"] else ("asked",):
+        done = _trained(_Phase(trial, bench, data, phase), model)
+        if done.ending == "diverged":
+            return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
+        curves |= _curves(done, phase)
+        metrics[f"{phase}_loss"] = float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
+        if phase == "reading":
+            kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
+    return _exam(_Sat(trial, data, model, kept), metrics | audit_metrics(model, "end"), curves)
+
+
+def built(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
+    """The arm's model with fresh weights."""
+    base = GPTConfig(vocabulary, c["block"], c["layers"], c["heads"], c["width"]).to_json()
+    values = base | {"position": {"name": c["position"]}}
+    if c["reads"]:
+        values |= {"latents": c["latents"], "reads": c["reads"]}
+    model = own_model(values, seed.torch_generator())
+    with torch.no_grad():  # the output matrix is the same one, and starts as large
+        model.embedding.mul_(c["embedding_scale"])
+    return model
+
+
+class _Phase:
+    """One of the two trainings: its batches and settings."""
+
+    def __init__(self, trial: Trial, bench: Bench, data: Material, name: str) -> None:
+        self.trial, self.bench, self.data, self.name = trial, bench, data, name
+        self.c = trial.config
+
+    def batches(self) -> Source:
+        """Corrupted documents, with questions among them where they are mixed; or questions."""
+        c, seed = self.c, self.trial.stream.child(self.name)
+        examples = [self.data.example(q) for q in self.data.world.taught]
+        if self.name == "asked":
+            return Prompted(examples, c["batch"], seed)
+        how = Corruption(c["block"], c["whole"], c["closed"], c["scored"])
+        questions = round(c["mix"] * c["batch"])
+        read = Corrupted(self.data.world.documents, self.data.vocabulary, how,
+                         c["batch"] - questions, seed, trim=True)  # fmt: skip
+        return Mixed(read, Prompted(examples, questions, seed)) if questions else read
+
+    def settings(self) -> TrainSettings:
+        """Steps and rate of the phase, the arm's schedule."""
+        c, name = self.c, self.name
+        alone = name == "asked" and not c["pretrain"]
+        steps = c["alone_steps"] if alone else c[
+            "pretrain_steps" if name == "reading" else "finetune_steps"]  # fmt: skip
+        after = name == "asked" and c["pretrain"]
+        return TrainSettings(
+            steps=steps, batch=c["batch"], weight_decay=c["weight_decay"],
+            learning_rate=c["finetune_rate" if after else "learning_rate"],
+            precision=c["precision"], deterministic=self.bench.device != "cpu",
+            evaluate_every=max(1, steps // c["evaluations"]),
+            **schedule_of(c["schedule"], name),
+        )  # fmt: skip
+
+    def ask(self, model: nn.Module) -> float:
+        """Share of the first test questions not answered rightly: a curve, no choice is made."""
+        assert isinstance(model, GPT | Perceiver)
+        c, some = self.c, self.data.world.read[: self.c["watched"]]
+        found = answers(model, self.data, some, c["answer_characters"], c["asked_at_once"])
+        return 1 - float(found.right.mean())
+
+
+def _trained(phase: _Phase, model: Model) -> Trained:
+    bench = phase.bench
+
+    def progress(p: Progress) -> None:
+        bench.step(p.step, p.steps, f"{phase.name}, loss {p.loss:.3f}")
+
+    folder = None if bench.checkpoints is None else bench.checkpoints / phase.name
+    hooks = Hooks(evaluate=phase.ask, progress=progress, stop=bench.stopping)
+    done = train(model, phase.batches(), phase.settings(), checkpoints=folder, hooks=hooks)
+    if done.ending == "stopped":
+        raise TrialStopped
+    return done
+
+
+@dataclass(frozen=True)
+class _Sat:
+    """Who sits the exam; `kept`: whose sentence was completed after reading."""
+
+    trial: Trial
+    data: Material
+    model: Model
+    kept: np.ndarray | None
+
+
+def _exam(sat: _Sat, metrics: dict[str, Any], curves: dict[str, list[float]]) -> Outcome:
+    trial, data, model = sat.trial, sat.data, sat.model
+    c = trial.config
+    kinds: dict[str, Answers] = {
+        kind: answers(model, data, questions, c["answer_characters"], c["asked_at_once"])
+        for kind, questions in data.world.as_dict().items()
+    }
+    metrics |= measured(kinds, data, 7 * c["block"] // 8) | _surnames(trial, data, model)
+    read = kinds["read"]
+    if sat.kept is not None:
+        metrics |= together(sat.kept, read.right)
+    found = collapse(read.said, [str(q.place) for q in read.questions])
+    metrics |= {
+        "collapse": f"fail: {found.why}" if found.verdict == "fail" else found.verdict,
+        "parameters": model.parameter_count(), "vocabulary": data.vocabulary.size,
+        "documents": len(data.world.documents),
+    }  # fmt: skip
+    arrays = {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()}
+    for kind, said in kinds.items():
+        if len(said.said):
+            arrays |= {f"{kind}_confidence": said.confidence, f"{kind}_right": said.right}
+    listed = {kind: said.as_json() for kind, said in kinds.items()}
+    return Outcome(
+        metrics, arrays=arrays, curves=curves,
+        samples=[f"{q.text} {said}" for q, said in zip(read.questions, read.said, strict=True)][:3],
+        documents={
+            "answers.json": json.dumps(listed, ensure_ascii=False),
+            "tokenizer.json": data.vocabulary.to_json(),
+            "model.json": json.dumps(model.config.to_json()),
+            # a prompt is a text and ⁇, an answer ends at the next: for who opens the model later
+            "reading.json": json.dumps({"before": [], "after": [data.vocabulary.start],
+                                        "end": data.vocabulary.start}),
+        },
+    )  # fmt: skip
+
+
+def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
+    """Whether people who do not exist are given a place by their surname."""
+    c, world = trial.config, data.world
+    known = {q.name for kind in (world.taught, world.read, world.unread) for q in kind}
+    questions = crossed(world.invented, known, c["crossed"])
+    if not questions:
+        return {}
+    said = answers(model, data, questions, c["answer_characters"], c["asked_at_once"]).said
+    found = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
+    return {} if found is None else {
+        "surname_agreement": found.share, "surname_shuffled": found.shuffled,
+        "surname_excess": found.excess, "surname_p": found.p, "surname_names": len(questions),
+    }  # fmt: skip
+
+
+def _coverage(model: Model) -> dict[str, Any]:
+    """The audit that finds a Perceiver's blindness; at least twice as long as its latents."""
+    length = LENGTH if isinstance(model, GPT) else min(model.context, 2 * model.config.latents + 1)
+    (found,) = check(model, only=["coverage"], length=length).findings
+    return {"audit_coverage": f"fail: {found.why}" if found.verdict == "fail" else found.verdict}
+
+
+def _curves(done: Trained, phase: str) -> dict[str, list[float]]:
+    """Loss in fiftieths; accuracy on the test questions at each evaluation."""
+    parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
+    lines = [line for line in done.log if line.get("value") is not None]
+    return {
+        f"{phase}_step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
+        f"{phase}_loss": [float(part.mean()) for part in parts],
+        f"{phase}_asked_step": [float(line["step"]) for line in lines],
+        f"{phase}_accuracy": [1 - float(line["value"]) for line in lines],
+        f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
+    }

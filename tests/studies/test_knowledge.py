@@ -1,0 +1,308 @@
+"""The study of knowledge: two trainings, the exam, traps that are shown, verdicts that fail."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.api import asking
+from attnlab.api.targets import own_model as own_model_of
+from attnlab.audit.catalogue import check
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.decode.generate import generate
+from attnlab.decode.strategy import Strategy
+from attnlab.lab.claim import Claim
+from attnlab.lab.table import Row, Table
+from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.models.perceiver import Perceiver
+from attnlab.studies.knowledge import work
+from attnlab.studies.knowledge.arms import LABELS, changes
+from attnlab.studies.knowledge.checks import checks
+from attnlab.studies.knowledge.claims import claims
+from attnlab.studies.knowledge.data import material
+from attnlab.studies.knowledge.discussion import answer
+from attnlab.studies.knowledge.evidence import Arms
+from attnlab.studies.knowledge.scoring import (
+    answers,
+    recalled,
+    sequence_probability,
+)
+from attnlab.studies.knowledge.settings import KnowledgeSettings
+from attnlab.studies.knowledge.study import Knowledge
+from attnlab.tasks.people import normalise
+from attnlab.tasks.prompted import Example
+
+FIRST, LAST = ("Al", "Bo", "Cy", "Di", "Ed"), ("Ames", "Bird", "Cox", "Dow", "Eck")
+NAMES = [f"{FIRST[i % 5]} {LAST[(i + i // 5) % 5]}" for i in range(12)]
+PLACES = ("Rome", "Oslo", "Bern")
+ARMS = ("none", "pretrained", "perceiver-course", "perceiver-local", "course-schedule")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A course's three files: the last four people are only read of."""
+    folder = tmp_path_factory.mktemp("course")
+    place = {name: PLACES[i % 3] for i, name in enumerate(NAMES)}
+    lines = [f"{name} was born in {where}." for name, where in place.items()]
+    lines += [f"{name}, a native of {where}, played." for name, where in place.items()]
+    asked = [f"Where was {name} born?\t{where}" for name, where in place.items()]
+    texts = {"pretrain_text": lines, "train": asked[:8], "dev": asked[8:]}
+    for name, held in texts.items():
+        (folder / name).write_text("\n".join(held) + "\n", encoding="utf-8")
+    return {"source": "files", **{name: str(folder / name) for name in texts}}
+
+
+def study_of(files: Mapping[str, Any], **more: Any) -> Knowledge:
+    small = {"arms": list(ARMS), "invented": 5, "seeds": 1, "answer_characters": 6, "block": 64}
+    made = Knowledge.at("smoke", **{**files, **small, **more})
+    assert isinstance(made, Knowledge)
+    return made
+
+
+@pytest.fixture(scope="module")
+def done(files: Mapping[str, Any]) -> Iterator[tuple[Knowledge, Table]]:
+    """Without the audits of each model at its start and end, which take a minute here."""
+    study = study_of(files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(work, "audit_metrics", lambda model, when: {})
+        yield study, Table([row_of(t, study.run(t, Bench())) for t in study.trials()])
+
+
+@pytest.mark.slow
+def test_every_model_is_audited_at_its_start_and_end(files: Mapping[str, Any]) -> None:
+    study = study_of(files, arms=["perceiver-local", "none"])
+    table = Table([row_of(trial, study.run(trial, Bench())) for trial in study.trials()])
+    found = {finding.name: finding.verdict for finding in study.audits(table)}
+    assert found["causality"] == found["padding"] == found["non-finite"] == "pass"
+
+
+def row_of(trial: Trial, out: Outcome) -> Row:
+    return Row(
+        trial.id, trial.seed, "done", trial.config, out.metrics, load_arrays=lambda: out.arrays,
+        load_curves=lambda: out.curves, load_samples=lambda: out.samples,
+        load_documents=lambda: out.documents,
+    )  # fmt: skip
+
+
+def test_every_arm_reads_is_asked_and_examined(done: tuple[Knowledge, Table]) -> None:
+    _, table = done
+    assert sorted(row["arm"] for row in table) == sorted(ARMS)
+    for row in table:
+        assert row["read_n"] == 4 and row["taught_n"] == 8 and "unread_n" not in row.metrics
+        assert 0 <= row["read_accuracy"] <= 1 and row["ceiling"] == 1.0
+        assert row["majority"] == 0.5  # the last four were born in three places, one twice
+        said = json.loads(row.documents["answers.json"])
+        assert [len(said[kind]) for kind in ("taught", "read", "unread", "invented")] == [
+            8,
+            4,
+            0,
+            5,
+        ]
+        assert ("recalled_n" in row.metrics) == (row["arm"] != "none")
+        assert ("reading_loss" in row.curves) == (row["arm"] != "none")
+        assert all(0 <= p <= 1 for p in row.arrays["invented_confidence"])
+        assert 0 < row["surname_p"] <= 1 and row["surname_names"] >= 4
+    blind = {row["arm"] for row in table if str(row["audit_coverage"]).startswith("fail")}
+    assert blind == {"perceiver-course"}
+
+
+def test_the_audits_find_the_traps_that_are_shown(done: tuple[Knowledge, Table]) -> None:
+    study, table = done
+    found = {finding.name: finding for finding in study.audits(table)}
+    assert found["coverage"].verdict == "pass" and "perceiver-course fails" in found["coverage"].why
+    assert found["schedule"].verdict == "pass" and "rises again" in found["schedule"].why
+    assert found["split-overlap"].verdict == found["contamination"].verdict == "pass"
+    assert study.figures(table) and study.discussion(table, study.claims(table))
+    for figure in study.figures(table):
+        figure.draw()
+    assert study.answer(study.claims(table)).startswith("Not settled")
+
+
+def test_a_course_mask_that_is_not_blind_would_be_a_failure(done: tuple[Knowledge, Table]) -> None:
+    study, table = done
+    turned = Table([
+        Row(r.id, r.seed, r.state, r.config, {**r.metrics, "audit_coverage": "pass"}) for r in table
+    ])  # fmt: skip
+    found = {f.name: f for f in checks(Arms(turned), study.settings, [])}
+    assert found["coverage"].verdict == "fail"
+
+
+def test_a_trial_is_a_function_of_itself(
+    files: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "audit_metrics", lambda model, when: {})
+    study = study_of(files, arms=["pretrained"], mix=0.25)
+    (trial,) = study.trials()
+    one, two = (study.run(trial, Bench()) for _ in range(2))
+    assert one.metrics == two.metrics and one.documents == two.documents
+    assert one.curves == two.curves
+
+
+def table_of(values: Mapping[str, list[tuple[float, float]]]) -> Table:
+    """arm -> (accuracy, recalled) a seed, of 100 people."""
+    rows = []
+    for arm, seeds in values.items():
+        for seed, (right, kept) in enumerate(seeds):
+            metrics = {
+                "read_accuracy": right, "read_right": round(100 * right), "read_n": 100,
+                "majority": 0.2, "commonest_taught": 0.18, "ceiling": 1.0,
+                "recalled_right": round(100 * kept), "recalled_n": 100,
+                "auroc_invented": 0.5 + right / 2, "auroc_unread": 0.5,
+            }  # fmt: skip
+            rows.append(Row(f"{arm}{seed}", seed, "done", {"arm": arm}, metrics))
+    return Table(rows)
+
+
+def verdicts(found: list[Claim]) -> dict[str, str]:
+    return {claim.name: claim.verdict for claim in found}
+
+
+def test_verdicts_follow_the_numbers_both_ways() -> None:
+    settings = KnowledgeSettings(arms=("none", "pretrained"))
+    knows = Arms(table_of({"none": [(0.2, 0.0), (0.22, 0.0), (0.18, 0.0)],
+                           "pretrained": [(0.8, 0.99), (0.84, 0.97), (0.79, 0.98)]}))  # fmt: skip
+    found = claims(knows, settings)
+    assert verdicts(found) == {
+        "pretraining-knows": "holds", "no-text-no-knowledge": "holds",
+        "memorised-not-extracted": "holds", "sure-of-invented": "holds", "sure-of-unread": "fails",
+    }  # fmt: skip
+    assert answer(found).startswith("Yes: ")
+    blank = Arms(table_of({"none": [(0.5, 0.0), (0.55, 0.0), (0.52, 0.0)],
+                           "pretrained": [(0.5, 0.5), (0.56, 0.5), (0.52, 0.52)]}))  # fmt: skip
+    other = claims(blank, settings)
+    assert (
+        verdicts(other)["pretraining-knows"] == verdicts(other)["no-text-no-knowledge"] == "fails"
+    )
+    assert answer(other).startswith("No: ")
+    few = claims(Arms(table_of({"none": [(0.2, 0)], "pretrained": [(0.9, 1)]})), settings)
+    assert set(verdicts(few).values()) == {"undecided"}
+    audits = {f.name: f.verdict for f in checks_of(knows, settings, found)}
+    assert audits["baselines"] == "pass"
+    assert {f.name: f.verdict for f in checks_of(blank, settings, other)}["small-sample"] == "fail"
+
+
+def checks_of(arms: Arms, settings: KnowledgeSettings, found: list[Claim]) -> list[Any]:
+    """Without the audits of the data, which need the people."""
+    from attnlab.studies.knowledge import checks as room
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "_data", lambda s: [])
+        return room.checks(arms, settings, found)
+
+
+def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping[str, Any]) -> None:
+    c = study_of(files).settings_json()
+    data = material(c, 0)
+    config = c | changes("pretrained")
+    model = work.built(config, data.vocabulary.size, Seed(3)).eval()
+    questions = data.world.read
+    found = answers(model, data, questions, longest=3, batch=3)
+    examples = [
+        Example(data.prompt(q.text), tuple(data.vocabulary.encode(q.place or "")))
+        for q in questions
+    ]
+    together = sequence_probability(model, examples, 3)
+    for example, p in zip(examples, together, strict=True):
+        ids = torch.tensor([(*example.prompt, *example.answer)])
+        logs = model.logits(ids)[0].double().log_softmax(dim=-1)
+        start = len(example.prompt)
+        steps = [float(logs[start + i - 1, t]) for i, t in enumerate(example.answer)]
+        assert math.exp(sum(steps)) == pytest.approx(p, rel=1e-4)
+    assert len(found.said) == 4 and np.all(found.confidence <= 1)
+    kept = recalled(model, data, 4, 3)
+    assert kept.tolist() == [0] * 4  # all are told of with the name first; nothing is learnt yet
+
+
+def test_larger_embeddings_are_all_that_an_arm_changes(files: Mapping[str, Any]) -> None:
+    c = study_of(files).settings_json()
+    plain, large = (
+        work.built(c | changes(arm), 31, Seed(3)) for arm in ("pretrained", "embeddings-6")
+    )
+    for (name, one), other in zip(plain.named_parameters(), large.parameters(), strict=True):
+        assert torch.equal(other, one * (6 if name == "embedding" else 1)), name
+
+
+def test_a_map_from_tokens_to_latents_is_refused_in_one_line(
+    done: tuple[Knowledge, Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {row["arm"]: row for row in done[1]}
+    monkeypatch.setattr(asking, "load_target", lambda name, *_: own_model_of(name, rows[name]))
+    text = f"Where was {NAMES[0]} born?"
+    assert asking.attention_of("pretrained", text, Path(), "cpu").weights.shape[2:] == (24, 24)
+    for arm, words in (("perceiver-local", text), ("perceiver-course", "born")):  # square, even so
+        with pytest.raises(UsageError, match="not from token to token"):
+            asking.attention_of(arm, words, Path(), "cpu")
+
+
+def test_the_models_of_a_run_open_as_targets_and_answer_as_they_did(
+    done: tuple[Knowledge, Table],
+) -> None:
+    """A question in plain words gets the answer of the exam: the marks are part of the model."""
+    _, table = done
+    for row in table:
+        target = own_model_of(f"run@{row['arm']}", row)
+        assert isinstance(target.model, Perceiver) == row["arm"].startswith("perceiver")
+        assert target.reader is not None
+        people = json.loads(row.documents["answers.json"])["read"]
+        prompts = [target.ids(f"Where was {name} born?") for name, *_ in people]
+        stop = target.reader.stop
+        assert stop is not None and all(prompt[-1] == stop for prompt in prompts)
+        found = generate(
+            target.model, prompts, Strategy("greedy"), max_new_tokens=6, stop_ids=[stop, 1]
+        )
+        told = [normalise(target.reader.decode(text.ids)) for text in found]
+        assert told == [answered for _, _, answered, _ in people]
+        (coverage,) = check(target.model, only=["coverage"], length=23).findings
+        assert (coverage.verdict == "fail") == (row["arm"] == "perceiver-course")
+
+
+def test_files_and_settings_that_do_not_fit_are_one_line(files: Mapping[str, Any]) -> None:
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("no dev", {**files, "dev": ""}), ("for source 'files'", {"train": "x"}),
+        ("no such file", {**files, "dev": "/nowhere"}),
+        ("one-phrasing", {**files, "arms": ["one-phrasing"]}),
+        ("named twice", {"arms": ["none", "none"]}), ("heads", {"width": 30, "heads": 4}),
+    ]  # fmt: skip
+    for words, given in wrong:
+        with pytest.raises(UsageError, match=words):
+            Knowledge.at("smoke", **given)
+    with pytest.raises(UsageError, match="do not fit into a block"):
+        study_of(files, block=24).fetch()
+    before = study_of(files)
+    path = Path(files["dev"])
+    kept = path.read_text(encoding="utf-8")
+    path.write_text(kept + "Where was Ed Dow born?\tRome\n", encoding="utf-8")
+    try:
+        assert study_of(files).run_id != before.run_id  # other files, another run
+    finally:
+        path.write_text(kept, encoding="utf-8")
+
+
+def test_every_arm_has_a_label_and_the_arm_without_text_ignores_how_it_is_read(
+    files: Mapping[str, Any],
+) -> None:
+    full = Knowledge.at("full")
+    assert isinstance(full, Knowledge)
+    assert set(LABELS) == set(full.settings.arms)
+    ids = {
+        next(t.id for t in study_of(files, whole=share).trials() if t.config["arm"] == "none")
+        for share in (0.0, 1.0)
+    }
+    assert len(ids) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_every_arm_runs_in_mixed_precision(
+    files: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    study = study_of(files, device="cuda", precision="bfloat16")
+    for trial in study.trials():
+        assert study.run(trial, Bench(device="cuda")).is_finite()

@@ -1,0 +1,130 @@
+"""Parts of the study of knowledge: sentences, answers together, surnames, what is told of both."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from attnlab.core.seeds import Seed
+from attnlab.decode.generate import generate
+from attnlab.decode.strategy import Strategy
+from attnlab.lab.claim import Claim
+from attnlab.lab.table import Row, Table
+from attnlab.models.config import GPTConfig
+from attnlab.models.own import own_model
+from attnlab.studies.knowledge.asking import said
+from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
+from attnlab.studies.knowledge.claims import claims
+from attnlab.studies.knowledge.discussion import discussion
+from attnlab.studies.knowledge.evidence import Arms
+from attnlab.studies.knowledge.scoring import together, told
+from attnlab.studies.knowledge.settings import KnowledgeSettings
+from attnlab.tasks.birthplaces import Question
+
+
+def verdicts(found: Sequence[Claim]) -> dict[str, str]:
+    return {claim.name: claim.verdict for claim in found}
+
+
+def test_the_report_tells_memorised_from_extracted_and_names_what_decides() -> None:
+    """Planted: of 80 memorised 20 are answered; the surname decides in one world of three."""
+    rows = []
+    for seed in range(3):
+        metrics = {
+            "read_accuracy": 0.3, "read_right": 30, "read_n": 100, "majority": 0.2, "ceiling": 1.0,
+            "recalled_right": 80, "recalled_n": 100, "memorised_n": 80, "memorised_right": 20,
+            "forgotten_n": 20, "forgotten_right": 10, "surname_agreement": 0.5,
+            "surname_shuffled": 0.3, "surname_excess": 0.2 + 0.01 * seed,
+            "surname_p": 0.01 if seed == 1 else 0.4,
+        }  # fmt: skip
+        rows.append(Row(f"p{seed}", seed, "done", {"arm": "pretrained"}, metrics))
+    arms, settings = Arms(Table(rows)), KnowledgeSettings(arms=("pretrained",))
+    found = claims(arms, settings)
+    assert verdicts(found)["surname-decides"] == verdicts(found)["memorised-not-extracted"]
+    assert verdicts(found)["surname-decides"] == "holds"
+    text = {s.heading: " ".join(s.paragraphs) for s in discussion(arms, found, settings)}
+    why = text["Why a memorised fact is not always given when asked for"]
+    assert "completes 80.0 %" in why and "it answers 25.0 %" in why and "does not, 50.0 %" in why
+    assert "not in every world more than chance" in text["What it makes up"]
+    assert "surname-decides" not in verdicts(
+        claims(arms, settings.model_copy(update={"crossed": 0}))
+    )
+
+
+def test_a_sentence_is_told_of_whole_names_up_to_the_place_after_them() -> None:
+    ed, al = (Question("?", name, "Houston") for name in ("Ed Cox", "Al Houston"))
+    assert told(ed, "Ed Cox was born in Houston.") == "Ed Cox was born in "
+    assert told(ed, "Ted Cox was born in Houston.") == told(ed, "Houston is where Ed Cox is.") == ""
+    assert told(ed, "Ed Cox left Houstonia for Houston.") == "Ed Cox left Houstonia for "
+    assert told(al, "Al Houston was born in Houston.") == "Al Houston was born in "
+    assert told(al, "Al Houston played.") == told(Question("?", "Al", None), "Al played.") == ""
+
+
+def test_memorised_and_asked_are_counted_together() -> None:
+    kept, right = np.array([1, 1, 1, 0, 0, -1, -1]), np.array([1, 0, 1, 1, 0, 1, 0], dtype=bool)
+    assert together(kept, right) == {
+        "recalled_right": 3, "recalled_n": 5, "memorised_n": 3, "memorised_right": 2,
+        "forgotten_n": 2, "forgotten_right": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("reads", ["course", "block", "block+local"])
+def test_a_perceiver_answers_rows_together_as_it_does_alone(reads: str) -> None:
+    """Against `generate`, which reads every row alone; lengths differ, one outgrows the block."""
+    base = GPTConfig(vocab=11, block=17, layers=4, heads=1, d_model=13).to_json()
+    model = own_model(base | {"latents": 3, "reads": reads}, Seed(5).torch_generator()).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(7)  # far from ties
+    rng = np.random.default_rng(3)
+    prompts = [tuple(rng.integers(0, 11, size=n).tolist()) for n in (2, 13, 5, 3, 7, 23, 5)]
+    for stops in ((), (4, 7)):
+        wanted = generate(model, prompts, Strategy("greedy"), max_new_tokens=7, stop_ids=stops)
+        for batch in (2, 5):
+            found = said(model, prompts, 7, batch, stops)
+            assert [(t.ids, t.finished) for t in found] == [
+                (t.ids, t.ended != "length") for t in wanted
+            ]
+    assert said(model, [], 7, 2) == []
+
+
+def test_agreement_is_counted_by_surname() -> None:
+    """Two first names, three surnames: Rome-Rome, Oslo-Oslo, Rome-Bern; then one left out."""
+    names = [f"{first} {last}" for first in ("Al", "Bo") for last in ("Ames", "Bird", "Cox")]
+    places = ["Rome", "Oslo", "Rome", "Rome", "Oslo", "Bern"]
+    found = agreement(names, places, Seed(1))
+    assert found is not None and found.share == pytest.approx(2 / 3)
+    fewer = agreement(names[1:], places[1:], Seed(1))
+    assert fewer is not None and fewer.share == pytest.approx(1 / 2)
+    assert agreement(names[:3], places[:3], Seed(1)) is None, "no surname twice"
+
+
+def test_shuffled_surnames_are_the_baseline() -> None:
+    names = [f"F{first} L{last}" for first in range(7) for last in range(11)]
+
+    def judged(places: list[str], seed: int = 1) -> Agreement:
+        found = agreement(names, places, Seed(seed))
+        assert found is not None
+        return found
+
+    strong = judged([f"{last % 3}" for _ in range(7) for last in range(11)])
+    assert strong.share == 1 and strong.p < 0.01 and strong.excess > 0.5
+    by_first = judged([f"{first % 3}" for first in range(7) for _ in range(11)])
+    assert by_first.excess == pytest.approx(0, abs=1e-12) and by_first.p == 1
+    rng = np.random.default_rng(5)
+    drawn = [judged(rng.integers(0, 3, 77).astype(str).tolist(), i) for i in range(23)]
+    few = sum(found.p < 0.05 for found in drawn)  # Binomial(23, 0.05): above 6 once in 10,000
+    # an excess has a spread of some 0.03 (231 pairs of p = 1/3): the mean of 23, of 0.007
+    assert few <= 6 and abs(np.mean([found.excess for found in drawn])) < 0.03
+
+
+def test_names_are_crossed_and_nobody_known_is_among_them() -> None:
+    made = [Question(f"Where was {n} born?", n, None) for n in ("Al Ames", "Bo Bird", "Cy Cox")]
+    found = crossed(made, {"Al Bird"}, 3)
+    assert [q.name for q in found] == [
+        "Al Ames", "Al Cox", "Bo Ames", "Bo Bird", "Bo Cox", "Cy Ames", "Cy Bird", "Cy Cox",
+    ]  # fmt: skip
+    assert found[1].text == "Where was Al Cox born?" and found[1].place is None
+    assert len(crossed(made, set(), 2)) == 4
+    assert crossed(made, set(), 0) == crossed(made[:1], set(), 5) == []
