@@ -21,15 +21,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlab.core.errors import UsageError
-from attnlab.models.block import Block, FeedForward, States
-from attnlab.models.loss import linear_nll
+from attnlab.models.base import OwnModel
+from attnlab.models.block import Block, States
 from attnlab.models.perceiver_config import PerceiverConfig
-from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.protocol import Hidden, Ids
 from attnlab.parts.attention import Attention, Steps
 from attnlab.parts.fast import needed
 from attnlab.parts.initialise import GPT_STD, normal
-from attnlab.parts.mask import Causal, Mask, OwnBlock
+from attnlab.parts.mask import Causal, OwnBlock
 from attnlab.parts.part import Places
 
 __all__ = ["Perceiver", "PerceiverConfig"]
@@ -40,15 +39,12 @@ HiddenKeys = Bool[Tensor, "batch key"] | None
 Attend = Callable[[Attention, Asking, Told, Places, HiddenKeys], Asking]
 
 
-class Perceiver(nn.Module):
-    """A language model; `LanguageModel` of protocol.py, with the words of GPT."""
+class Perceiver(OwnModel):
+    """Latents between two readings."""
 
     def __init__(self, config: PerceiverConfig, generator: torch.Generator) -> None:
-        super().__init__()
+        super().__init__(config.base, generator)
         self.config, base = config, config.base
-        shape = (base.vocab, base.d_model)
-        self.embedding = normal(shape, GPT_STD, generator)
-        self.position = base.position.build(base.dims, generator)
         self.latents = normal((config.latents, base.d_model), GPT_STD, generator)
         within = OwnBlock.Config(size=config.span)
         self.local = self._block(within, generator) if config.local else None
@@ -57,22 +53,7 @@ class Perceiver(nn.Module):
         self.blocks = nn.ModuleList(self._block(Causal.Config(), generator) for _ in range(between))
         self.latent_norm, self.up = self._norm(), self._block(Causal.Config(), generator)
         self.norm = self._norm()
-        self.head = None if base.tie else normal(shape, GPT_STD, generator)
-
-    def _block(self, mask: Mask.Config, generator: torch.Generator) -> Block:
-        base = self.config.base
-        parts = Attention.Config(
-            project=base.project, mask=mask, normalise=base.normalise, merge=base.merge
-        )
-        attention = Attention(parts, base.dims, self.position, generator)
-        feed_forward = FeedForward(base.dims, base.mlp_ratio, generator)
-        block = Block(attention, feed_forward, self._norm(), self._norm())
-        block.shrink_residual(base.layers)
-        return block
-
-    def _norm(self) -> nn.LayerNorm:
-        base = self.config.base
-        return nn.LayerNorm(base.d_model, base.norm_eps, bias=base.bias)
+        self.head = self._matrix(generator)
 
     @property
     def name(self) -> str:
@@ -81,40 +62,11 @@ class Perceiver(nn.Module):
         sizes = (base.layers, base.heads, base.d_model, self.config.latents, self.config.reads)
         return "perceiver-" + "-".join(map(str, sizes))
 
-    @property
-    def vocabulary(self) -> int:
-        """How many ids there are."""
-        return self.config.base.vocab
-
-    @property
-    def context(self) -> int:
-        """The longest sequence."""
-        return self.config.base.block
-
-    @property
-    def output_matrix(self) -> Float[Tensor, "vocab d_model"]:
-        """W: the embedding itself when tied."""
-        return self.embedding if self.head is None else self.head
-
-    def parameter_count(self) -> int:
-        """Numbers that can be learnt; a tied matrix counts once."""
-        return sum(p.numel() for p in self.parameters())
-
     def layers(self) -> Iterator[Block]:
         """All blocks, in the order they are passed."""
         first = () if self.local is None else (self.local,)
         between = cast("Iterator[Block]", iter(self.blocks))
         return iter((*first, self.down, *between, self.up))
-
-    def forward(self, ids: Ids, hidden: Hidden = None) -> Logits:
-        """Logits of the next id after every position; at hidden positions they mean nothing."""
-        return functional.linear(self.states(ids, hidden), self.output_matrix)
-
-    def nll(
-        self, ids: Ids, targets: Ids, hidden: Hidden = None
-    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
-        """Σ −log p over targets that are not IGNORE, and their number; logits are never stored."""
-        return linear_nll(self.states(ids, hidden), self.output_matrix, targets)
 
     def states(self, ids: Ids, hidden: Hidden = None) -> States:
         """What the output matrix is applied to."""
@@ -177,23 +129,3 @@ class Perceiver(nn.Module):
         q, k, v = attention.project(filled, filled)
         out = attention.out(q, k, v, Places.of(q, k), None)
         return out.reshape(rows, length + short, width)[:, :length]
-
-    def _places(self, ids: Ids, hidden: Hidden) -> Places:
-        """0, 1, 2 …; where a row is padded on its left, from its first visible token."""
-        length = ids.shape[1]
-        if length > self.context:
-            raise UsageError(f"{length} positions, but this model reads {self.context} at most")
-        if hidden is not None and (hidden[:, :-1] & ~hidden[:, 1:]).any():
-            return Places.after(hidden)
-        at = torch.arange(length, device=ids.device)[None]
-        return Places(at, at, plain=True)
-
-    @torch.no_grad()
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
-        """`forward` without gradient."""
-        return self(ids, hidden)
-
-    @torch.no_grad()
-    def attentions(self, ids: Ids) -> list[Map]:
-        """The weights of every layer; a place that no latent serves yet has weights 0."""
-        return [steps.weights for steps in self.steps(ids)]

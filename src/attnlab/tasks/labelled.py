@@ -84,9 +84,10 @@ def majority(examples: Sequence[Example]) -> float:
 def read_labelled(path: Path, columns: Columns) -> Labelled:
     """Anyone's table, cut 80 / 10 / 10 by the hash of its texts."""
     rows = read_table(path)
+    given = [row.label(columns.label) for row in rows]  # a wrong column is named first
     if len(rows) < FEWEST:
         raise UsageError(f"{path}: {len(rows)} rows; train, dev and test need {FEWEST}")
-    labels = class_names((row.label(columns.label) for row in rows), str(path), len(rows))
+    labels = class_names(given, str(path), len(rows))
     return split_by_hash(path.name, labels, examples_of(rows, columns, labels))
 
 

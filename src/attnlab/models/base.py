@@ -1,0 +1,109 @@
+"""What the models of the house share: ids in, one matrix out, blocks of attention in between.
+
+    logits = W · states(ids)         W: the embedding itself when tied
+
+A model says what its states are; loss, logits, places and the making of a block are here.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from attnlab.core.errors import UsageError
+from attnlab.models.block import Block, FeedForward, States
+from attnlab.models.config import GPTConfig
+from attnlab.models.loss import linear_nll
+from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.parts.attention import Attention, Steps
+from attnlab.parts.initialise import GPT_STD, normal
+from attnlab.parts.mask import Mask
+from attnlab.parts.part import Places
+
+
+class OwnModel(nn.Module):
+    """A language model; `LanguageModel` of protocol.py, and more."""
+
+    head: nn.Parameter | None
+
+    def __init__(self, shape: GPTConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self._shape = shape
+        self.embedding = normal((shape.vocab, shape.d_model), GPT_STD, generator)
+        self.position = shape.position.build(shape.dims, generator)
+
+    def states(self, ids: Ids, hidden: Hidden = None) -> States:
+        """What the output matrix is applied to."""
+        raise NotImplementedError
+
+    def steps(self, ids: Ids, hidden: Hidden = None) -> list[Steps]:
+        """Everything that attention computes, one record a layer."""
+        raise NotImplementedError
+
+    def _matrix(self, generator: torch.Generator) -> nn.Parameter | None:
+        """An output matrix of its own, unless the embedding is it; made last."""
+        shape = (self._shape.vocab, self._shape.d_model)
+        return None if self._shape.tie else normal(shape, GPT_STD, generator)
+
+    def _norm(self) -> nn.LayerNorm:
+        return nn.LayerNorm(self._shape.d_model, self._shape.norm_eps, bias=self._shape.bias)
+
+    def _block(self, mask: Mask.Config, generator: torch.Generator) -> Block:
+        shape = self._shape
+        parts = Attention.Config(
+            project=shape.project, mask=mask, normalise=shape.normalise, merge=shape.merge
+        )
+        attention = Attention(parts, shape.dims, self.position, generator)
+        feed_forward = FeedForward(shape.dims, shape.mlp_ratio, generator)
+        block = Block(attention, feed_forward, self._norm(), self._norm())
+        block.shrink_residual(shape.layers)
+        return block
+
+    @property
+    def vocabulary(self) -> int:
+        """How many ids there are."""
+        return self._shape.vocab
+
+    @property
+    def context(self) -> int:
+        """The longest sequence."""
+        return self._shape.block
+
+    @property
+    def output_matrix(self) -> Float[Tensor, "vocab d_model"]:
+        """W: the embedding itself when tied."""
+        return self.embedding if self.head is None else self.head
+
+    def parameter_count(self) -> int:
+        """Numbers that can be learnt; a tied matrix counts once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def forward(self, ids: Ids, hidden: Hidden = None) -> Logits:
+        """Logits of the next id after every position; at hidden positions they mean nothing."""
+        return functional.linear(self.states(ids, hidden), self.output_matrix)
+
+    def nll(
+        self, ids: Ids, targets: Ids, hidden: Hidden = None
+    ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
+        """Σ −log p over targets that are not IGNORE, and their number; logits are never stored."""
+        return linear_nll(self.states(ids, hidden), self.output_matrix, targets)
+
+    @torch.no_grad()
+    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+        """`forward` without gradient."""
+        return self(ids, hidden)
+
+    @torch.no_grad()
+    def attentions(self, ids: Ids) -> list[Map]:
+        """The weights of every layer."""
+        return [steps.weights for steps in self.steps(ids)]
+
+    def _places(self, ids: Ids, hidden: Hidden) -> Places:
+        """0, 1, 2 …; where a row is padded on its left, from its first visible token."""
+        length = ids.shape[1]
+        if length > self.context:
+            raise UsageError(f"{length} positions, but this model reads {self.context} at most")
+        if hidden is not None and (hidden[:, :-1] & ~hidden[:, 1:]).any():
+            return Places.after(hidden)
+        at = torch.arange(length, device=ids.device)[None]
+        return Places(at, at, plain=True)
