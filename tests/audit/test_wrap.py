@@ -22,6 +22,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
+from attnlab.models.perceiver import Perceiver, PerceiverConfig
 from attnlab.parts.merge import Reweight
 
 VOCAB, WIDTH = 31, 13
@@ -119,3 +120,26 @@ def test_an_audit_that_breaks_is_not_a_pass() -> None:
 
     found = check(shy, only=["batch-independence"])
     assert found.verdict == "not-applicable" and "one row only" in found.findings[0].why
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("way", ["module", "function", "perceiver"])
+def test_on_a_gpu_anyones_model_is_judged_as_on_a_cpu(way: str) -> None:
+    """Limits are tried on the CPU: there an id too many is an error, on a GPU the end."""
+
+    def made(device: str) -> tuple[nn.Module, object]:
+        if way == "perceiver":
+            base = GPTConfig(VOCAB, block=37, layers=4, heads=2, d_model=16)
+            model = Perceiver(PerceiverConfig(base, 5, "course"), Seed(7).torch_generator())
+            return model, model.eval().to(device)
+        model = Running("tensor").eval().to(device)
+        return model, model if way == "module" else lambda ids: model(ids)
+
+    found = {}
+    for device in ("cpu", "cuda"):
+        model, asked = made(device)
+        judged = check(asked, only=["causality", "coverage", "batch-independence", "padding"])
+        found[device] = {f.name: f.verdict for f in judged.findings}
+        assert {w.device.type for w in model.parameters()} == {device}
+    assert found["cuda"] == found["cpu"]
+    assert found["cpu"]["coverage"] == ("fail" if way == "perceiver" else "pass")

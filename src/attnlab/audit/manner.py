@@ -7,12 +7,14 @@ whether it takes positions, labels, a start; whether ids must be int32, or texts
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.audit.answer import unwrapped
+from attnlab.audit.reachable import home_of, parts_of
 from attnlab.audit.subject import Visible
 from attnlab.core.errors import UsageError
 
@@ -59,7 +61,9 @@ class Asked:
         return self._answer(ids, None, labels)
 
     def _answer(self, ids: Tensor, visible: Visible, labels: Tensor | None) -> Tensor:
-        manner, more = self.manner, dict(self.manner.more)
+        manner, more, asked_on = self.manner, dict(self.manner.more), ids.device
+        ids = ids.to(self.home)
+        visible, labels = (t if t is None else t.to(ids.device) for t in (visible, labels))
         if visible is None and manner.needed & {manner.mask, manner.positions}:
             visible = torch.ones_like(ids, dtype=torch.bool)
         if manner.mask is not None and visible is not None:
@@ -71,8 +75,16 @@ class Asked:
             more[manner.labels] = labels
         given = ids.to(manner.ids)
         if manner.ids_name is not None:
-            return unwrapped(self.function(**{manner.ids_name: given}, **more), ids, self.name)
-        return unwrapped(self.function(given, **more), ids, self.name)
+            found = self.function(**{manner.ids_name: given}, **more)
+        else:
+            found = self.function(given, **more)
+        return unwrapped(found, ids, self.name).to(asked_on)
+
+    @cached_property
+    def home(self) -> torch.device | None:
+        """Where its weights are; whoever asks may be elsewhere. None: it has none."""
+        inner = self.function if isinstance(self.function, nn.Module) else parts_of(self.function)
+        return home_of(inner)
 
 
 def asked_as(function: Callable[..., Any], name: str) -> tuple[Asked, int]:

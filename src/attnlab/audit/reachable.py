@@ -2,9 +2,12 @@
 
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 DEPTH = 4
@@ -29,6 +32,26 @@ def parts_of(function: Any) -> nn.Module | None:
     if not found:
         return None
     return modules[0] if len(modules) == 1 and not tensors else Holder(modules, tensors)
+
+
+def home_of(module: nn.Module | None) -> torch.device | None:
+    """Where its weights are; None where it has none."""
+    weights = () if module is None else chain(module.parameters(), module.buffers())
+    return next((weight.device for weight in weights), None)
+
+
+@contextmanager
+def on_cpu(module: nn.Module | None) -> Iterator[None]:
+    """There an id that is out of range is an error; on a GPU it is the end of the process."""
+    home = home_of(module)
+    if module is None or home is None or home.type == "cpu":
+        yield
+        return
+    module.to("cpu")
+    try:
+        yield
+    finally:
+        module.to(home)
 
 
 def _found(item: Any, depth: int, seen: set[int]) -> Iterator[nn.Module | Tensor]:

@@ -18,7 +18,7 @@ from attnlab.audit.anew import can_be_made_anew, made_anew
 from attnlab.audit.answer import longest
 from attnlab.audit.manner import Asked, Manner, asked_as
 from attnlab.audit.own_cache import own_cache
-from attnlab.audit.reachable import parts_of
+from attnlab.audit.reachable import on_cpu, parts_of
 from attnlab.audit.subject import Subject, Visible
 from attnlab.audit.traceless import untouched
 from attnlab.audit.wrap_library import library_subject
@@ -78,9 +78,11 @@ class _Facts:
 
 @torch.no_grad()
 def _facts(function: Callable[..., Any], name: str) -> _Facts:
-    asked, step = asked_as(function, name)
-    width, per_position, context = _shape(asked, step)
-    return _Facts(asked.manner, _ids_known(asked, width, step), context, per_position, step)
+    with on_cpu(function if isinstance(function, nn.Module) else parts_of(function)):
+        asked, step = asked_as(function, name)
+        width, per_position, context = _shape(asked, step)
+        known = _ids_known(asked, width, step)
+    return _Facts(asked.manner, known, context, per_position, step)
 
 
 def _callable(function: Callable[..., Any], name: str) -> Subject:

@@ -92,9 +92,9 @@ FULL: dict[str, Any] = {
     "seeds": 3,
     "arms": ["none", "pretrained", "one-phrasing", "perceiver-course", "perceiver-block",
              "perceiver-local", "rotary", "course-schedule", "embeddings-6"],
-    "people": 4000, "places": 0, "phrasings": 8, "unread": 500, "invented": 500,
+    "people": 2000, "places": 0, "phrasings": 8, "unread": 500, "invented": 500,
     "layers": 4, "heads": 8, "width": 256, "block": 128, "latents": 32,
-    "pretrain_steps": 40_000, "finetune_steps": 600, "alone_steps": 1200, "batch": 128,
-    "learning_rate": 1e-3, "finetune_rate": 6e-4, "precision": "bfloat16",
+    "pretrain_steps": 5000, "finetune_steps": 600, "alone_steps": 1200, "batch": 128,
+    "learning_rate": 3e-3, "finetune_rate": 6e-4, "precision": "bfloat16",
     "answer_characters": 40, "asked_at_once": 256, "crossed": 20,
 }  # fmt: skip
