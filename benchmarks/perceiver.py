@@ -4,10 +4,11 @@ python benchmarks/perceiver.py [--json]                 small, on this machine's
 python benchmarks/perceiver.py --device cuda [--json]   4 layers, 8 heads, width 256, to 16,384
 
 Rows: ours the Perceiver (64 latents; "block" has no local layer), theirs the GPT of the same
-layers, heads and width, one text a batch, forward and backward. The note gives the ratio that the
-formulas of models/cost.py predict: they count multiplications without constant factors and without
-the feed-forward layers. Memory is the peak of what torch allocates on a GPU, and on a CPU what the
-forward pass keeps for the backward; fused attention keeps no ℓ × ℓ scores on either.
+layers, heads and width, forward and backward over one text on a CPU and 16 on a GPU. The note gives
+the ratio that the formulas of models/cost.py predict: they count multiplications without constant
+factors and without the feed-forward layers. Memory is the peak of what torch allocates on a GPU,
+and on a CPU what the forward pass keeps for the backward; fused attention keeps no ℓ × ℓ scores on
+either.
 """
 
 import gc
@@ -37,21 +38,24 @@ class Plan:
     base: GPTConfig
     lengths: tuple[int, ...]
     latents: int
+    texts: int  # a batch: a GPU is idle most of the time with one
     rounds: int
     dtype: torch.dtype
 
 
-CPU = Plan(GPTConfig(97, layers=4, heads=4, d_model=64), (256, 1024, 4096), 64, 2, torch.float32)
+CPU = Plan(GPTConfig(97, layers=4, heads=4, d_model=64), (256, 1024, 4096), 64, 1, 2,
+           torch.float32)  # fmt: skip
 CUDA = Plan(
     GPTConfig(97, layers=4, heads=8, d_model=256),
-    (256, 512, 1024, 2048, 4096, 8192, 16384), 64, 5, torch.bfloat16,
+    (256, 512, 1024, 2048, 4096, 8192, 16384), 64, 16, 5, torch.bfloat16,
 )  # fmt: skip
 WAYS: tuple[Reads, ...] = ("block", "block+local")
 
 
 def step_of(model: GPT | Perceiver, length: int, plan: Plan, device: str) -> Callable[[], Tensor]:
-    """Forward and backward over one text."""
-    ids = torch.randint(0, 97, (1, length + 1), generator=Seed(0).torch_generator()).to(device)
+    """Forward and backward over a batch."""
+    ids = torch.randint(0, 97, (plan.texts, length + 1), generator=Seed(0).torch_generator())
+    ids = ids.to(device)
 
     def step() -> Tensor:
         model.zero_grad(set_to_none=True)

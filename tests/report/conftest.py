@@ -96,7 +96,10 @@ def made_results(rows: list[Row]) -> dict[str, Any]:
         "answer": "Yes: at α_c = 1.251 ± 0.012.",
         "claims": [claim.as_json() for claim in claims],
         "audits": [finding.as_json() for finding in audits],
-        "discussion": [{"heading": "Why", "paragraphs": ["Because of this.", "And of that."]}],
+        "discussion": [
+            {"heading": "Why", "paragraphs": ["Because of this.", "And of that."]},
+            {"heading": "How", "paragraphs": [], "table": [["arm", "F"], ["a < b", "0.577"]]},
+        ],
         "figures": [{**figure, "file": "figures/phase.svg", "trials": ids[:2]}],
         "counts": {"done": len(rows) - 1, "timeout": 1},
         "defaults": {"dim": 7, "seeds": 3},

@@ -79,6 +79,7 @@ def test_everything_is_there(record: Make) -> None:
         "Figure 1. Phases.",
         "Points cross.",
         "Because of this.",
+        "a < b 0.577",
         "3 min 20 s of computing",
         "0, 1, 2, 3, 4",
         "c0ffee",
@@ -207,9 +208,9 @@ def test_only_plain_svg_files_of_the_run_are_read(record: Make, tmp_path: Path, 
     assert "is not in the run folder" in page.text and "Two curves" in page.text
 
 
-def test_ten_thousand_trials_stay_under_the_limit(record: Make) -> None:
-    made = record(trials=10_000)
-    wide = [replace(r, metrics={f"metric_{k}": k + i / 7 for k in range(20)})
+def test_two_thousand_trials_stay_under_the_limit(record: Make) -> None:
+    made = record(trials=2_000)
+    wide = [replace(r, metrics={f"metric_{k}": k + i / 7 for k in range(150)})
             for i, r in enumerate(made.rows)]  # fmt: skip
     ids = [row.id for row in wide]
     for claim in made.results["claims"]:
@@ -220,16 +221,40 @@ def test_ten_thousand_trials_stay_under_the_limit(record: Make) -> None:
     made.results["figures"] *= 3
     page = render(replace(made, rows=wide))
     assert len(page.encode()) < LIMIT_BYTES
-    assert "of 10,000 trials fit in this page" in page
+    assert "of 2,000 trials fit in this page" in page
     assert "--csv" in page and "Too large to embed here" in page
     targets = set(re.findall(r'href="#(t\d+)"', page))
     assert targets <= set(re.findall(r'<tr id="(t\d+)"', page))
 
 
-def test_ten_thousand_narrow_trials_are_all_shown(record: Make) -> None:
-    page = render(record(trials=10_000))
-    assert page.count("<tr id=") == 10_000 and "fit in this page" not in page
+def test_two_thousand_narrow_trials_are_all_shown(record: Make) -> None:
+    page = render(record(trials=2_000))
+    assert page.count("<tr id=") == 2_000 and "fit in this page" not in page
     assert len(page.encode()) < LIMIT_BYTES
+
+
+def test_more_trials_are_shown_as_groups(record: Make) -> None:
+    made = record(trials=2_001)
+    made.results["claims"][0]["trials"] = [row.id for row in made.rows]
+    rows = [
+        replace(
+            r,
+            state="failed" if i == 5 else "done",
+            config={"alpha": i % 3, "name": f"<b>{i % 2}</b>", "place": i, "same": 7},
+            metrics={"loss": None if i == 5 else i / 4, "word": "x", "kind": str(i % 11)},
+        )
+        for i, r in enumerate(made.rows)
+    ]
+    page = render(replace(made, rows=rows))
+    assert "<tr id=" not in page and 'href="#t' not in page
+    assert "6 groups that agree on their settings" in page and "trials.csv" in page
+    assert "The same in every trial: same = 7." in page
+    assert ">place</th>" not in page, "of 2,001 values: no group would have two trials"
+    # i = 0, 6, … 1998: 334 trials, mean 999/4; the eleven kinds are counted, the word is said
+    first = "<tr><td>0<td>&lt;b&gt;0&lt;/b&gt;<td>334<td>334<td>11 different<td>249.8 (0 to 499.5)"
+    assert first + "<td>x" in page
+    assert "<td>333<td>332<td>11 different<td>252.3 (2.75 to 499.2)" in page, "one failed"
+    assert "1 trial did not end well" in page
 
 
 def test_texts_without_end_are_refused(record: Make) -> None:

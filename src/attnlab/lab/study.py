@@ -53,6 +53,12 @@ class Section:
 
     heading: str
     paragraphs: tuple[str, ...]
+    table: tuple[tuple[str, ...], ...] = ()  # shown above the paragraphs; its first row heads it
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to say: no paragraph, and no row below the head of a table."""
+        return not self.paragraphs and len(self.table) < 2
 
 
 class Study(ABC):

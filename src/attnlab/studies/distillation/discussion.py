@@ -17,6 +17,7 @@ CHOSEN = {
     "last": "The last weights are used: nothing is chosen on any split.",
 }
 DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensen–Shannon"}
+Grid = tuple[tuple[str, ...], ...]
 ARTICLE = 240  # characters of an article that are shown
 
 
@@ -25,54 +26,56 @@ def sections(arms: Arms, found: Mapping[str, Claim], s: DistilSettings) -> list[
     if not arms.names():
         return []
     made = [
-        Section("ROUGE of every arm", _table(arms)),
-        Section("Which differences are real", _differences(arms)),
+        Section("ROUGE of every arm", _table(arms), _scores(arms)),
+        Section("Which differences are real", _differences(arms), _compared(arms)),
         Section("What it means", _meaning(arms, found, s)),
         Section("What it cost", _cost(arms)),
         Section("Lsum and line ends", _line_ends(arms, found)),
         Section("How it was done", _how(arms, s)),
         Section("What they write", _samples(arms, s)),
     ]
-    return [section for section in made if section.paragraphs]
+    return [section for section in made if not section.empty]
+
+
+def _scores(arms: Arms) -> Grid:
+    rows = []
+    for arm in arms.names():
+        seeds = len(arms.rows(arm))
+        n = f", {seeds} seeds" if arms.seeded(arm) and seeds > 1 else ""
+        values = (_shown(arms.estimate(arm, kind)) for kind in KINDS)
+        reported = "/".join(f"{v:.3f}" for v in REPORTED.get(arm, {}).values())
+        rows.append((f"{LABELS[arm]}{n}", *values, reported))
+    order = "/".join(kind.removeprefix("ROUGE-") for kind in KINDS.values())
+    return (("arm", *KINDS.values(), f"reported {order}"), *rows)
 
 
 def _table(arms: Arms) -> tuple[str, ...]:
-    order = "/".join(kind.removeprefix("ROUGE-") for kind in KINDS.values())
-    lines = [f"F by {_variant(arms)}; order {order}, each with its 95 % interval."]
-    for arm in arms.names():
-        values = "; ".join(_shown(arms.estimate(arm, kind)) for kind in KINDS)
-        seeds = len(arms.rows(arm))
-        n = f", {seeds} seeds" if arms.seeded(arm) and seeds > 1 else ""
-        lines.append(f"{LABELS[arm]}{n}: {values}.")
-    reported = "; ".join(
-        f"{LABELS[arm]} {'/'.join(f'{v:.3f}' for v in values.values())}"
-        for arm, values in REPORTED.items()
+    return (
+        f"F by {_variant(arms)}, each with its 95 % interval. Reported figures are of another "
+        "teacher, another student and other articles: not comparable.",
     )
-    lines.append(
-        f"Reported (another teacher, another student, other articles: not comparable): {reported}."
-    )
-    return tuple(lines)
+
+
+def _compared(arms: Arms) -> Grid:
+    """Every pair in all four columns; a word says whether it is a result."""
+    here = set(arms.names())
+    rows = [
+        (f"{LABELS[one]} − {LABELS[other]}",
+         *(_signed(arms.difference(one, other, kind)) for kind in KINDS))
+        for _, one, other, _ in PAIRS if {one, other} <= here
+    ]  # fmt: skip
+    return (("difference", *KINDS.values()), *rows)
 
 
 def _differences(arms: Arms) -> tuple[str, ...]:
-    """Every pair in all four columns; a word says whether it is a result."""
-    here, lines = set(arms.names()), []
-    for _, one, other, _ in PAIRS:
-        if not {one, other} <= here:
-            continue
-        found = {kind: arms.difference(one, other, kind) for kind in KINDS}
-        said = "; ".join(f"{KINDS[kind].removeprefix('ROUGE-')} {_signed(e)}"
-                         for kind, e in found.items())  # fmt: skip
-        lines.append(f"{LABELS[one]} − {LABELS[other]}: {said}.")
-    if not lines:
+    if len(_compared(arms)) < 2:
         return ()
-    first = (
+    return (
         "Differences of the same articles, with 95 % intervals. (real): the interval leaves "
         "0 out and rests on at least three seeds, or on the articles alone where nothing was "
         "trained; everything else is not a result. Intervals here are not corrected for being "
-        "many; the verdicts above are (audit seeds-and-interval)."
+        "many; the verdicts above are (audit seeds-and-interval).",
     )
-    return (first, *lines)
 
 
 def _meaning(arms: Arms, found: Mapping[str, Claim], s: DistilSettings) -> tuple[str, ...]:

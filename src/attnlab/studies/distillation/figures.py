@@ -109,8 +109,10 @@ def _training(arms: Arms, trained: Sequence[str], s: DistilSettings) -> Drawing:
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.9)
         for arm in trained:
-            _curve(left, arms, arm, ("dev_step", "dev_nll"), LABELS[arm])
+            ends = _curve(left, arms, arm, ("dev_step", "dev_nll"))
+            direct_label(left, *ends, LABELS[arm], COLOURS[arm])
             _curve(right, arms, arm, ("step", "train_loss"), LOSSES[arm])
+        right.legend(loc="upper right")  # at their ends the curves meet
         last = max(arms.rows(arm)[0].curves["dev_step"][-1] for arm in trained)
         for arm in ("teacher", "untuned"):
             value = arms.metric(arm, "dev_nll")
@@ -121,22 +123,26 @@ def _training(arms: Arms, trained: Sequence[str], s: DistilSettings) -> Drawing:
         right.set_ylabel("loss trained on (nats a token)")
         for ax in (left, right):
             ax.set_xlabel(f"step (batches of {s.batch})")
-            low, high = ax.get_xlim()
-            ax.set_xlim(low, high + 0.45 * (high - low))  # room for the labels
+        low, high = left.get_xlim()
+        left.set_xlim(low, high + 0.45 * (high - low))  # room for the labels
     return drawing
 
 
-def _curve(ax: Axes, arms: Arms, arm: str, keys: tuple[str, str], label: str) -> None:
+def _curve(
+    ax: Axes, arms: Arms, arm: str, keys: tuple[str, str], label: str = "_"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over seeds and their range; the mean is given back."""
     rows = arms.rows(arm)
     shortest = min(len(row.curves[keys[1]]) for row in rows)
     values = np.array([row.curves[keys[1]][:shortest] for row in rows])
     steps = np.asarray(rows[0].curves[keys[0]][:shortest])
     colour = COLOURS[arm]
-    ax.plot(steps, values.mean(axis=0), color=colour, marker="." if shortest < 20 else "")
+    mean = values.mean(axis=0)
+    ax.plot(steps, mean, color=colour, marker="." if shortest < 20 else "", label=label)
     if len(rows) > 1:
         ax.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15,
                         linewidth=0)  # fmt: skip
-    direct_label(ax, steps, values.mean(axis=0), label, colour)
+    return steps, mean
 
 
 def _line_ends(arms: Arms, names: Sequence[str]) -> Drawing:

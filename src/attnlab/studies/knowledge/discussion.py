@@ -12,6 +12,7 @@ from attnlab.studies.knowledge.evidence import Arms
 from attnlab.studies.knowledge.settings import KnowledgeSettings
 
 ALPHA = 0.05
+Grid = tuple[tuple[str, ...], ...]
 REPORTED = {"none": 0.020, "pretrained": 0.186, "perceiver-course": 0.050}
 
 
@@ -39,15 +40,18 @@ def answer(claims: Sequence[Claim]) -> str:
 
 def discussion(arms: Arms, claims: Sequence[Claim], s: KnowledgeSettings) -> list[Section]:
     """What is known, only memorised, made up; what was reported; how it was done."""
+    if not arms.names():
+        return []
     found = {c.name: c for c in claims}
     sections = [
-        Section("What the model knows", _known(arms)),
-        Section("Why a memorised fact is not always given when asked for", _memorised(arms, found)),
-        Section("What it makes up", _invention(arms)),
+        Section("What the model knows", _lines(arms), _known(arms)),
+        Section("Why a memorised fact is not always given when asked for", _why(arms, found),
+                _memorised(arms)),
+        Section("What it makes up", _surnames(arms), _invention(arms)),
         Section("Beside what was reported", _reported(arms)),
         Section("How it was measured", _measured(arms, s)),
-    ]
-    return [section for section in sections if section.paragraphs]
+    ]  # fmt: skip
+    return [section for section in sections if not section.empty]
 
 
 def _share(e: Estimate) -> str:
@@ -56,87 +60,85 @@ def _share(e: Estimate) -> str:
     return f"{100 * e.value:.1f} % [{100 * e.low:.1f}, {100 * e.high:.1f}] of {e.n}"
 
 
-def _known(arms: Arms) -> tuple[str, ...]:
-    lines = [
-        f"{LABELS[arm]}: {_share(arms.share(arm, 'read'))} people who were only read of; of those "
-        f"whose place is an answer in fine-tuning {_share(arms.share(arm, 'seen'))}, of the others "
-        f"{_share(arms.share(arm, 'unseen'))}."
-        for arm in arms.names()
-    ]
-    if not lines:
-        return ()
+def _known(arms: Arms) -> Grid:
+    head = ("arm", "right, of people who were only read of",
+            "of them: the place is an answer in fine-tuning", "it is not")  # fmt: skip
+    kinds = ("read", "seen", "unseen")
+    rows = [(LABELS[arm], *(_share(arms.share(arm, k)) for k in kinds)) for arm in arms.names()]
+    return (head, *rows)
+
+
+def _lines(arms: Arms) -> tuple[str, ...]:
     first = arms.names()[0]
-    base = (
+    return (
         f"Always giving the commonest place gets {100 * arms.mean(first, 'majority'):.1f} %; the "
-        f"place stands in the text for {100 * arms.mean(first, 'ceiling'):.1f} % of them."
+        f"place stands in the text for {100 * arms.mean(first, 'ceiling'):.1f} % of them. "
+        "In brackets: Wilson's 95 % interval over all people asked, seeds together.",
     )
-    return (*lines, base)
 
 
-def _memorised(arms: Arms, found: Mapping[str, Claim]) -> tuple[str, ...]:
-    rows = []
-    for arm in arms.names():
-        kept, asked = arms.share(arm, "recalled"), arms.share(arm, "read")
-        if kept.n:
-            rows.append(
-                f"{LABELS[arm]}: it completes {_share(kept)} sentences of the text with the right "
-                f"place, and answers {_share(asked)} questions about the same people."
-            )
-    if not rows:
+def _readers(arms: Arms) -> list[str]:
+    """The arms that read the text."""
+    return [arm for arm in arms.names() if arms.share(arm, "recalled").n]
+
+
+def _memorised(arms: Arms) -> Grid:
+    """The same people: their sentence completed, their question answered, and both together."""
+    head = ("arm", "sentences completed", "answered, of the completed", "of the others")
+    kinds = ("recalled", "memorised", "forgotten")
+    rows = [(LABELS[arm], *(_share(arms.share(arm, k)) for k in kinds)) for arm in _readers(arms)]
+    return (head, *rows)
+
+
+def _why(arms: Arms, found: Mapping[str, Claim]) -> tuple[str, ...]:
+    if not _readers(arms):
         return ()
-    why = (
+    claim = found.get("phrasings-help")
+    more = () if claim is None else (f"{claim.statement}: {claim.verdict} ({claim.why}).",)
+    return (
+        "A sentence of the text is completed when, given up to the place, the model writes the "
+        "right one. What the second column lacks to 100 % is memorised and not given when asked "
+        "for.",
         "To complete a sentence, the model needs the sentence: which letters followed these. To "
         "answer a question, it needs the place bound to the name alone, whatever stands around "
         "it. Told in one form only, the first is enough to lower the loss; told in many forms, "
         "the name is all that they share. And the way from the name to the place must be learnt "
         "from the people who are asked about in fine-tuning: with few of them, they are learnt "
-        "by heart instead."
+        "by heart instead.",
+        *more,
     )
-    claim = found.get("phrasings-help")
-    more = () if claim is None else (f"{claim.statement}: {claim.verdict} ({claim.why}).",)
-    return (*rows, *_both(arms), why, *more)
 
 
-def _both(arms: Arms) -> list[str]:
-    """The same people, memorised and asked for."""
-    lines = []
+def _invention(arms: Arms) -> Grid:
+    kinds = ("taught", "read", "unread", "invented")
+    head = ("arm", *(f"confidence: {kind}" for kind in kinds), "calibration error",
+            "said most often to invented people")  # fmt: skip
+    rows = []
     for arm in arms.names():
-        kept, lost = arms.share(arm, "memorised"), arms.share(arm, "forgotten")
-        if kept.n:
-            lines.append(
-                f"{LABELS[arm]}: of the people whose sentence it completes it answers "
-                f"{_share(kept)}; of those whose sentence it does not, {_share(lost)}. What the "
-                "first number lacks to 100 % is memorised and not given when asked for."
-            )
-    return lines
+        values = [arms.mean(arm, f"{kind}_confidence") for kind in kinds]
+        values.append(arms.mean(arm, "calibration_error"))
+        shown = [f"{value:.2f}" if math.isfinite(value) else "–" for value in values]
+        rows.append((LABELS[arm], *shown, _often(arms, arm)))
+    return (head, *rows)
 
 
-def _invention(arms: Arms) -> tuple[str, ...]:
-    lines = []
-    for arm in arms.names():
-        values = {kind: arms.mean(arm, f"{kind}_confidence") for kind in
-                  ("taught", "read", "unread", "invented")}  # fmt: skip
-        told = ", ".join(f"{kind} {v:.2f}" for kind, v in values.items() if math.isfinite(v))
-        top = Counter[str]()
-        for row in arms.rows(arm):
-            for part in str(row.get("invented_top") or "").split("; "):
-                said, _, count = part.rpartition(" ")
-                top[said] += int(count) if count.isdigit() else 0
-        often = ", ".join(f"{said or '(nothing)'} {n}" for said, n in top.most_common(3) if n)
-        lines.append(
-            f"{LABELS[arm]}: mean confidence {told}; calibration error of read people "
-            f"{arms.mean(arm, 'calibration_error'):.2f}"
-            + (f"; to invented people it says most often {often}." if often else ".")
-        )
-    return (*lines, *_surnames(arms))
+def _often(arms: Arms, arm: str) -> str:
+    """The three commonest answers to people who do not exist, over seeds."""
+    top = Counter[str]()
+    for row in arms.rows(arm):
+        for part in str(row.get("invented_top") or "").split("; "):
+            said, _, count = part.rpartition(" ")
+            top[said] += int(count) if count.isdigit() else 0
+    return ", ".join(f"{said or '(nothing)'} {n}" for said, n in top.most_common(3) if n)
 
 
-def _surnames(arms: Arms) -> list[str]:
+def _surnames(arms: Arms) -> tuple[str, ...]:
     """By seed the p of shuffled surnames: each seed has a world of its own."""
-    lines = []
+    lines = ["Confidence is the probability of the whole answer, a mean over people and seeds; "
+             "the calibration error is of the people read of."]  # fmt: skip
     for arm in arms.names():
         ps = list(arms.values(arm, "surname_p").values())
-        if ps:
+        if ps and arm in ("none", "pretrained"):
             lines.append(
                 f"{LABELS[arm]}: two invented people with the same surname get the same place "
                 f"{100 * arms.mean(arm, 'surname_agreement'):.1f} % of the time, with surnames "
@@ -146,7 +148,7 @@ def _surnames(arms: Arms) -> list[str]:
                    "not in every world more than chance." if min(ps) < ALPHA else
                    "no more than chance.")
             )  # fmt: skip
-    return lines
+    return tuple(lines)
 
 
 def _reported(arms: Arms) -> tuple[str, ...]:
