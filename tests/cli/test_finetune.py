@@ -61,7 +61,8 @@ def test_it_learns_and_says_so(place: Path, full: dict[str, Any]) -> None:
     results = json.loads((Path(full["path"]) / "results.json").read_text())
     found = {audit["name"]: audit["verdict"] for audit in results["audits"]}
     assert found == {"split-overlap": "pass", "freeze": "pass", "collapse": "pass",
-                     "baselines": "pass", "adapter-effect": "pass"}, results["audits"]  # fmt: skip
+                     "baselines": "pass", "adapter-effect": "pass",
+                     "metric-invariance": "pass"}, results["audits"]  # fmt: skip
     assert call("verify", full["run"], "--out", str(place / "runs")).code == 0
 
 
@@ -109,6 +110,16 @@ def test_every_method_counts_and_keeps_its_audits(place: Path, method: str) -> N
     assert (verdicts["freeze"], verdicts["adapter-effect"]) == ("pass", "pass"), results["audits"]
     asked = call("predict", found["run"], "--text", "a good film", "--out", str(place / "runs"))
     assert asked.code == 0, asked.err
+
+
+def test_random_weights_are_a_control_that_can_be_asked(place: Path) -> None:
+    said = finetune(place, "--method", "full", "--set", "init=random", "--epochs", "1", "--json")
+    assert said.code == 0, said.err
+    name = json.loads(said.out)["run"]
+    asked = call("predict", name, "--text", "a good film", "--out", str(place / "runs"))
+    assert asked.code == 0, asked.err
+    adapter = finetune(place, "--method", "lora", "--set", "init=random")
+    assert adapter.code == 2 and "method 'full'" in adapter.err
 
 
 def test_pairs(place: Path) -> None:

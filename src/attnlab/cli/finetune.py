@@ -38,7 +38,7 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
     second: Annotated[str, typer.Option(help="Column of a second text, for pairs.")] = "",
     method: Annotated[str, typer.Option(help="full, head, prefix, prefix-layers or lora.")] = (
-        "lora"
+        "full"
     ),
     model: Annotated[
         str, typer.Option(help="An asset, a Hugging Face folder, or a hub's name.")

@@ -12,6 +12,10 @@ STUDIES: dict[str, str] = {
     "decoding": "attnlab.studies.decoding.study:Decoding",
     "distillation": "attnlab.studies.distillation.study:Distillation",
     "knowledge": "attnlab.studies.knowledge.study:Knowledge",
+    "fine-tuning": "attnlab.studies.adapting.fine_tuning:FineTuning",
+    "optimizers": "attnlab.studies.adapting.optimizers:Optimizers",
+    "adapters": "attnlab.studies.adapting.adapters:Adapters",
+    "concepts": "attnlab.studies.concepts.study:Concepts",
     "finetune": "attnlab.studies.finetune.study:Finetune",
     "train": "attnlab.studies.train_text.study:TrainText",
 }

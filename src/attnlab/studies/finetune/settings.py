@@ -39,8 +39,11 @@ class FinetuneSettings(StudySettings):
 
     model: str = about("an asset, a Hugging Face folder, or a hub's name", "minilm-l6")
     model_sha256: str = about("of a folder's weights, filled in", "")
+    init: Literal["pretrained", "random"] = about(
+        "where its weights begin; random: the same architecture, knowing nothing", "pretrained"
+    )
     method: Literal["full", "head", "prefix", "prefix-layers", "lora"] = about(
-        "what learns", "lora"
+        "what learns", "full"
     )
     pooling: Literal["mean", "first", "virtual"] = about("what the head reads", "mean")
     prefix_length: int = about("trained vectors of a prefix", 128, ge=1)
@@ -51,9 +54,12 @@ class FinetuneSettings(StudySettings):
     epochs: float = about("times every row is met", 3.0, gt=0)
     batch: int = about("rows an update", 32, ge=1)
     optimizer: Literal["adamw", "sgd", "adagrad"] = about("from torch.optim", "adamw")
+    momentum: float = about("of sgd", 0.0, ge=0, lt=1)
     learning_rate: float = about("its peak; 0: as the method needs", 0.0, ge=0)
+    warmup: float = about("share of the steps in which it rises", 0.1, ge=0, le=1)
     weight_decay: float = about("on matrices", 0.01, ge=0)
     precision: Literal["float32", "bfloat16"] = about("bfloat16: autocast on a GPU", "float32")
+    deterministic: bool = about("on a GPU: kernels whose bits repeat", True)
     evaluations: int = about("times an epoch that dev is scored", 2, ge=1)
     threads: int = about("of the CPU: they change the last bits", 1, ge=1)
 
@@ -61,6 +67,10 @@ class FinetuneSettings(StudySettings):
     def _fits(self) -> "FinetuneSettings":
         if self.pooling == "virtual" and self.method != "prefix":
             raise ValueError("pooling 'virtual' reads the first trained vector: method 'prefix'")
+        if self.init == "random" and self.method != "full":
+            raise ValueError("init 'random' knows nothing that an adapter could use: method 'full'")
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
         return self
 
     @property

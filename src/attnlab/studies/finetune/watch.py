@@ -6,17 +6,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from attnlab.audit.adapter_effect import adapter_effect
 from attnlab.audit.baselines import answer_baselines, baselines
 from attnlab.audit.collapse import collapse
 from attnlab.audit.finding import Finding
 from attnlab.audit.freeze import freeze
+from attnlab.audit.metric_invariance import metric_invariance
 from attnlab.audit.split_overlap import split_overlap
 from attnlab.core.seeds import Seed
 from attnlab.measure.intervals import wilson
-from attnlab.models.encoder import Classifier, Encoder, Texts
-from attnlab.studies.finetune.settings import FinetuneSettings
+from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder
+from attnlab.studies.finetune.settings import RATES, FinetuneSettings
+from attnlab.tasks.encoded import Encoded
 from attnlab.tasks.labelled import Labelled
 from attnlab.train.batch import changed
 from attnlab.train.classify import Predicted, cross_entropy
@@ -25,6 +28,9 @@ from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import decode, encode, model_tensors
 from attnlab.train.tune import described, expected, learns, rebuilt, tuned
 from attnlab.train.update import Updater
+
+INVARIANT_ROWS = 16
+STEP = {"optimizer": "adamw", "momentum": 0.0}  # of the audit freeze
 
 
 class Watch:
@@ -66,7 +72,12 @@ def told(finding: Finding) -> str:
 def before(
     model: Classifier, s: FinetuneSettings, data: Labelled, settings: TrainSettings, batch: Texts
 ) -> dict[str, str]:
-    """split-overlap and freeze: on the data and on the untrained model, which is put back."""
+    """split-overlap and freeze: on the data and on the untrained model, which is put back.
+
+    The step is AdamW's, whatever trains: a key's bias moves all scores of a query alike, so that
+    its gradient is rounding alone, and a step of SGD would leave it where it is.
+    """
+    settings = settings.model_copy(update={**STEP, "learning_rate": RATES[s.method]})
     labels = {name: [e.label for e in part] for name, part in data.as_dict().items()}
     overlap = split_overlap(data.texts(), labels=labels, classes=len(data.labels),
                             chosen_on="dev", reported_on="test")  # fmt: skip
@@ -85,25 +96,38 @@ def before(
 
 
 def after(
-    model: Classifier, s: FinetuneSettings, data: Labelled, test: Predicted, batch: Texts
+    model: Classifier,
+    s: FinetuneSettings,
+    data: Labelled,
+    test: Predicted,
+    batch: Texts,
+    base: Encoder | None = None,
 ) -> dict[str, str]:
-    """collapse and baselines on the test predictions, adapter-effect on the trained model."""
+    """collapse and baselines on the test predictions, adapter-effect on the trained model.
+
+    `base` is the encoder as it was; without it, it is read from its files once more.
+    """
     gold, train = test.labels.tolist(), [e.label for e in data.train]
     known = answer_baselines(gold, train, len(data.labels))
     found: Mapping[str, Finding] = {
         "collapse": collapsed(test, data.labels),
         "baselines": baselines(wilson(test.right, len(gold)), known),
-        "adapter-effect": effect(model, s, data.labels, batch),
+        "adapter-effect": effect(model, s, data.labels, batch, base),
     }
     return {f"audit_{name}": told(finding) for name, finding in found.items()}
 
 
 def effect(
-    model: Classifier, s: FinetuneSettings, labels: tuple[str, ...], batch: Texts
+    model: Classifier,
+    s: FinetuneSettings,
+    labels: tuple[str, ...],
+    batch: Texts,
+    base: Encoder | None = None,
 ) -> Finding:
     """Against a random part and none under the same head, and after a way through bytes."""
     device = next(model.parameters()).device
-    base = Encoder(model.base.name, _base(s), model.base.tokenizer, model.base.sha256)
+    if base is None:
+        base = open_encoder(s.model)
     here: Any = changed(batch, lambda tensor: tensor.to(device))
 
     def answer(other: Classifier) -> Tensor:
@@ -127,10 +151,31 @@ def effect(
 PLAIN = {"method": "head", "pooling": "mean"}
 
 
-def _base(s: FinetuneSettings) -> Any:
-    from attnlab.models.encoder import open_encoder
+@torch.no_grad()
+def invariant(model: Classifier, rows: Encoded) -> Finding:
+    """metric-invariance of the loss on a few rows: alone, together, with more padding.
 
-    return open_encoder(s.model).library
+    In float64, where rounding cannot hide that padding is read; float32 weights come back exactly.
+    """
+    chosen = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), INVARIANT_ROWS)).astype(int))
+    device = next(model.parameters()).device
+
+    def loss(size: int, pads: int) -> float:
+        total = 0.0
+        for start in range(0, len(chosen), size):
+            now = chosen[start : start + size]
+            longest = int(max(len(rows.ids[i]) for i in now))
+            batch = rows.batch(now, min(longest + pads, rows.longest))
+            here: Any = changed(batch, lambda tensor: tensor.to(device))
+            logits = model(here.ids, here.hidden, here.kinds)
+            total += float(functional.cross_entropy(logits, here.labels, reduction="sum"))
+        return total / len(chosen)
+
+    model.eval().double()
+    try:
+        return metric_invariance(loss, sizes=(1, 7, INVARIANT_ROWS), rows=len(chosen))
+    finally:
+        model.float()
 
 
 @torch.no_grad()

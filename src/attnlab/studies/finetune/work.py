@@ -1,19 +1,22 @@
 """One fine-tuning: data in ids, the loop, the best weights by dev, the test rows once."""
 
+import copy
 import json
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, open_encoder
+from attnlab.studies.distillation.models import redrawn
 from attnlab.studies.finetune.settings import FinetuneSettings, labelled
-from attnlab.studies.finetune.watch import Watch, after, before, few, first_epoch
+from attnlab.studies.finetune.watch import Watch, after, before, few, first_epoch, invariant, told
 from attnlab.studies.train_text.work import _threads as threads  # pyright: ignore[reportPrivateUsage]
 from attnlab.tasks.encoded import Encoded, Shuffled, encode
 from attnlab.tasks.labelled import Labelled, majority
@@ -42,10 +45,23 @@ class Prepared:
     test: Encoded
 
 
-def prepared(s: FinetuneSettings) -> Prepared:
+def prepared(s: FinetuneSettings, seed: Seed | None = None) -> Prepared:
     """Everything that can be wrong with data and model is found here."""
     data = labelled(s).sample(s.rows, s.scored, s.scored)
-    encoder = open_encoder(s.model)
+    p = assembled(s, data, open_encoder(s.model))
+    return replace(p, encoder=begun(s, p.encoder, seed or Seed(0)))
+
+
+def begun(s: FinetuneSettings, encoder: Encoder, seed: Seed) -> Encoder:
+    """The encoder as it is, or a copy with every weight drawn anew."""
+    if s.init == "pretrained":
+        return encoder
+    library = redrawn(copy.deepcopy(encoder.library), seed.child("encoder"))
+    return replace(encoder, library=library)
+
+
+def assembled(s: FinetuneSettings, data: Labelled, encoder: Encoder) -> Prepared:
+    """These data in this encoder's ids."""
     most = room(encoder, s.tuning())
     longest = min(s.longest or most, most)
     parts = [encode(encoder.tokenizer, rows, longest) for rows in data.as_dict().values()]
@@ -55,7 +71,8 @@ def prepared(s: FinetuneSettings) -> Prepared:
 def finetuned(s: FinetuneSettings, trial: Trial, bench: Bench) -> Outcome:
     """The classifier of highest dev accuracy, and what it scores on the test rows."""
     with threads(s.threads):
-        p, seed = prepared(s), trial.stream
+        seed = trial.stream
+        p = prepared(s, seed)
         if len({row.label for row in p.data.train}) < 2:
             raise UsageError(f"{s.data}: the rows that are learnt from have one label only")
         model = tuned(p.encoder, len(p.data.labels), s.tuning(), seed).to(bench.device)
@@ -69,6 +86,7 @@ def finetuned(s: FinetuneSettings, trial: Trial, bench: Bench) -> Outcome:
         test = predict(model, p.test.in_order(SCORED_AT_ONCE))
         dev = predict(model, p.dev.in_order(SCORED_AT_ONCE))
         said |= after(model, s, p.data, test, small)
+        said["audit_metric-invariance"] = told(invariant(model, p.dev))
         said["collapse_first_epoch"] = first_epoch(done.evaluations, an_epoch(s, len(p.train)))
         return Outcome(
             {**_scores(p, s, test, dev), **_counts(model, p, s), **said,
@@ -87,8 +105,9 @@ def training(s: FinetuneSettings, rows: int) -> TrainSettings:
     steps = an_epoch(s, rows)
     return TrainSettings(
         steps=max(1, round(s.epochs * steps)), batch=s.batch, optimizer=s.optimizer,
-        learning_rate=s.rate, schedule="linear", warmup_fraction=0.1, final_fraction=0.0,
-        weight_decay=s.weight_decay, precision=s.precision,
+        momentum=s.momentum, learning_rate=s.rate, schedule="linear", warmup_fraction=s.warmup,
+        final_fraction=0.0, weight_decay=s.weight_decay, precision=s.precision,
+        deterministic=s.deterministic and s.device != "cpu",
         evaluate_every=max(1, steps // s.evaluations),
     )  # fmt: skip
 

@@ -27,6 +27,7 @@ from attnlab.tasks.ngram import NGram
 from attnlab.tasks.tokens import Tokenizer, train_tokenizer
 from attnlab.train.checkpoint import CheckpointWarning, best
 from attnlab.train.loop import train
+from attnlab.train.ranks import ranks_here
 from attnlab.train.result import Hooks, Progress, Trained
 from attnlab.train.settings import TrainSettings
 
@@ -51,6 +52,8 @@ def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
         batches = Blocks(text.train, s.block, s.batch, seed.child("order"))
         start = audit_metrics(model, "start")
         done = _train(model, batches, s, text, bench)
+        if not ranks_here().leads:
+            return Outcome({})  # the first process goes on alone, and tells
         if done.ending == "diverged":
             return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
         assert bench.checkpoints is not None
@@ -146,7 +149,9 @@ def _train(model: GPT, batches: Blocks, s: TextSettings, text: Text, bench: Benc
     )
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)
-        done = train(model, batches, settings, checkpoints=bench.checkpoints, hooks=hooks)
+        done = train(
+            model, batches, settings, checkpoints=bench.checkpoints, hooks=hooks, ranks=ranks_here()
+        )
     if done.ending == "stopped":
         raise TrialStopped
     return done

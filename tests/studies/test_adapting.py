@@ -1,0 +1,258 @@
+"""Fine-tuning, optimizers, adapters: searches that choose by dev, one look at test, a collapse."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.lab.study import Study
+from attnlab.lab.table import Row, Table
+from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.studies.adapting import search as room
+from attnlab.studies.adapting.adapters import Adapters
+from attnlab.studies.adapting.fine_tuning import FineTuning
+from attnlab.studies.adapting.material import material
+from attnlab.studies.adapting.optimizers import Optimizers
+from attnlab.studies.adapting.search import Search, grid, halving
+from attnlab.studies.adapting.study import AdaptStudy
+from attnlab.studies.adapting.work import settings_of, work
+from attnlab.studies.finetune.settings import RATES, FinetuneSettings
+from attnlab.studies.finetune.watch import before, few, invariant
+from attnlab.studies.finetune.work import training
+from attnlab.tasks.encoded import Encoded
+from attnlab.train.tune import tuned
+
+KINDS: tuple[type[AdaptStudy], ...] = (FineTuning, Optimizers, Adapters)
+D, L, LENGTH = 12, 2, 5  # of the tiny encoder, and its prefixes
+COUNTS = {
+    "head": 2 * D + 2, "prefix": (LENGTH + 2) * D + 2, "lora": 4 * 8 * L * D + 2 * D + 2,
+    "prefix-layers": (2 * LENGTH * L + 2) * D + 2,
+}  # fmt: skip
+
+
+def row_of(trial: Trial, out: Outcome) -> Row:
+    return Row(
+        trial.id, trial.seed, "done", trial.config, out.metrics, cost=out.cost,
+        load_arrays=lambda: out.arrays, load_curves=lambda: out.curves,
+        load_documents=lambda: out.documents,
+    )  # fmt: skip
+
+
+def smoke(kind: type[AdaptStudy], **changed: Any) -> Study:
+    """The smoke scale, smaller still: one seed, few rows."""
+    small: dict[str, Any] = {"seeds": 1, "rows": 48, "scored": 31, "tested": 43}
+    if kind is FineTuning:
+        small |= {"sizes": [17, 48], "long_epochs": 2, "collapse_seeds": 1}
+    return kind.at("smoke", **{**small, **changed})
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
+def done(request: pytest.FixtureRequest) -> Iterator[tuple[Study, Table]]:
+    study = smoke(request.param)
+    study.fetch()
+    yield study, Table([row_of(t, study.run(t, Bench())) for t in study.trials()])
+
+
+def test_every_study_runs_to_its_words_and_pictures(done: tuple[Study, Table]) -> None:
+    study, table = done
+    made = study.claims(table)
+    assert made and all(claim.trials for claim in made)
+    exact = {claim.name for claim in made if claim.estimate.exact}
+    assert {c.verdict for c in made if c.name not in exact} == {"undecided"}  # one seed
+    assert study.answer(made) and study.discussion(table, made)
+    figures = study.figures(table)
+    assert figures and all(f.caption and f.alt for f in figures)
+    for figure in figures:
+        assert all(ax.get_xlabel() for ax in figure.draw().axes)
+    audits = {f.name: f.verdict for f in study.audits(table)}
+    assert audits["split-overlap"] == audits["freeze"] == audits["adapter-effect"] == "pass"
+    assert set(audits) == {"seeds-and-interval", "split-overlap", "freeze", "collapse",
+                           "baselines", "adapter-effect", "metric-invariance",
+                           "small-sample"}  # fmt: skip
+
+
+def test_a_study_without_trials_says_nothing_wrong() -> None:
+    for kind in KINDS:
+        study = smoke(kind)
+        assert study.claims(Table([])) == [] and study.figures(Table([])) == []
+        assert study.discussion(Table([]), []) == [] or kind is FineTuning
+        assert study.answer([]) and study.audits(Table([]))
+
+
+def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[int] = []
+    plain = Encoded.in_order
+
+    def counting(self: Encoded, batch: int) -> Any:
+        read.append(id(self))
+        return plain(self, batch)
+
+    monkeypatch.setattr(Encoded, "in_order", counting)
+    trials = {str(t.config["kind"]): t for t in smoke(FineTuning).trials()}
+    for kind, times in {"search": 1, "long": 0, "size": 0, "collapse": 1}.items():
+        c = trials[kind].config
+        held = material(settings_of(c), trials[kind].stream, c["tested"]).test
+        read.clear()
+        work(trials[kind], Bench())
+        assert read.count(id(held)) == times, kind
+
+
+def test_parameters_are_those_of_the_formulas() -> None:
+    study = smoke(Adapters, pair_data="", encoders=[], methods=list(COUNTS), factors=[7.0])
+    for trial in study.trials():
+        out = study.run(trial, Bench())
+        assert out.metrics["trained"] == COUNTS[trial.config["arm"]] == out.metrics["by_formula"]
+    assert [t.config["rates"] for t in study.trials() if t.config["arm"] == "lora"] == [
+        [pytest.approx(7 * RATES["lora"])]
+    ]
+
+
+def test_a_further_encoder_is_an_arm_of_its_own() -> None:
+    study = smoke(Adapters, pair_data="", encoders=["tiny"], methods=["full"])
+    table = Table([row_of(t, study.run(t, Bench())) for t in study.trials()])
+    assert [row["arm"] for row in table] == ["full", "full, tiny"]
+    one, other = table.rows
+    assert one.metrics == other.metrics  # it is the same encoder here
+    claim = next(c for c in study.claims(table) if c.name == "texts-beats-tiny")
+    assert claim.estimate.value == 0 and "does better than tiny" in claim.statement
+
+
+def base(**changed: Any) -> FinetuneSettings:
+    return FinetuneSettings(
+        data="made-up", model="tiny", method="head", rows=24, longest=24, epochs=1.0, batch=8,
+        evaluations=1, **changed,
+    )  # fmt: skip
+
+
+class Told(Search):
+    """Cells whose results are written here instead of trained."""
+
+    results: dict[float, tuple[float | None, float]]
+
+    def cell(self, s: FinetuneSettings) -> room.Cell:
+        accuracy, loss = self.results[s.rate]
+        key = f"{s.rate:g} {s.epochs:g}"
+        self.found[key] = {"key": key, "dev_accuracy": accuracy, "dev_loss": loss}
+        return self.found[key]
+
+
+def told(results: dict[float, tuple[float | None, float]]) -> Told:
+    made = Told(material(base(), Seed(0)), Seed(0), Bench())
+    made.results = results
+    return made
+
+
+def test_halving_gives_more_epochs_to_the_best_third() -> None:
+    rates = [0.1 * (i + 1) for i in range(7)]
+    search = told({rate: (0.5 + rate / 10, 1.0) for rate in rates})
+    halving(search, base(), {"learning_rate": rates, "epochs": [1.0, 3.0, 9.0]})
+    assert len(search.found) == 7 + 2 + 1
+    assert [key for key in search.found if key.endswith(" 3")] == ["0.7 3", "0.6 3"]
+    assert search.chosen()["key"].startswith("0.7 ")
+
+
+def test_the_best_has_the_lower_loss_among_equals_and_never_diverged() -> None:
+    search = told({0.1: (0.8, 0.5), 0.2: (0.8, 0.4), 0.3: (None, 0.0), 0.4: (0.7, 0.1)})
+    for s in grid(base(), {"learning_rate": list(search.results)}):
+        search.cell(s)
+    assert search.chosen()["key"].startswith("0.2 ")
+
+
+def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the third cell: two are not trained again, unless one of them is the best."""
+    study = smoke(Optimizers, optimizers=["adamw"], adamw_rates=[0.003, 0.01, 0.03])
+    (trial,) = study.trials()
+    whole = study.run(trial, Bench())
+    count, fit = 0, room.fit
+
+    def counted(*args: Any, **more: Any) -> Any:
+        nonlocal count
+        count += 1
+        return fit(*args, **more)
+
+    monkeypatch.setattr(room, "fit", counted)
+    with pytest.raises(TrialStopped):
+        study.run(trial, Bench(checkpoints=tmp_path, stopping=lambda: count > 2))
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    count = 0
+    again = study.run(trial, Bench(checkpoints=tmp_path))
+    assert again.metrics == whole.metrics and again.documents == whole.documents
+    assert 2 <= count <= 3
+
+
+def test_padding_that_is_read_is_found_and_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = material(base(), Seed(0))
+    model = tuned(p.encoder, 2, base().tuning(), Seed(0))
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    assert invariant(model, p.dev).verdict == "pass"
+    assert all(torch.equal(before[name], now) for name, now in model.named_parameters())
+    forward = model.forward
+
+    def reading(ids: Tensor, hidden: Tensor, kinds: Tensor | None = None) -> Tensor:
+        return forward(ids, torch.zeros_like(hidden), kinds)
+
+    monkeypatch.setattr(model, "forward", reading)
+    found = invariant(model, p.dev)
+    assert found.verdict == "fail" and "padding is scored" in found.why
+
+
+def test_freeze_is_judged_by_a_step_that_moves_what_has_a_gradient() -> None:
+    """A rate at which SGD moves no bit says nothing about what learns."""
+    s = base(optimizer="sgd", learning_rate=1e-30)
+    p = material(s, Seed(0))
+    model = tuned(p.encoder, 2, s.tuning(), Seed(0))
+    said = before(model, s, p.data, training(s, len(p.train)), few(p.train, 4))
+    assert said == {"audit_split-overlap": "pass", "audit_freeze": "pass"}
+
+
+def test_fewer_rows_are_part_of_more_and_other_seeds_draw_others() -> None:
+    few, more = (material(base().model_copy(update={"rows": n}), Seed(3)) for n in (11, 23))
+    other = material(base().model_copy(update={"rows": 23}), Seed(4))
+    assert more.data.train[:11] == few.data.train
+    assert set(other.data.train) != set(more.data.train)
+    assert other.data.dev == more.data.dev and other.data.test == more.data.test
+
+
+def test_a_trial_is_a_function_of_itself() -> None:
+    study = smoke(Adapters, pair_data="", encoders=["random"], methods=["lora"])
+    for trial in study.trials():
+        one, two = (study.run(trial, Bench()) for _ in range(2))
+        assert one.metrics == two.metrics and one.curves == two.curves
+
+
+def test_what_cannot_be_meant() -> None:
+    with pytest.raises(UsageError, match="cannot be drawn"):
+        FineTuning.at("quick", sizes=[700])
+    with pytest.raises(UsageError, match="did you mean 'sentiment'"):
+        Optimizers.at("quick", data="sentment")
+    with pytest.raises(UsageError, match="unknown setting 'rate'"):
+        Adapters.at("quick", rate=3)
+    with pytest.raises(ValueError, match="method 'full'"):
+        FinetuneSettings(init="random", method="lora")
+    with pytest.raises(ValueError, match="momentum is an option of sgd"):
+        FinetuneSettings(momentum=0.9)
+    with pytest.raises(UsageError, match="no such folder, asset"):
+        smoke(Optimizers, model="nowhere").fetch()
+
+
+@pytest.mark.assets
+def test_a_real_encoder_on_real_sentences() -> None:
+    """Thirty-two sentences teach little: what is checked is that data, encoder and audits fit."""
+    study = Adapters.at(
+        "quick", seeds=1, rows=32, scored=16, tested=16, epochs=1.0, methods=["head"], encoders=[],
+        pair_rows=16, pair_scored=16, pair_longest=48, factors=[1.0],
+    )  # fmt: skip
+    study.fetch()
+    for trial in study.trials():
+        out = study.run(trial, Bench())
+        assert out.metrics["trained"] == 2 * 384 + 2 and out.metrics["tested"] == 16
+        assert out.metrics["audit_freeze"] == out.metrics["audit_split-overlap"] == "pass"
