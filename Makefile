@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: run test test-slow check bench docs-figures clean
+.PHONY: run test test-slow test-faults check bench docs-figures clean
 
 run: $(STAMP)
 	$(BIN)/attnlab run phase-transition
@@ -12,7 +12,11 @@ test: check
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2
 
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m "slow" --timeout 1800
+	$(BIN)/python -m pytest -m "slow and not faults" --timeout 1800
+
+# kills and refusals at every system call (with strace), damage, hostile input; prints its counts
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -rs tests/faults
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks
