@@ -11,8 +11,8 @@ import attnlab as package
 from attnlab.cli.app import app
 
 COMMANDS = {
-    "run": "--config --device --dry-run --engine --help --json --out --quiet --scale --seeds --set "
-    "--workers STUDY",
+    "run": "--address --config --device --dry-run --engine --help --json --out --quiet --scale "
+    "--seeds --set --workers STUDY",
     "show": "--help --json --scale STUDY",
     "list": "--help --json",
     "runs": "--help --json --out --remove",
@@ -21,8 +21,8 @@ COMMANDS = {
     "report": "--help --out --pdf RUN",
     "theory": "--alpha --branch --critical --help --json --omega --points --ridge --sigma",
     "simulate": "--alpha --device --dim --help --json --omega --seed --set --start",
-    "train": "--device --help --json --out --position --prompt --quiet --seed --set --size --steps "
-    "--text --threads --tokenizer",
+    "train": "--device --help --json --out --position --processes --prompt --quiet --seed --set "
+    "--size --steps --text --threads --tokenizer",
     "finetune": "--data --device --epochs --help --json --label --method --model --out --quiet "
     "--second --seed --set --text --threads",
     "predict": "--device --help --json --out --second --text RUN",

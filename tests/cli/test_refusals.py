@@ -26,7 +26,7 @@ BAD_USAGE = [
     (("show", "phase-transition", "--scale", "smoek"), "did you mean 'smoke'"),
     ((*DRY, "--scale", "tiny"), "known: full, quick, smoke"),
     ((*DRY, "--engine", "lokal"), "did you mean 'local'"),
-    ((*DRY, "--engine", "ray"), "not built yet"),
+    ((*DRY, "--address", "auto"), "belongs to engine 'ray'"),
     ((*DRY, "--device", "tpu"), "'device'"),
     ((*DRY, "--workers", "0"), "--workers"),
     ((*DRY, "--seeds", "0"), "'seeds'"),

@@ -91,7 +91,7 @@ def test_read_json_refuses_what_was_not_written(tmp_path: Path, text: str | byte
 def test_read_json_refuses_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match="missing"):
         read_json(tmp_path / "none")
-    with pytest.raises(IntegrityError, match="unreadable"):
+    with pytest.raises(IntegrityError, match="Is a directory"):
         read_json(tmp_path)
 
 
@@ -134,3 +134,21 @@ def test_sha256_of_a_file(tmp_path: Path) -> None:
     data = bytes(range(251)) * 4099
     (tmp_path / "a").write_bytes(data)
     assert sha256_file(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+
+
+def test_new_folders_have_their_names_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise power loss takes a whole output folder along, with what was stored in it."""
+    synced: list[str] = []
+    real = files._sync_folder  # pyright: ignore[reportPrivateUsage]
+
+    def noted(folder: Path) -> None:
+        synced.append(str(folder.relative_to(tmp_path)))
+        real(folder)
+
+    monkeypatch.setattr(files, "_sync_folder", noted)
+    write_bytes(tmp_path / "a" / "b" / "c", b"x")
+    assert synced == [".", "a", "a/b"]
+    write_bytes(tmp_path / "a" / "b" / "d", b"x")
+    assert synced[3:] == ["a/b"]

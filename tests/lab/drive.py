@@ -1,4 +1,4 @@
-"""A driver process for the tests: `python drive.py OUT SETTINGS_JSON [WORKERS]`.
+"""A driver process for the tests: `python drive.py OUT SETTINGS_JSON [WORKERS [RAY_ADDRESS]]`.
 
 Prints `start`, one line a stored trial, then the digest; errors leave with their exit code.
 """
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from attnlab.core.errors import AttnlabError, exit_code_of
+from attnlab.lab.engine import engine_named
 from attnlab.lab.execute import Silent, execute
 from attnlab.lab.source import load_study_class, read_source
 from attnlab.lab.trial import Trial
@@ -29,11 +30,18 @@ class Lines(Silent):
 def main() -> None:
     out, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
     workers = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    engine = engine_named("ray", sys.argv[4]) if len(sys.argv) > 4 else "local"
     source = read_source(str(TINY))
     study = load_study_class(source).at("quick", **settings)
     try:
         record = execute(
-            study, out=out, scale="quick", source=source, workers=workers, progress=Lines()
+            study,
+            out=out,
+            scale="quick",
+            source=source,
+            workers=workers or None,
+            engine=engine,
+            progress=Lines(),
         )
     except AttnlabError as error:
         print(error, file=sys.stderr)

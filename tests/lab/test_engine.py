@@ -175,8 +175,8 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def test_engines_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not built yet"):
-        engine_named("ray")
+    with pytest.raises(UsageError, match="belongs to engine 'ray'"):
+        engine_named("local", address="auto")
     with pytest.raises(UsageError, match="did you mean 'local'"):
         execute(tiny(), out=tmp_path, scale="quick", source=str(TINY), engine="locl")
     assert not list(tmp_path.iterdir()), "refused before anything was written"

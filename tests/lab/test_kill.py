@@ -43,7 +43,8 @@ def kill_once(processes: Processes, out: Path, trials: int, rng: random.Random) 
     driver.wait()
 
 
-def kill_until_done(processes: Processes, out: Path, kills: int, trials: int) -> None:
+def kill_until_done(processes: Processes, out: Path, kills: int, trials: int) -> int:
+    """How many of the kills fell into the middle of the sweep."""
     reference = run_tiny(out / "reference", workers=2, trials=trials, sleep=0.005).digest()
     rng = random.Random(SEED)
     interrupted, checks = 0, []
@@ -68,6 +69,7 @@ def kill_until_done(processes: Processes, out: Path, kills: int, trials: int) ->
     for stored, before in checks:
         again = [trial for trial in stored if after[trial] != before[trial]]
         assert not again, f"stored trials ran again: {again[:3]}"
+    return interrupted
 
 
 def record_ids(out: Path) -> tuple[str, ...]:

@@ -1,13 +1,15 @@
+import errno
 import json
 import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from attnlab.core.errors import IntegrityError, RunInUseError, UsageError
+from attnlab.core.errors import IntegrityError, RunInUseError, StorageError, UsageError
 from attnlab.lab.record import Record
 from attnlab.lab.runs import find_run, list_runs, remove_run
 from attnlab.lab.source import read_source
@@ -250,3 +252,34 @@ def test_runs_are_found_listed_and_removed(
         remove_run(first)
     remove_run(first)
     assert not first.exists() and not list(out.glob(".partial-*"))
+
+
+@pytest.mark.parametrize("name", ["EMFILE", "EIO"])
+def test_a_disk_that_cannot_be_read_is_not_called_damage(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Nobody would look for the limit of open files if the run were said to be damaged."""
+    number, real = getattr(errno, name), Path.open
+
+    def refusing(path: Path, *args: Any, **more: Any) -> Any:
+        if path.parent.parent.name == "artefacts":
+            raise OSError(number, os.strerror(number))
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    with pytest.raises(StorageError, match=os.strerror(number)):
+        verify_run(finished)
+
+
+def test_a_report_that_is_cut_short_leaves_the_run_ended(finished: Path, tmp_path: Path) -> None:
+    record = Record.open(shutil.copytree(finished, tmp_path / finished.name))
+    with record.lock():
+        record.begin(record.ended)
+        record.write_file("report.html", b"<html>new</html>")  # and killed before the seal
+    assert record.ended and not record.sealed and not record.complete
+    found = verify_run(record.path)
+    assert found.ok and not found.complete
+    with record.lock():
+        record.begin(record.ended)
+        record.seal(record.ended)
+    assert verify_run(record.path).complete

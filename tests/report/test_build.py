@@ -246,14 +246,14 @@ def test_more_trials_are_shown_as_groups(record: Make) -> None:
         for i, r in enumerate(made.rows)
     ]
     page = render(replace(made, rows=rows))
-    assert "<tr id=" not in page and 'href="#t' not in page
+    assert "<tr id=" not in page and not re.findall(r'href="#t\d', page)
     assert "6 groups that agree on their settings" in page and "trials.csv" in page
     assert "The same in every trial: same = 7." in page
     assert ">place</th>" not in page, "of 2,001 values: no group would have two trials"
     # i = 0, 6, … 1998: 334 trials, mean 999/4; the eleven kinds are counted, the word is said
     first = "<tr><td>0<td>&lt;b&gt;0&lt;/b&gt;<td>334<td>334<td>11 different<td>249.8 (0 to 499.5)"
     assert first + "<td>x" in page
-    assert "<td>333<td>332<td>11 different<td>252.3 (2.75 to 499.2)" in page, "one failed"
+    assert "<td>333<td>332<td>11 different<td>251 (2.75 to 499.2)" in page, "one failed"
     assert "1 trial did not end well" in page
 
 

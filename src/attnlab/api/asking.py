@@ -19,13 +19,13 @@ LONGEST_MAP = 512
 
 def attention_of(target: str, text: str, out: Path, device: str) -> Any:
     """The attention maps of a model on a text."""
+    found = load_target(target, out, device)  # a wrong name first: torch is slow to load
     import numpy as np
     import torch
 
     from attnlab.models.perceiver import Perceiver
     from attnlab.report.attention import AttentionMaps
 
-    found = load_target(target, out, resolve_device(device))
     ids = found.ids(text)
     longest = min(found.model.context, LONGEST_MAP)
     if len(ids) > longest:
@@ -48,17 +48,16 @@ def perplexity_of(
     stride: int | None = None,
 ) -> dict[str, Any]:
     """Perplexity of a text of any length; each token is scored once."""
+    found = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows
 
-    resolved = resolve_device(device)
-    found = load_target(target, out, resolved)
     pieces = [line for line in text.splitlines() if line.strip()] if lines else [text]
     rows = [ids for piece in pieces if len(ids := _ids(found, piece)) > 1]
     if not rows:
         raise UsageError("the text has nothing to score")
     context = min(found.model.context, max(map(len, rows)))
     batches = [window for row in rows for window in windows(row, context, stride)]
-    whole = score(token_nll(found.model.logits), batches, resolved).perplexity
+    whole = score(token_nll(found.model.logits), batches, resolve_device(device)).perplexity
     answer: dict[str, Any] = {
         "target": found.name, "perplexity": whole.corpus, "nll": whole.nll, "tokens": whole.tokens,
         "bits_per_byte": whole.nll / math.log(2) / max(1, sum(len(p.encode()) for p in pieces)),
@@ -83,11 +82,14 @@ def audited(  # noqa: PLR0913  (what a person may choose)
     heard: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
     """Every audit that applies to a model."""
-    from attnlab.audit.catalogue import check, chosen
+    if only:  # a wrong name is said before a model is loaded
+        from attnlab.audit.catalogue import chosen
 
-    chosen(only)  # a wrong name is said before a model is loaded
+        chosen(only)
     how = Opening(own_head=True, revision=revision, trust=trust)
-    found = load_target(target, out, resolve_device(device), how)
+    found = load_target(target, out, device, how)
+    from attnlab.audit.catalogue import check
+
     return check(found.model, only=only, seed=seed, length=length, name=found.name, heard=heard)
 
 
@@ -101,10 +103,9 @@ def gap_between(
     first: str, second: str, text: str | None, out: Path, device: str
 ) -> dict[str, Any]:
     """max and mean |logits of A − logits of B|, and the share of positions with equal argmax."""
+    a, b = load_target(first, out, device), load_target(second, out, device)
     import torch
 
-    resolved = resolve_device(device)
-    a, b = load_target(first, out, resolved), load_target(second, out, resolved)
     if a.model.vocabulary != b.model.vocabulary:
         raise UsageError(
             f"{a.name} has {a.model.vocabulary:,} tokens and {b.name} {b.model.vocabulary:,}: "
@@ -137,10 +138,10 @@ def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:
 
 def export_target(target: str, folder: Path, out: Path) -> list[str]:
     """A run's model as a Hugging Face folder; the files that were written."""
+    found = load_target(target, out)
     from attnlab.models.gpt import GPT
     from attnlab.models.hugging_face import export
 
-    found = load_target(target, out)
     if not isinstance(found.model, GPT):
         raise UsageError(f"{found.name}: only models trained here are exported")
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):

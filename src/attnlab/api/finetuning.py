@@ -34,6 +34,9 @@ def predicted(
     run: str, texts: Sequence[str], out: Path, device: str = "cpu", seconds: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The class and the probabilities of each text, by the classifier a run holds."""
+    record, row = _row(run, out)  # a wrong name first: torch is slow to load
+    document = _document(row)
+    pairs = _pairs(texts, seconds, bool(document.get("pair")))
     import torch
 
     from attnlab.models.encoder import open_encoder
@@ -42,9 +45,6 @@ def predicted(
     from attnlab.train.classify import predict
     from attnlab.train.tune import rebuilt
 
-    record, row = _row(run, out)
-    document = _document(row)
-    pairs = _pairs(texts, seconds, bool(document.get("pair")))
     encoder = open_encoder(str(record.card.settings["model"]))
     tensors = {
         key.removeprefix("tuned."): torch.from_numpy(array.copy())

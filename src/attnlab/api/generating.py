@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attnlab.api.targets import Target, load_target
-from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def continued(  # noqa: PLR0913  (what a person may choose)
     narrow = next((s for s in chosen if s.width is not None and s.width < n), None)
     if narrow is not None:
         raise UsageError(f"{narrow} gives {narrow.width} texts at most, not {n}")
-    found = load_target(target, out, resolve_device(device))
+    found = load_target(target, out, device)
     ids = _prompt(found, prompt)
     for text in _remarks(found, len(ids), max_new_tokens):
         listener.remark(text)

@@ -13,7 +13,7 @@ from attnlab.core.config import build
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.lab.claim import MARKS, Claim, undermined
-from attnlab.lab.engine import engine_named
+from attnlab.lab.engine import Engine, engine_named
 from attnlab.lab.execute import Progress, running
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source, load_study_class, read_source, source_of
@@ -91,10 +91,11 @@ def prepare(
         return _complete(study), source_of(study)
     _refuse_devices(study)
     source = read_source(study)
-    chosen = dict(settings or {})
+    chosen, kind = dict(settings or {}), load_study_class(source)
     if chosen.get("device", "auto") == "auto":
+        kind.at(scale, **chosen | {"device": "cpu"})  # wrong settings first: torch is slow to load
         chosen["device"] = resolve_device("auto")
-    return _complete(load_study_class(source).at(scale, **chosen)), source
+    return _complete(kind.at(scale, **chosen)), source
 
 
 def _refuse_devices(text: str) -> None:
@@ -129,17 +130,19 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     scale: str = "quick",
     out: str | Path = "runs",
     workers: int | None = None,
-    engine: str = "local",
+    engine: str | Engine = "local",
+    address: str | None = None,
     progress: Progress | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Run:
     """Run what is missing of a study, judge its claims, draw its figures, write its report."""
-    engine_named(engine)  # a name that does not exist must not leave a folder behind
+    # first: a name that does not exist must not leave a folder behind
+    chosen = engine_named(engine, address) if isinstance(engine, str) else engine
     made, source = prepare(study, scale, settings)
     planned(made)
     made.fetch()
     with running(
-        made, out=Path(out), scale=scale, source=source, workers=workers, engine=engine,
+        made, out=Path(out), scale=scale, source=source, workers=workers, engine=chosen,
         progress=progress,
     ) as record:  # fmt: skip
         if not record.complete:
@@ -258,8 +261,8 @@ def draw_pdf(path: Path) -> list[Path]:
     pictures = [_ask(study, f"figure {figure.name}", figure.draw) for figure in figures]
     made = [path / f"figures/{figure.name}.pdf" for figure in figures]
     with record.lock():
-        complete = record.complete
-        record.begin()
+        complete = record.ended
+        record.begin(complete)
         for picture, file in zip(pictures, made, strict=True):
             save_pdf(picture, file)
         record.seal(complete)

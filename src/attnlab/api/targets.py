@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attnlab.core.config import nearest
+from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,14 +78,17 @@ CAUSAL = Opening()
 def load_target(
     text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
 ) -> Target:
-    """The model that `text` means, ready to be asked."""
+    """The model that `text` means, ready to be asked; torch is loaded once there is one."""
+    if device != "auto":
+        device = resolve_device(device)
     for way in (_path, _run, _asset, _function, _hub):
         found = way(text, out, how)
         if found is not None:
             if (how.revision or how.trust) and not hasattr(found.model, "library"):
                 raise UsageError(f"{text}: only a folder or a hub's model has a revision to pin")
-            return found if device == "cpu" else replace(found, model=_on(found.model, device))
-    raise UsageError(f"{text!r} is no path, run, asset, module:function or hub name")
+            where = resolve_device(device)
+            return found if where == "cpu" else replace(found, model=_on(found.model, where))
+    raise UsageError(f"{text!r} is no path, run, asset, module:function or owner/name")
 
 
 def _on(model: Any, device: str) -> Any:
@@ -255,7 +259,9 @@ def _imported(module: str, file: Path) -> Any:
 
 
 def _hub(text: str, out: Path, how: Opening) -> Target | None:
-    return _hugging_face(text, text, how)
+    from attnlab.assets.catalogue import is_hub_id
+
+    return _hugging_face(text, text, how) if "/" in text and is_hub_id(text) else None
 
 
 def _hugging_face(name: str, source: str, how: Opening) -> Target:

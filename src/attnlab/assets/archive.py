@@ -5,6 +5,7 @@ device, a doubled name, a size or a ratio that no real package has.
 """
 
 import gzip
+import io
 import stat
 import struct
 import tarfile
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnlab.assets.catalogue import LARGEST, Entry, File
-from attnlab.assets.stream import CHUNK, pour
+from attnlab.assets.stream import CHUNK, on_disk, pour
 from attnlab.core.errors import IntegrityError
 
 MEMBERS = 20_000  # in one archive
@@ -70,7 +71,7 @@ def _whole(name: str) -> Iterator[None]:
 def _from_zip(
     archive: Path, wanted: Mapping[str, File], target: Path, inner: Path | None
 ) -> set[str]:
-    with zipfile.ZipFile(archive) as opened:
+    with Plain(archive) as plain, zipfile.ZipFile(plain) as opened:
         infos = opened.infolist()
         names = Names()
         for info in infos:
@@ -102,7 +103,7 @@ def _from_tar(
 ) -> set[str]:
     found: set[str] = set()
     names = Names()
-    with gzip.GzipFile(archive) as packed:
+    with Plain(archive) as plain, gzip.GzipFile(fileobj=plain) as packed:
         forward = Forward(packed, max(SMALL, RATIO * archive.stat().st_size))
         with tarfile.TarFile(fileobj=forward) as opened:  # type: ignore[arg-type]
             for info in opened:
@@ -164,6 +165,25 @@ def _refuse_name(name: str) -> None:
 
 def _shown(name: str) -> str:
     return repr(name if len(name) <= 80 else name[:77] + "...")
+
+
+class Plain(io.FileIO):
+    """A file whose refusals are StorageErrors: zipfile takes an OSError for the end of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with on_disk(path):
+            super().__init__(path)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """At most `size` bytes; all that is left without one."""
+        with on_disk(self._path):
+            return super().read(-1 if size is None else size) or b""
+
+    def close(self) -> None:
+        """Let go of it: some disks refuse as late as this."""
+        with on_disk(self._path):
+            super().close()
 
 
 class Forward:

@@ -22,8 +22,8 @@ from filelock import FileLock, Timeout
 
 from attnlab.assets.stream import Progress, on_disk
 from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import IntegrityError, RunInUseError
-from attnlab.core.files import read_json, sha256_file, write_text
+from attnlab.core.errors import REFUSED, IntegrityError, RunInUseError, refusal
+from attnlab.core.files import make_folder, read_json, sha256_file, write_text
 
 VARIABLE = "ATTNLAB_CACHE"
 MANIFEST = "MANIFEST.json"
@@ -69,7 +69,7 @@ def writing(key: str, progress: Progress) -> Iterator[None]:
     """Be the only writer of what `key` names; wait for another, and clean up after a killed one."""
     path = root() / ".locks" / f"{key}.lock"
     with on_disk(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         lock = FileLock(path)
         try:
             lock.acquire(timeout=0.2)
@@ -88,7 +88,7 @@ def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
     """Let `fill` write the files into an empty folder, then show that folder under its name."""
     folder = folder_of(name)
     with on_disk(folder):
-        root().mkdir(parents=True, exist_ok=True)
+        make_folder(root())
         staging = Path(tempfile.mkdtemp(dir=root(), prefix=f".partial-{key}-"))
     try:
         new = staging / "new"
@@ -124,7 +124,9 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         found = Manifest.model_validate({k: v for k, v in value.items() if k != "sha256"})
         same = path.read_bytes() == _signed(found).encode()
-    except (ValueError, AttributeError, OSError):
+    except OSError as error:
+        raise refusal(path, error, IntegrityError) from None
+    except (ValueError, AttributeError):
         raise IntegrityError(f"{path}: not a manifest of an asset") from None
     if not same:
         raise IntegrityError(f"{path}: not what was written")
@@ -138,6 +140,8 @@ def problems(folder: Path, files: Mapping[str, Held], *, deep: bool = True) -> l
     try:
         found += [(name, "not part of it") for name in sorted(_walk(folder, "") - known)]
     except OSError as error:
+        if error.errno in REFUSED:
+            raise refusal(folder, error, IntegrityError) from None
         found.append(("", f"unreadable: {error.strerror or error}"))
     return [f"{folder / name}: {what}" for name, what in found if what]
 
@@ -151,6 +155,8 @@ def _wrong(path: Path, held: Held, deep: bool) -> str:
             return f"{size} bytes, {held.size} were written"
         return "SHA-256 differs" if deep and sha256_file(path) != held.sha256 else ""
     except OSError as error:
+        if error.errno in REFUSED:  # whether it is whole cannot be told: do not fetch it again
+            raise refusal(path, error, IntegrityError) from None
         return f"unreadable: {error.strerror or error}"
 
 

@@ -29,7 +29,7 @@ from attnlab.assets.download import (
 )
 from attnlab.assets.pip_settings import PipSettings, read_settings
 from attnlab.assets.stream import CHUNK, Progress, on_disk
-from attnlab.core.errors import IntegrityError
+from attnlab.core.errors import REFUSED, IntegrityError, refusal
 
 Where = Path | str  # a file here, or an address
 
@@ -110,7 +110,9 @@ def find(place: Place, entry: Entry, line: Line) -> Where:
     page = path / "index.html" if path.is_dir() else path
     try:
         text = page.read_bytes()
-    except OSError:
+    except OSError as error:
+        if error.errno in REFUSED:
+            raise refusal(page, error, IntegrityError) from None
         raise TransferError(f"no {entry.package.name} in {place.location}") from None
     with _reading():
         found = pypi_simple.ProjectPage.from_html(entry.project, text, page.absolute().as_uri())

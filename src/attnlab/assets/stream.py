@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -59,7 +59,7 @@ def pour(source: IO[bytes], target: Path, file: File) -> None:
     digest, count = hashlib.sha256(), 0
     with on_disk(target):
         sink = target.open("xb")
-    with sink:
+    try:
         # one byte past the end is enough to see that there is more
         while chunk := source.read(min(CHUNK, file.size + 1 - count)):
             count += len(chunk)
@@ -75,3 +75,6 @@ def pour(source: IO[bytes], target: Path, file: File) -> None:
         with on_disk(target):
             sink.flush()
             os.fsync(sink.fileno())
+    finally:
+        with suppress(OSError):  # whole by now, or refused already: the first reason counts
+            sink.close()

@@ -35,7 +35,10 @@ def run(  # noqa: PLR0913  (each is one documented option)
     config: Annotated[Path | None, typer.Option(help="Settings from a TOML file.")] = None,
     seeds: Annotated[int | None, typer.Option(help="Independent instances.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: cores).")] = None,
-    engine: Annotated[str, typer.Option(help="local (ray: not yet).")] = "local",
+    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster: host:port or auto (default: one here).")
+    ] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run.")] = False,
@@ -49,8 +52,9 @@ def run(  # noqa: PLR0913  (each is one documented option)
     from attnlab.cli.settings import settings_from
     from attnlab.lab.engine import engine_named
 
-    engine_named(engine)
-    made, _ = prepare(study, scale, settings_from(config, set_, seeds, device))
+    chosen = engine_named(engine, address)
+    settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
+    made, _ = prepare(study, scale, settings)
     trials = planned(made)
     name = f"{made.name}-{made.run_id}"
     if dry_run:
@@ -62,7 +66,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         about = f", {expected}" if expected else ""
         note(f"run {name}: {len(trials)} trials on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
-    done = execute(made, scale=scale, out=out, workers=workers, engine=engine, progress=progress)
+    done = execute(made, scale=scale, out=out, workers=workers, engine=chosen, progress=progress)
     if progress and not progress.started:
         note("every trial is stored already: nothing was run again")
     _explain_failures(done)  # first: the last line a person sees is the report's path

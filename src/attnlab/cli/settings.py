@@ -10,7 +10,7 @@ from typing import Any
 
 from attnlab.core.config import CONFIG_FILE_LIMIT, parse_assignment, read_toml
 from attnlab.core.devices import resolve_device
-from attnlab.core.errors import UsageError
+from attnlab.core.errors import UsageError, refusal
 
 DEEPEST = 32
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
@@ -19,15 +19,19 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 
 def settings_from(
-    config: Path | None, assignments: list[str] | None, seeds: int | None, device: str
+    config: Path | None,
+    assignments: list[str] | None,
+    seeds: int | None,
+    device: str,
+    here: bool = True,
 ) -> dict[str, Any]:
-    """File, then --set, then --seeds and --device: later wins."""
+    """File, then --set, then --seeds and --device: later wins. `here`: the device must be."""
     chosen = read_config(config) if config else {}
     chosen.update(assigned(assignments))
     if seeds is not None:
         chosen["seeds"] = seeds
     if device != "auto" or chosen.get("device", "auto") == "auto":
-        chosen["device"] = resolve_device(device)
+        chosen["device"] = resolve_device(device) if here and device != "auto" else device
     return chosen
 
 
@@ -46,7 +50,7 @@ def read_config(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             start = file.read(CONFIG_FILE_LIMIT)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise refusal(path, error, UsageError) from None
     _refuse_bomb(str(path), start.decode(errors="replace"))
     try:
         return read_toml(path)

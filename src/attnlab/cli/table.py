@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,8 +16,6 @@ from attnlab.cli.console import (
     say_table,
     terminal_width,
 )
-
-FIRST = ("id", "seed", "state")
 
 
 def register(app: typer.Typer) -> None:
@@ -35,37 +33,22 @@ def table(
     """Every trial of RUN with its settings and metrics, sorted by id."""
     from attnlab.lab.record import Record
     from attnlab.lab.runs import find_run
+    from attnlab.lab.table import csv_text, flat
 
     record = Record.open(find_run(run, out))
-    columns, rows = _flat(record.table(), cost)
+    columns, rows = flat(record.table(), cost)
     if json:
         say_json({"run": record.name, "columns": columns, "rows": rows})
     elif csv:
-        import csv as csv_module
-
-        writer = csv_module.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([["" if v is None else v for v in row] for row in rows])
+        sys.stdout.write(csv_text(columns, rows))
     else:
         _say_fitting(columns, [["" if v is None else str(v) for v in row] for row in rows])
 
 
-def _flat(rows: Any, cost: bool) -> tuple[list[str], list[list[Any]]]:
-    """id, seed, state, then every setting and metric any trial has; what is missing is None."""
-    config = sorted({key for row in rows for key in row.config})
-    metrics = sorted({key for row in rows for key in row.metrics if key not in config})
-    costs = sorted({key for row in rows for key in row.cost}) if cost else []
-    columns = [*FIRST, *config, *metrics, *(f"cost_{key}" for key in costs)]
-    flat = [
-        [row.id, row.seed, row.state, *(row.config.get(k) for k in config),
-         *(row.metrics.get(k) for k in metrics), *(row.cost.get(k) for k in costs)]
-        for row in rows
-    ]  # fmt: skip
-    return columns, flat
-
-
 def _say_fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """In a pipe every column; on a terminal those that differ between trials and fit its width."""
+    from attnlab.lab.table import FIRST
+
     room, shown = terminal_width(), list(range(len(columns)))
     if room is not None:
         room, shown = room - 1, []

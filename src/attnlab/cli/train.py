@@ -1,5 +1,7 @@
 """attnlab train: a GPT from parts, trained on your text; the run is a target like any model."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +43,10 @@ def train(  # noqa: PLR0913  (each is one documented option)
     steps: Annotated[int, typer.Option(help="Updates of the weights.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, order and sample.")] = 0,
     prompt: Annotated[str, typer.Option(help="What the sample goes on from.")] = "",
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: cores.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: cores / processes.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, max=1024, help="Share each batch; a lost one is replaced.")
+    ] = 1,
     set_: SetOption = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
@@ -49,21 +54,44 @@ def train(  # noqa: PLR0913  (each is one documented option)
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Train a small GPT on a text; killed or stopped, the same command goes on from there."""
-    from attnlab.api import planned, prepare, run
-    from attnlab.cli.progress import progress_for
+    from attnlab.api import prepare
+    from attnlab.api.following import follow
     from attnlab.cli.settings import assigned
+    from attnlab.core.errors import UsageError
     from attnlab.lab.engine.local import default_workers
+    from attnlab.lab.supervise import LEASH, obey_leash, supervise
 
+    if processes > 1 and LEASH not in os.environ:
+        if "RANK" in os.environ:
+            raise UsageError("--processes: torchrun has started them already; leave it out")
+        command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
+        raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
+    from attnlab.train.ranks import joined  # after that: it brings torch
+
+    obey_leash()
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     settings = assigned(set_)
     _refuse(text, settings)
     settings |= {
         "text": text, "size": size, "tokenizer": tokenizer, "position": position, "steps": steps,
-        "prompt": prompt, "threads": threads or default_workers("cpu"), "device": device,
-        "first_seed": seed,
+        "prompt": prompt, "threads": threads or max(1, default_workers("cpu") // beside),
+        "device": device, "first_seed": seed,
     }  # fmt: skip
     settings.setdefault("checkpoint_every", max(1, steps // 40))
     made, _ = prepare("train", "quick", settings)
-    trials = planned(made)
+    with joined(made.settings.device) as ranks:
+        if ranks.leads:
+            _lead(made, out, quiet, json)
+        else:
+            follow(made, out)
+
+
+def _lead(made: Any, out: Path, quiet: bool, json: bool) -> None:
+    """Train, store, say."""
+    from attnlab.api import planned, run
+    from attnlab.cli.progress import progress_for
+
+    trials, steps = planned(made), made.settings.steps
     if not quiet:
         note(f"run {made.name}-{made.run_id}: {steps:,} steps on {made.settings.device}")
     progress = progress_for(trials, quiet)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from attnlab.core.errors import UsageError
+from attnlab.core.errors import UsageError, refusal
 
 CONFIG_FILE_LIMIT = 1_000_000  # bytes; a settings file larger than this is not one
 
@@ -28,9 +28,12 @@ class Settings(BaseModel):
 S = TypeVar("S", bound=Settings)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(value: object) -> str:
     """The one JSON text of a value: keys sorted, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def content_hash(value: object, digits: int = 64) -> str:
@@ -102,6 +105,6 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise refusal(path, error, UsageError) from None
     except (ValueError, RecursionError) as error:  # includes bad TOML, bad UTF-8, huge integers
         raise UsageError(f"{path}: not a TOML file: {error}") from None

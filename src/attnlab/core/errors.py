@@ -4,7 +4,15 @@
 4 disk or I/O · 5 run in use · 6 network or asset missing · 130 / 143 stopped by a signal.
 """
 
+import errno
+from pathlib import Path
 from typing import ClassVar
+
+# the disk or the system refused; any other error says that the path is not what it should be
+REFUSED = frozenset({
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    errno.ESTALE, errno.ETIMEDOUT,
+})  # fmt: skip
 
 
 class AttnlabError(Exception):
@@ -43,12 +51,25 @@ class MissingError(AttnlabError):
     exit_code = 6
 
 
+class RankLostError(AttnlabError):
+    """Another process of this training is gone or silent; started again, all go on together."""
+
+
 class StoppedError(AttnlabError):
     """A signal asked us to stop; what was finished is stored. 128 + signal number."""
 
     def __init__(self, signal_number: int, message: str) -> None:
         super().__init__(message)
         self.signal_number = signal_number
+
+
+def refusal(path: Path, error: OSError, otherwise: type[AttnlabError]) -> AttnlabError:
+    """StorageError where the disk or the system refused, else `otherwise`: not there, no file.
+
+    A full table of open files must not be told as damage: nobody would look for the limit.
+    """
+    kind = StorageError if error.errno in REFUSED else otherwise
+    return kind(f"{path}: {error.strerror or error}")
 
 
 def exit_code_of(error: AttnlabError) -> int:

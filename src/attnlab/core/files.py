@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import IntegrityError, StorageError, refusal
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, all or nothing, also through power loss."""
     handle, partial = -1, ""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -29,6 +29,15 @@ def write_bytes(path: Path, data: bytes) -> None:
             if partial:
                 os.unlink(partial)
         raise StorageError(f"{path}: {error.strerror or error}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """The folder, and those around it that are missing, with their names on the disk; OSError."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)  # otherwise power loss takes what was stored in it along
 
 
 def write_text(path: Path, text: str) -> None:
@@ -47,7 +56,9 @@ def read_json(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise IntegrityError(f"{path}: missing") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise refusal(path, error, IntegrityError) from None
+    except UnicodeDecodeError as error:
         raise IntegrityError(f"{path}: unreadable: {error}") from None
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_doubles)

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import IntegrityError, StorageError, refusal
 from attnlab.lab.manifest import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
@@ -96,7 +96,9 @@ def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
         if name == ARRAYS:
             return decode_arrays(data)
         value = json.loads(data)
-    except (OSError, ValueError, SafetensorError) as error:
+    except OSError as error:
+        raise refusal(path, error, IntegrityError) from None
+    except (ValueError, SafetensorError) as error:
         raise IntegrityError(f"{path}: unreadable: {error}") from None
     if name == CURVES:
         return {key: [math.nan if v is None else v for v in value[key]] for key in value}

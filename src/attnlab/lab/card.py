@@ -14,7 +14,7 @@ from attnlab.lab.source import Source
 from attnlab.lab.study import Study
 
 STUDY, ENV, TRIALS, RESULTS = "study.json", "env.json", "trials.db", "results.json"
-REPORT, FIGURES = "report.html", "figures"
+REPORT, FIGURES, CSV = "report.html", "figures", "trials.csv"
 
 
 class Card(Settings):

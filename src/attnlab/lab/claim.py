@@ -108,7 +108,8 @@ def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
     if not math.isfinite(e.value):
         return "undecided", "no estimate: " + (e.method or "nothing was measured")
     if not e.exact and (e.n < MIN_SEEDS or not e.has_interval):
-        return "undecided", f"not a result: {e.n} independent runs, at least {MIN_SEEDS} needed"
+        runs = "1 independent run" if e.n == 1 else f"{e.n} independent runs"
+        return "undecided", f"not a result: {runs}, at least {MIN_SEEDS} needed"
     low, high = (e.low, e.high) if e.has_interval else (e.value, e.value)
     shown = f"[{low:.4g}, {high:.4g}]"
     if low > above and high < below:

@@ -19,9 +19,7 @@ def session(device: str, source_sha256: str | None) -> dict[str, Any]:
     """One entry of env.json: who writes to this run from now on."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "attnlab": attnlab.__version__,
-        "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
+        **versions(),
         "platform": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -30,6 +28,12 @@ def session(device: str, source_sha256: str | None) -> dict[str, Any]:
         "commit": commit(Path(attnlab.__file__).parent),
         "source_sha256": source_sha256,
     }
+
+
+def versions() -> dict[str, str | None]:
+    """What must be the same wherever the trials of one run are computed."""
+    libraries = {name: _version(name) for name in LIBRARIES}
+    return {"attnlab": attnlab.__version__, "python": platform.python_version(), **libraries}
 
 
 def commit(package: Path) -> str | None:

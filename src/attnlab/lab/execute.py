@@ -14,7 +14,7 @@ from typing import Protocol
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import StoppedError, UsageError
 from attnlab.lab.artefacts import remove_folder
-from attnlab.lab.engine import Job, Result, engine_named
+from attnlab.lab.engine import Engine, Job, Result, engine_named
 from attnlab.lab.manifest import CHECKPOINTS, PARTIAL
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source, read_source
@@ -67,7 +67,7 @@ def running(  # noqa: PLR0913  (the options of `attnlab run`)
     scale: str,
     source: str | Source,
     workers: int | None = None,
-    engine: str = "local",
+    engine: str | Engine = "local",
     progress: Progress | None = None,
 ) -> Iterator[Record]:
     """The record with every trial ended and the lock held; leave the block to let go of it.
@@ -75,10 +75,10 @@ def running(  # noqa: PLR0913  (the options of `attnlab run`)
     StoppedError after a signal, RunInUseError when another process owns the run; what was
     finished is stored in every case.
     """
-    chosen = engine_named(engine)
+    chosen = engine_named(engine) if isinstance(engine, str) else engine
     origin = read_source(source) if isinstance(source, str) else source
     trials = _checked(study)
-    device = resolve_device(study.settings.device)
+    device = study.settings.device if chosen.elsewhere else resolve_device(study.settings.device)
     record = Record.create_or_open(out, study, scale, origin)
     with record.lock():
         finished = record.finished_ids()
@@ -111,7 +111,7 @@ def execute(  # noqa: PLR0913  (the options of `attnlab run`)
     scale: str,
     source: str | Source,
     workers: int | None = None,
-    engine: str = "local",
+    engine: str | Engine = "local",
     progress: Progress | None = None,
 ) -> Record:
     """`running` for those who want the table only: sealed, without claims or figures."""

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from attnlab.core.errors import StorageError
-from attnlab.core.files import write_json
+from attnlab.core.files import make_folder, write_json
 from attnlab.lab.artefacts import sync_folder
 from attnlab.lab.card import ENV, STUDY, TRIALS, Card
 from attnlab.lab.manifest import (
@@ -23,16 +23,16 @@ from attnlab.lab.store import create_store
 STALE_SECONDS = 600  # a folder being made for longer than this belongs to a killed process
 
 
-def open_manifest(folder: Path, card: Card) -> Manifest:
-    """The manifest of a run under way: it covers study.json alone."""
+def open_manifest(folder: Path, card: Card, ended: bool = False) -> Manifest:
+    """The manifest of a run under way, or of one that ended and is added to: only study.json."""
     files = {STUDY: entry_of(folder / STUDY)}
-    return Manifest(format=FORMAT, run=card.run, complete=False, sealed=False, files=files)
+    return Manifest(format=FORMAT, run=card.run, complete=ended, sealed=False, files=files)
 
 
 def create_folder(folder: Path, card: Card) -> None:
     """Make the folder under another name and rename it: there is never half a run."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent)
         _remove_stale(folder.parent)
         draft = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{folder.name}-", dir=folder.parent))
         draft.chmod(0o755)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import IntegrityError
+from attnlab.core.errors import REFUSED, IntegrityError, StorageError, refusal
 from attnlab.core.files import read_json, sha256_file, write_text
 
 FORMAT = 1
@@ -55,7 +55,9 @@ def read_signed(path: Path) -> dict[str, Any]:
     try:
         # the text too: a flipped bit in a space or in the order of keys is still damage
         same = path.read_bytes() == _signed_text(value).encode()
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise refusal(path, error, IntegrityError) from None
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path}: unreadable: {error}") from None
     if not same:
         raise IntegrityError(f"{path}: not what was written (its own SHA-256 differs)")
@@ -90,11 +92,11 @@ def entry_of(path: Path) -> FileEntry:
     try:
         return FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
     except OSError as error:
-        raise IntegrityError(f"{path}: {error.strerror or error}") from None
+        raise refusal(path, error, IntegrityError) from None
 
 
 def check_entry(path: Path, entry: FileEntry) -> str:
-    """'' when the file is what the entry says, else a sentence."""
+    """'' when the file is what the entry says, else a sentence; StorageError if none can tell."""
     if not path.is_file() or path.is_symlink():
         return "missing" if not path.exists() else "not a plain file"
     try:
@@ -103,6 +105,8 @@ def check_entry(path: Path, entry: FileEntry) -> str:
             return f"has {size} bytes, {entry.size} were written"
         return "" if sha256_file(path) == entry.sha256 else "SHA-256 differs"
     except OSError as error:
+        if error.errno in REFUSED:
+            raise StorageError(f"{path}: {error.strerror or error}") from None
         return f"unreadable: {error.strerror or error}"
 
 
@@ -122,7 +126,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise IntegrityError(f"{folder}: {error.strerror or error}") from None
+        raise refusal(folder, error, IntegrityError) from None
     for entry in found:
         if entry.name.startswith(PARTIAL):
             continue

@@ -47,6 +47,7 @@ from attnlab.lab.table import Table
 from attnlab.lab.trial import FINISHED, Outcome, State, Trial
 from attnlab.lab.verify import Verification, verify_run
 
+SETTLED_NS = 100_000_000  # clocks of file systems tick in milliseconds
 GROUP_SECONDS, GROUP_TRIALS = 0.2, 50  # a commit costs a disk sync: share it
 
 
@@ -62,6 +63,8 @@ class Record:
         self._pending: list[StoredRow] = []
         self._unsynced: list[Path] = []
         self._pending_since = 0.0
+        self._read: tuple[tuple[int, ...], list[StoredRow]] | None = None
+        self._parsed = False  # whether every row of `_read` was found to be what a trial writes
 
     @classmethod
     def create_or_open(cls, out: Path, study: Study, scale: str, source: Source) -> "Record":
@@ -86,6 +89,17 @@ class Record:
     @property
     def complete(self) -> bool:
         """True when the run ended and was sealed."""
+        manifest = read_manifest(self.path)
+        return manifest.complete and manifest.sealed
+
+    @property
+    def sealed(self) -> bool:
+        """True when nothing is being written, and nothing was when a process was killed."""
+        return read_manifest(self.path).sealed
+
+    @property
+    def ended(self) -> bool:
+        """True when the run came to its end, also while something is added to it."""
         return read_manifest(self.path).complete
 
     @contextmanager
@@ -147,16 +161,17 @@ class Record:
             if self._writer is None:
                 self._writer = StoreWriter(self.path / TRIALS)
             sync_artefacts(self.path, self._unsynced)
+            self._read = None
             self._writer.put(self._pending)
             self._pending.clear()
             self._unsynced.clear()
 
     def table(self) -> Table:
         """All trials that ended, sorted by id; arrays and curves are checked when read."""
-        card = self.card
-        return Table(
-            [checked_row(self.path, row, card.study, card.version) for row in self._rows()]
-        )
+        card, stored = self.card, self._rows()
+        rows = [checked_row(self.path, row, card.study, card.version) for row in stored]
+        self._parsed = True
+        return Table(rows)
 
     def digest(self) -> str:
         """SHA-256 over everything deterministic: not times, not machines, not figures."""
@@ -173,16 +188,22 @@ class Record:
             raise IntegrityError(f"{self.path / ENV}: not what was written")
         return found
 
-    def begin(self) -> None:
-        """Before the first change: everything must verify; then the manifest says 'open'."""
+    def begin(self, ended: bool = False) -> None:
+        """Before the first change: everything must verify; then the manifest says 'open'.
+
+        `ended`: only what is made from the trials is added (a report), so that a kill on the way
+        does not make a complete run an unfinished one for ever.
+        """
         if not self._owned:
             raise RuntimeError("a run is changed only inside `with record.lock():`")
         if self._changing:
             return
-        found = self.verify()
+        # 100,000 rows take seconds: those that were read and parsed just now are not read again
+        known = self._rows_just_read() if self._parsed else None
+        found = verify_run(self.path, known)
         if not found.ok:
             raise IntegrityError(f"run {self.name} is damaged: {'; '.join(found.problems[:3])}")
-        write_manifest(self.path, open_manifest(self.path, self.card))
+        write_manifest(self.path, open_manifest(self.path, self.card, ended))
         sessions = [*self.sessions(), session(self._device(), self._source_sha256)]
         write_signed(self.path / ENV, {"sessions": sessions})
         self._changing = True
@@ -239,7 +260,20 @@ class Record:
 
     def _rows(self) -> list[StoredRow]:
         self.flush()
-        return read_rows(self.path / TRIALS, self.card.run)
+        known = self._rows_just_read()
+        if known is None:
+            state, known = (
+                _state_of(self.path / TRIALS),
+                read_rows(self.path / TRIALS, self.card.run),
+            )
+            self._read, self._parsed = (state, known) if state else None, False
+        return known
+
+    def _rows_just_read(self) -> list[StoredRow] | None:
+        """The rows of the last reading, if the file has not changed since."""
+        if self._read is not None and self._read[0] == _state_of(self.path / TRIALS):
+            return self._read[1]
+        return None
 
     def _drop_unnamed_artefacts(self) -> None:
         """Files of a trial whose row was never committed; a rerun would have replaced them."""
@@ -248,3 +282,13 @@ class Record:
         for found in folder.iterdir() if folder.is_dir() else ():
             if found.name not in named:
                 remove_folder(found)
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    """Changes with every write to the file; () when it may not, so soon after the last one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    settled = time.time_ns() - found.st_mtime_ns > SETTLED_NS
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if settled else ()

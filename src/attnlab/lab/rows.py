@@ -49,6 +49,8 @@ def stored_row(
 
 def artefacts_of(row: StoredRow) -> dict[str, FileEntry]:
     """The files a row names, by file name."""
+    if row.artefacts == "{}":
+        return {}
     what = f"trial {row.id!s:.40}"
     found = parse_object(row.artefacts, lambda item: isinstance(item, dict), what)
     try:

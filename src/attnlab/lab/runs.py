@@ -90,7 +90,7 @@ def _info(path: Path) -> RunInfo:
         scale=card.scale,
         done=sum(count for state, count in states.items() if state in FINISHED),
         total=card.trials,
-        complete=manifest.complete,
+        complete=manifest.complete and manifest.sealed,
         created=str(sessions[0].get("started", "")),
         size=size,
     )

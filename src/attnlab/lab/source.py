@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import CONFIG_FILE_LIMIT, nearest
-from attnlab.core.errors import UsageError
+from attnlab.core.errors import UsageError, refusal
 from attnlab.lab.study import Study
 
 REGISTRY = "attnlab.studies"  # by name only: rooms below must not import the one above
@@ -55,7 +55,7 @@ def read_source(text: str) -> Source:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
         code = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+        raise refusal(path, error, UsageError) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a Python file: {error}") from None
     return Source(path.stem, str(path.resolve()), code)

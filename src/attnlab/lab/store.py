@@ -8,15 +8,17 @@ a WAL and one grouped commit every 0.2 s needs no WAL.
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import content_hash
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import REFUSED, IntegrityError, StorageError, refusal
 from attnlab.lab.trial import FINISHED
 
 TABLE_SQL = (
@@ -26,6 +28,7 @@ TABLE_SQL = (
 )
 TALLY_SQL = "CREATE TABLE tally (run TEXT NOT NULL, rows INTEGER NOT NULL, total TEXT NOT NULL)"
 WRAP = 1 << 256
+CHUNK = 1 << 20
 DISK = {  # primary SQLite codes that mean "the disk refused", not "the file is damaged"
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,
@@ -52,17 +55,23 @@ class StoredRow:
     error: str
 
     @property
+    def values(self) -> tuple[str | int, ...]:
+        """The fields in order; `astuple` would copy each, at ten times the cost."""
+        return tuple(vars(self)[name] for name in NAMES)
+
+    @cached_property
     def sha256(self) -> str:
         """Over all that is deterministic."""
-        return content_hash(list(astuple(self)[:7]))
+        return content_hash(list(self.values[:7]))
 
-    @property
+    @cached_property
     def note_sha256(self) -> str:
         """Over the rest; the id inside, so that notes cannot change places."""
         return content_hash([self.id, self.cost, self.error])
 
 
-COLUMNS = ", ".join(f.name for f in fields(StoredRow))
+NAMES = tuple(f.name for f in fields(StoredRow))
+COLUMNS = ", ".join(NAMES)
 
 
 def create_store(path: Path, run: str) -> None:
@@ -104,7 +113,7 @@ class StoreWriter:
         old: tuple[str, str] | None = found.fetchone()
         if old is not None and old[0] in FINISHED:
             return
-        values = (*astuple(row), row.sha256, row.note_sha256)
+        values = (*row.values, row.sha256, row.note_sha256)
         marks = ", ".join("?" * len(values))
         self._db.execute(
             f"INSERT OR REPLACE INTO trials ({COLUMNS}, sha256, note_sha256) VALUES ({marks})",
@@ -127,10 +136,33 @@ def inspect_store(path: Path, run: str, still: bool = False) -> tuple[list[Store
 
     `still`: nothing is writing, so read the file alone and change nothing around it.
     """
+    mode = "mode=ro&immutable=1" if still else "mode=rw"
     try:
-        return _inspect(path, run, "mode=ro&immutable=1" if still else "mode=rw")
+        try:
+            found = _inspect(path, run, mode)
+            if not found[1]:
+                return found
+        except sqlite3.Error:
+            pass
+        _probe(path)
+        return _inspect(path, run, mode)  # the disk failed for a moment, or it is damage
     except (sqlite3.Error, OverflowError, ValueError, TypeError, MemoryError) as error:
         return [], [f"{path.name}: not a readable trial store: {error}"]
+
+
+def _probe(path: Path) -> None:
+    """StorageError where the disk or the system refuses: SQLite calls both "malformed"."""
+    try:
+        os.listdir(path.parent)
+        handle, place = os.open(path, os.O_RDONLY), 0
+        try:
+            while part := os.pread(handle, CHUNK, place):
+                place += len(part)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno in REFUSED:
+            raise refusal(path, error, IntegrityError) from None
 
 
 def _inspect(path: Path, run: str, mode: str) -> tuple[list[StoredRow], list[str]]:
@@ -145,10 +177,10 @@ def _inspect(path: Path, run: str, mode: str) -> tuple[list[StoredRow], list[str
             return [], [f"{path.name}: not the tables that were made"]
         health = [text for (text,) in db.execute("PRAGMA integrity_check(3)")]
         if health != ["ok"]:
-            problems.append(f"{path.name}: {health[0]}")
+            problems.append(f"{path.name}: {health[0].splitlines()[-1].strip()}")
         found = db.execute(f"SELECT {COLUMNS}, sha256, note_sha256 FROM trials ORDER BY id")
         for values in found:
-            row = StoredRow(*values[:-2])
+            row = _row_of(values[:-2])
             if (row.sha256, row.note_sha256) == values[-2:]:
                 rows.append(row)
                 total = (total + int(row.sha256, 16)) % WRAP
@@ -158,6 +190,13 @@ def _inspect(path: Path, run: str, mode: str) -> tuple[list[StoredRow], list[str
     if not problems and tally != [(run, len(rows), f"{total:064x}")]:
         problems.append(f"{path.name}: rows are missing or do not belong to this run")
     return rows, problems
+
+
+def _row_of(values: tuple[Any, ...]) -> StoredRow:
+    """StoredRow(*values): a frozen class sets its fields one by one, at six times the cost."""
+    row = object.__new__(StoredRow)
+    vars(row).update(zip(NAMES, values, strict=True))
+    return row
 
 
 def read_rows(path: Path, run: str) -> list[StoredRow]:
@@ -179,6 +218,8 @@ def count_states(path: Path) -> dict[str, int]:
 
 def parse_object(text: str, check: Callable[[Any], bool], what: str) -> dict[str, Any]:
     """A JSON object whose values all pass `check`; anything else raises IntegrityError."""
+    if text == "{}":  # most reasons and artefacts of most trials
+        return {}
     try:
         value = json.loads(text)
     except (ValueError, RecursionError, TypeError) as error:
@@ -200,6 +241,20 @@ def _disk(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        kind = StorageError if code in DISK else IntegrityError
+        if not _refused(error):
+            _probe(path)
+        kind = StorageError if _refused(error) or _healthy(path) else IntegrityError
         raise kind(f"{path}: {error}") from None
+
+
+def _healthy(path: Path) -> bool:
+    """Whether it can be read from end to end now: then the disk failed for a moment."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", 2, uri=True)) as db:
+            return db.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
+    except sqlite3.Error:
+        return False
+
+
+def _refused(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in DISK

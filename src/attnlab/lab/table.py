@@ -1,5 +1,7 @@
 """The results of a run as rows: one a trial, its configuration and metrics side by side."""
 
+import csv
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +11,7 @@ import numpy as np
 from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Scalar
 
+FIRST = ("id", "seed", "state")
 Loader = Callable[[], Mapping[str, Any]]
 
 
@@ -63,6 +66,29 @@ class Row:
     def documents(self) -> Mapping[str, str]:
         """The texts the trial left by name: its tokenizer, for one."""
         return self.load_documents()
+
+
+def flat(rows: "Table", cost: bool = False) -> tuple[list[str], list[list[Any]]]:
+    """id, seed, state, then every setting and metric any trial has; what is missing is None."""
+    config = sorted({key for row in rows for key in row.config})
+    metrics = sorted({key for row in rows for key in row.metrics if key not in config})
+    costs = sorted({key for row in rows for key in row.cost}) if cost else []
+    columns = [*FIRST, *config, *metrics, *(f"cost_{key}" for key in costs)]
+    cells = [
+        [row.id, row.seed, row.state, *(row.config.get(k) for k in config),
+         *(row.metrics.get(k) for k in metrics), *(row.cost.get(k) for k in costs)]
+        for row in rows
+    ]  # fmt: skip
+    return columns, cells
+
+
+def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Comma-separated values; what is missing is empty."""
+    made = io.StringIO()
+    writer = csv.writer(made, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([["" if v is None else v for v in row] for row in rows])
+    return made.getvalue()
 
 
 @dataclass(frozen=True)

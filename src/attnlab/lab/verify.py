@@ -1,13 +1,17 @@
-"""Is every byte of a run what was written? Damage is a list of sentences, never an exception."""
+"""Is every byte of a run what was written? Damage is a list of sentences, never an exception.
+
+Only a disk that cannot be read raises (StorageError): then nobody knows.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.errors import AttnlabError, IntegrityError
+from attnlab.core.errors import IntegrityError
 from attnlab.lab.artefacts import ARTEFACTS, KINDS, TRIAL_ID
 from attnlab.lab.card import (
+    CSV,
     ENV,
     FIGURES,
     REPORT,
@@ -54,42 +58,45 @@ class Verification:
         }
 
 
-def verify_run(folder: Path) -> Verification:
-    """Check every file, row and hash of a run folder; reads only."""
+def verify_run(folder: Path, known: list[StoredRow] | None = None) -> Verification:
+    """Check every file, row and hash of a run folder; reads only.
+
+    `known`: the rows, if they were read and checked already and the file has not changed since.
+    """
     before = _manifest_bytes(folder)
-    found = _verify_once(folder)
+    found = _verify_once(folder, known)
     for _ in range(TRIES):
         now = _manifest_bytes(folder)
         if found.ok or now == before:
             break
-        before, found = now, _verify_once(folder)
+        before, found = now, _verify_once(folder, known)
     return found
 
 
-def _verify_once(folder: Path) -> Verification:
+def _verify_once(folder: Path, known: list[StoredRow] | None) -> Verification:
     problems: list[str] = []
     card = manifest = None
     try:
         manifest = read_manifest(folder)
-    except AttnlabError as error:
+    except IntegrityError as error:
         problems.append(_short(folder, error))
     try:
         card = read_card(folder)
         if manifest is not None and manifest.run != card.run:
             problems.append(f"{MANIFEST}: belongs to run {manifest.run[:40]}")
-    except AttnlabError as error:
+    except IntegrityError as error:
         problems.append(_short(folder, error))
     sealed = manifest is not None and manifest.sealed
     problems += _files(folder, manifest)
     rows: list[StoredRow] = []
     if card is not None:
-        rows, wrong = _store(folder, card, still=sealed)
+        rows, wrong = (known, []) if known is not None else _store(folder, card, sealed)
         problems += wrong
         # a sealed manifest has just been checked against every file: compare with it, not again
         problems += _artefacts(folder, rows, manifest if sealed else None)
     return Verification(
         run=folder.resolve().name,
-        complete=manifest is not None and manifest.complete,
+        complete=manifest is not None and manifest.complete and manifest.sealed,
         ok=not problems,
         digest=digest_of(card, [row.sha256 for row in rows]) if card and not problems else None,
         problems=tuple(dict.fromkeys(problems)),
@@ -121,7 +128,7 @@ def _files(folder: Path, manifest: Manifest | None) -> Iterator[str]:
 
 def _belongs(name: str) -> bool:
     """Whether a run under way may hold this file without the manifest naming it."""
-    if name in (STUDY, ENV, TRIALS, f"{TRIALS}-journal", RESULTS, REPORT):
+    if name in (STUDY, ENV, TRIALS, f"{TRIALS}-journal", RESULTS, REPORT, CSV):
         return True
     top, *rest = name.split("/")
     if top == FIGURES:

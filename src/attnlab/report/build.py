@@ -16,9 +16,11 @@ import jinja2
 from markupsafe import Markup, escape
 
 from attnlab.core.errors import UsageError
+from attnlab.lab.card import CSV
 from attnlab.lab.record import Record
 from attnlab.lab.table import Table
 from attnlab.report import view
+from attnlab.report.groups import MANY, every_trial
 from attnlab.report.text import counted
 from attnlab.report.trials import id_lists, trials_view
 
@@ -80,25 +82,39 @@ def write_report(run_folder: Path) -> Path:
     Takes the run's lock and seals the run again. Inside the lock use `add_report`.
     """
     record = Record.open(run_folder)
-    path = run_folder / REPORT
-    page = render(record).encode()
-    if path.is_file() and not path.is_symlink() and path.read_bytes() == page:
+    path, files = run_folder / REPORT, _files(record)
+    if record.sealed and all(_is(run_folder / name, data) for name, data in files.items()):
         return path
-    complete = record.complete
     with record.lock():
-        record.write_file(REPORT, page)
-        record.seal(complete)
+        ended = record.ended
+        record.begin(ended)
+        for name, data in files.items():
+            record.write_file(name, data)
+        record.seal(ended)
     return path
 
 
 def add_report(record: Record) -> Path:
     """The same for whoever owns the run: call it inside `record.lock()`, then seal."""
-    return record.write_file(REPORT, render(record).encode())
+    for name, data in _files(record).items():
+        record.write_file(name, data)
+    return record.path / REPORT
 
 
-def render(record: Readable) -> str:
+def _files(record: Record) -> dict[str, bytes]:
+    """The page, and the trials beside it when they are too many for one."""
+    table = record.table()
+    files = {REPORT: render(record, table).encode()}
+    return files | {CSV: every_trial(table)} if len(table) > MANY else files
+
+
+def _is(path: Path, data: bytes) -> bool:
+    return path.is_file() and not path.is_symlink() and path.read_bytes() == data
+
+
+def render(record: Readable, table: Table | None = None) -> str:
     """The page as text, under LIMIT_BYTES."""
-    results, table = record.read_results(), record.table()
+    results, table = record.read_results(), record.table() if table is None else table
     sets = view.TrialSets()
     claims = view.claims(results.get("claims") or [], sets)
     figures = _figures(results.get("figures") or [], record.path, sets)

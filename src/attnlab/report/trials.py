@@ -7,6 +7,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from attnlab.lab.table import Row, Table
+from attnlab.report.groups import MANY, grouped
 from attnlab.report.text import plain
 from attnlab.report.view import TrialSet
 
@@ -25,13 +26,17 @@ class TrialsView:
     shown: int
     total: int
     bad: list[Row]
+    groups: int  # of more trials than a page holds; 0: one line a trial
 
 
 def trials_view(table: Table, budget: int) -> TrialsView:
     """Columns that vary become a table; those that do not are said once, above it."""
     config, constant = _config_columns(table)
     metrics = sorted({key for row in table for key in row.metrics} - set(config))
-    lines: list[str] = []
+    if len(table) > MANY:
+        columns, lines = grouped(table, config, metrics)
+        return _view(table, columns, constant, lines, groups=len(lines))
+    lines = []
     used = 0
     for index, row in enumerate(table):
         line = _row_html(index, row, config, metrics)
@@ -39,13 +44,24 @@ def trials_view(table: Table, budget: int) -> TrialsView:
         if used > budget:
             break
         lines.append(line)
+    return _view(table, ["seed", "state", *config, *metrics, "seconds"], constant, lines)
+
+
+def _view(
+    table: Table,
+    columns: list[str],
+    constant: Mapping[str, Any],
+    lines: list[str],
+    groups: int = 0,
+) -> TrialsView:
     return TrialsView(
-        columns=["seed", "state", *config, *metrics, "seconds"],
+        columns=columns,
         constant=[(key, plain(value)) for key, value in constant.items()],
-        rows=Markup("\n".join(lines)),  # safe: _row_html escaped every cell
-        shown=len(lines),
+        rows=Markup("\n".join(lines)),  # safe: every cell was escaped
+        shown=0 if groups else len(lines),
         total=len(table),
         bad=[row for row in table if row.state != "done"],
+        groups=groups,
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from attnlab.core.errors import UsageError
+from attnlab.core.errors import UsageError, refusal
 from attnlab.tasks.drama import play
 
 TEXT_LIMIT = 1_000_000_000  # bytes of one text file
@@ -139,8 +139,10 @@ def read_text(path: Path, *, empty: bool = False) -> str:
         if path.stat().st_size > TEXT_LIMIT:
             raise UsageError(f"{path}: larger than {TEXT_LIMIT:,} bytes; split it into a folder")
         data = path.read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise refusal(path, error, UsageError) from None
+    except ValueError as error:  # a NUL in the name
+        raise UsageError(f"{path}: {error}") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -49,7 +49,7 @@ def pieces(batch: Any, number: int) -> Iterator[Any]:
     rows = {tensor.shape[0] if tensor.ndim else 0 for tensor in tensors_of(batch)}
     if len(rows) != 1 or rows == {0}:
         raise UsageError(
-            "accumulate: a batch can be cut only if all its tensors have the same rows"
+            "accumulate, processes: a batch can be cut only if all its tensors have the same rows"
         )
     (total,) = rows
     size = -(-total // number)

@@ -10,6 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from attnlab.core.errors import RunInUseError, StorageError
+from attnlab.core.files import make_folder
 
 PARTIAL = ".partial-"  # nothing under such a name counts
 LOCK = ".lock"
@@ -70,8 +71,7 @@ def names_in(folder: Path) -> list[str]:
 def owned(folder: Path) -> Iterator[None]:
     """Make the folder if need be and own it, rid of what a killed process left half done."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _sync(folder.parent)
+        make_folder(folder)
         lock = FileLock(folder / LOCK)
         lock.acquire(timeout=WAIT_SECONDS, poll_interval=0.05)
     except Timeout:

@@ -34,6 +34,7 @@ from attnlab.train.checkpoint import (
 from attnlab.train.folder import owned
 from attnlab.train.log import MetricLog, parse_log
 from attnlab.train.optimizer import optimizer_for
+from attnlab.train.ranks import Ranks
 from attnlab.train.result import Ending, Hooks, Progress, Trained
 from attnlab.train.schedule import learning_rate
 from attnlab.train.settings import TrainSettings
@@ -43,7 +44,7 @@ from attnlab.train.update import Loss, Update, Updater, nll
 LINE = frozenset({"step", "loss", "learning_rate", "gradient_norm", "tokens"})  # of the log
 
 
-def train(
+def train(  # noqa: PLR0913  (what a training is made of)
     model: nn.Module,
     batches: Batches,
     settings: TrainSettings,
@@ -51,15 +52,18 @@ def train(
     loss: Loss = nll,
     checkpoints: Path | None = None,
     hooks: Hooks | None = None,
+    ranks: Ranks | None = None,
 ) -> Trained:
     """Train the model in place, from the newest checkpoint if the folder has one.
 
+    `ranks`: the processes that share each batch; every one calls this with the same arguments, the
+    first one writes.
     `loss(model, batch)` gives the sum of what is to be made small and how many terms it has. The
     model is left in evaluation mode.
     """
-    updater = Updater(model, optimizer_for(model, settings), loss, settings)
+    updater = Updater(model, optimizer_for(model, settings), loss, settings, ranks)
     with ExitStack() as stack:
-        if checkpoints is not None:
+        if checkpoints is not None and updater.ranks.leads:
             stack.enter_context(owned(checkpoints))
         stack.enter_context(surroundings(updater.device, settings.deterministic))
         stack.callback(model.eval)
@@ -74,9 +78,9 @@ class _Loop:
     ) -> None:
         self.updater, self.batches, self.folder, self.hooks = updater, batches, folder, hooks
         self.model, self.settings, self.device = updater.model, updater.settings, updater.device
-        self.state = State(
-            settings=self.settings.identity(), environments=(environment(self.device),)
-        )
+        self.ranks = updater.ranks
+        self.here = environment(self.device, self.ranks.size)
+        self.state = State(settings=self.settings.identity(), environments=(self.here,))
         self.log = MetricLog()
         self.stored = 0  # the step of the newest checkpoint
         self.warm = False  # the first step of a process compiles and allocates: not timed
@@ -86,9 +90,11 @@ class _Loop:
     def run(self) -> Trained:
         """All steps that are left."""
         self._resume()
+        self.ranks.begin(self.state.step)
         self.model.train()
         while self.state.step < self.settings.steps:
-            if self.hooks.stop is not None and self.hooks.stop():
+            if self.hooks.stop is not None and self.ranks.any(self.hooks.stop()):
+                self.ranks.level(self.model)
                 self._save()
                 return self._trained("stopped")
             update = self._step()
@@ -105,14 +111,15 @@ class _Loop:
             _check_same(found, self.settings, self.batches)
             found.load_model(self.model)
             found.load_optimizer(self.model, self.updater.optimizer)
-            self.state = _with_environment(found.state, environment(self.device))
+            self.state = _with_environment(found.state, self.here)
             self.stored = found.state.step
-        self.log = MetricLog(self.folder / LOG, found.read(LOG) if found else b"")
+        beside = self.folder / LOG if self.ranks.leads else None
+        self.log = MetricLog(beside, found.read(LOG) if found else b"")
 
     def _step(self) -> Update:
         step = self.state.step
         self.batch = self._fetch(step) if self.following is None else self.following
-        seed_step(self.settings.seed, step, self.device)
+        seed_step(self.settings.seed, step, self.device, self.ranks.rank)
         began = time.perf_counter()
         self.updater.start(self.batch)
         # made while a GPU is busy with the one before
@@ -150,15 +157,17 @@ class _Loop:
             "gradient_norm": update.gradient_norm,
             "tokens": self.state.tokens,
         }
-        improved = False
-        if self.hooks.evaluate and self.settings.is_due(self.settings.evaluate_every, done):
+        improved, evaluates = False, self.settings.is_due(self.settings.evaluate_every, done)
+        if evaluates or self.settings.is_due(self.settings.checkpoint_every, done):
+            self.ranks.level(self.model)
+        if self.hooks.evaluate and evaluates:
             found = self._evaluate()
             improved = self._note_best(found["value"])
             line |= {name: v if math.isfinite(v) else None for name, v in found.items()}
         self.log.add(line)
         if improved or self.settings.is_due(self.settings.checkpoint_every, done):
             self._save()
-        if self.hooks.progress is not None:
+        if self.hooks.progress is not None and self.ranks.leads:
             self.hooks.progress(Progress(done, self.settings.steps, update.loss, self._speed()))
 
     def _evaluate(self) -> dict[str, float]:
@@ -181,7 +190,7 @@ class _Loop:
         return True
 
     def _save(self) -> None:
-        if self.folder is None or self.stored == self.state.step:
+        if self.folder is None or not self.ranks.leads or self.stored == self.state.step:
             return
         self.state = self.state.model_copy(update={"data": fingerprint(self.batch)})
         snapshot = Snapshot(self.state, self.model, self.updater.optimizer, self.log.data)
@@ -229,8 +238,9 @@ def _with_environment(state: State, here: dict[str, str | int]) -> State:
     if here in state.environments:
         return state
     before = state.environments[-1]
+    names = dict.fromkeys([*before, *here])
     differs = ", ".join(
-        f"{k} {before.get(k)} -> {v}" for k, v in here.items() if before.get(k) != v
+        f"{k} {before.get(k, 1)} -> {here.get(k, 1)}" for k in names if before.get(k) != here.get(k)
     )
     warnings.warn(
         f"resumed elsewhere ({differs}): not bit-comparable with an undisturbed training",

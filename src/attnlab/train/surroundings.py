@@ -34,19 +34,20 @@ def _choose_workspace() -> None:
         raise UsageError(f"deterministic on a GPU: {WORKSPACE} must be {' or '.join(WORKSPACES)}")
 
 
-def seed_step(seed: int, step: int, device: torch.device) -> None:
-    """Start torch's global generators at the stream of this step.
+def seed_step(seed: int, step: int, device: torch.device, rank: int = 0) -> None:
+    """Start torch's global generators at the stream of this step, and of this process of several.
 
     Our own parts never read them; the dropout of other people's models does. As a function of the
     step it needs no state, and a resumed step draws what the undisturbed one drew.
     """
-    number = Seed(seed).child("step", step).number
+    stream = Seed(seed).child("step", step)
+    number = (stream.child("rank", rank) if rank else stream).number
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":
         torch.cuda.manual_seed(number)
 
 
-def environment(device: torch.device) -> dict[str, str | int]:
+def environment(device: torch.device, processes: int = 1) -> dict[str, str | int]:
     """What must be equal for bits to repeat."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
@@ -54,4 +55,5 @@ def environment(device: torch.device) -> dict[str, str | int]:
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "device": gpu,
+        **({"processes": processes} if processes > 1 else {}),
     }

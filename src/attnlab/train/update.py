@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from attnlab.core.errors import UsageError
 from attnlab.train.batch import pieces
 from attnlab.train.optimizer import first_non_finite, set_rate
+from attnlab.train.ranks import Ranks
 from attnlab.train.settings import TrainSettings
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
@@ -45,9 +46,15 @@ class Updater:
     """A step in two halves, so that the next batch can be made while a GPU computes."""
 
     def __init__(
-        self, model: nn.Module, optimizer: Optimizer, loss: Loss, settings: TrainSettings
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        loss: Loss,
+        settings: TrainSettings,
+        ranks: Ranks | None = None,
     ) -> None:
         self.model, self.optimizer, self.settings = model, optimizer, settings
+        self.ranks = ranks or Ranks()
         self.loss = torch.compile(loss) if settings.compile else loss
         self.device = next(model.parameters()).device
         self.total = self.scored = self.norm = torch.zeros(())
@@ -56,7 +63,8 @@ class Updater:
         """Forward and backward: what a GPU is asked to do, without waiting for it."""
         sums: list[Tensor] = []
         counts: list[Tensor] = []
-        for piece in pieces(batch, self.settings.accumulate):
+        mine = self.ranks.rows(batch)
+        for piece in () if mine is None else pieces(mine, self.settings.accumulate):
             with torch.autocast(
                 self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"
             ):
@@ -64,7 +72,11 @@ class Updater:
             total.backward()
             sums.append(total.detach())
             counts.append(scored.detach())
-        self.total, self.scored = torch.stack(sums).sum(), torch.stack(counts).sum()
+        found = torch.zeros(()), torch.zeros(())
+        if sums:
+            found = torch.stack(sums).sum(), torch.stack(counts).sum()
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        self.total, self.scored = self.ranks.add(parameters, found)
         self.norm = get_total_norm(self._gradients())
 
     def finish(self, step: int, rate: float) -> Update:

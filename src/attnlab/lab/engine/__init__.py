@@ -7,7 +7,7 @@ process, one by one; the driver alone writes. The number of workers never change
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from attnlab.core.config import nearest
 from attnlab.core.errors import UsageError
@@ -66,13 +66,17 @@ class Sink(Protocol):
 class Engine(Protocol):
     """Runs a job to its end, or until the sink raises; leaves no process behind."""
 
+    elsewhere: ClassVar[bool]  # on other machines too: a device need not be on this one
+
     def execute(self, job: Job, sink: Sink) -> None:
         """Hand every trial's result to the sink."""
         ...
 
 
-def engine_named(name: str) -> Engine:
-    """The engine of that name; loaded only when asked for."""
+def engine_named(name: str, address: str | None = None) -> Engine:
+    """The engine of that name; loaded only when asked for. `address`: of a Ray cluster."""
+    if address is not None and name != "ray":
+        raise UsageError(f"an address belongs to engine 'ray', not to {name!r}")
     if name == "local":
         from attnlab.lab.engine.local import LocalEngine
 
@@ -82,5 +86,7 @@ def engine_named(name: str) -> Engine:
 
         return InlineEngine()
     if name == "ray":
-        raise UsageError("engine 'ray' is not built yet: use 'local'")
+        from attnlab.lab.engine.ray import RayEngine
+
+        return RayEngine(address)
     raise UsageError(f"unknown engine {name!r}: {nearest(name, ENGINES)}")

@@ -5,18 +5,21 @@ with a checkpoint. A trial that crashes takes the driver with it: a sweep belong
 """
 
 import shutil
+from typing import ClassVar
 
-from attnlab.core.errors import StorageError
+from attnlab.core.errors import RankLostError, StorageError
 from attnlab.lab.engine import Job, Sink
 from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.worker import attempt
 from attnlab.lab.trial import Bench, Trial, TrialStopped
 
-OURS = (TrialStopped, StorageError)
+OURS = (TrialStopped, StorageError, RankLostError)
 
 
 class InlineEngine:
     """This process."""
+
+    elsewhere: ClassVar[bool] = False
 
     def execute(self, job: Job, sink: Sink) -> None:
         """Run every trial in order."""

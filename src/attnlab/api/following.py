@@ -1,0 +1,36 @@
+"""The other processes of a training: they compute with the first one and store nothing."""
+
+from pathlib import Path
+
+from attnlab.api.running import planned
+from attnlab.core.errors import AttnlabError
+from attnlab.lab.card import STUDY
+from attnlab.lab.manifest import CHECKPOINTS
+from attnlab.lab.record import Record
+from attnlab.lab.stop import stop_on_signals
+from attnlab.lab.study import Study
+from attnlab.lab.trial import Bench, TrialStopped
+
+
+def follow(study: Study, out: Path) -> None:
+    """Run the trials the first process runs, in its order, from its checkpoints."""
+    folder = out / f"{study.name}-{study.run_id}"
+    finished = Record.open(folder).finished_ids() if (folder / STUDY).exists() else set[str]()
+    with stop_on_signals() as stop:
+        for trial in planned(study):
+            if trial.id in finished:
+                continue
+            bench = Bench(
+                device=study.settings.device,
+                checkpoints=folder / CHECKPOINTS / trial.id,
+                stopping=lambda: bool(stop.signal_number),
+            )
+            try:
+                study.run(trial, bench)
+            except TrialStopped:
+                break
+            except AttnlabError:
+                raise
+            except Exception:  # the first process meets the same, and records it
+                continue
+        stop.raise_if_asked("the first process stores a checkpoint")

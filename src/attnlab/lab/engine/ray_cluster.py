@@ -1,0 +1,138 @@
+"""A Ray cluster to work on: one that is there, or one of our own that ends with us.
+
+Our own listens on the loopback only, asks for a token that never leaves this process and its
+children, starts no dashboard and sends no usage report.
+"""
+
+import importlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+from attnlab.core.errors import AttnlabError, MissingError, UsageError
+from attnlab.lab.engine.scratch import own_folder
+from attnlab.lab.stop import SIGNALS
+
+FLOOR = (2, 54)  # CVE-2026-27482
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+ONE_TRY = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # of 40 s each, for a cluster that is not there
+REACH_SECONDS = 5.0
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+
+
+def require_ray() -> None:
+    """UsageError, one line, where Ray is missing or older than its repaired versions."""
+    floor = ".".join(map(str, FLOOR))
+    try:
+        found = metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        raise UsageError(
+            f"engine 'ray' needs Ray {floor} or later: pip install 'attnlab[cluster]'"
+        ) from None
+    if tuple(int(part) for part in found.split(".")[:2]) < FLOOR:
+        raise UsageError(f"engine 'ray' needs Ray {floor} or later, this is {found}: upgrade it")
+
+
+@contextmanager
+def connected(address: str | None, workers: int) -> Iterator[Any]:
+    """The `ray` module, connected; what was not connected before is disconnected afterwards."""
+    with ExitStack() as stack:
+        stack.enter_context(_environment(QUIET))
+        if address is None:
+            stack.enter_context(_environment({**LOOPBACK, "RAY_AUTH_TOKEN": _token()}))
+        else:
+            stack.enter_context(_environment(ONE_TRY))
+        stack.enter_context(_own_signals())
+        ray = importlib.import_module("ray")
+        if not ray.is_initialized():
+            stack.callback(_leave, ray)
+            if address is None:
+                folder = own_folder("attnlab-ray-")
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                stack.enter_context(_environment({"TMPDIR": folder}))  # what tasks leave goes too
+                stack.callback(_leave, ray)
+                _start(ray, address="local", num_cpus=workers, _temp_dir=folder)
+            else:
+                _start(ray, address=address)
+        yield ray
+
+
+def reach(address: str | None) -> None:
+    """Is anyone there? Ray itself would ask for minutes."""
+    if address in (None, "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16 or "/" in host:
+        raise UsageError(f"--address {address!r:.60}: host:port of the cluster's head, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise MissingError(f"no Ray cluster at {address:.60}: {why}") from None
+
+
+def _start(ray: ModuleType, **where: Any) -> None:
+    own = {"include_dashboard": False} if where["address"] == "local" else {}
+    with _own_signals():
+        try:
+            ray.init(**where, **own, log_to_driver=False, logging_level="ERROR")
+        except ConnectionError as error:
+            raise MissingError(f"no Ray cluster at {where['address']}: {_first(error)}") from None
+        except ray.exceptions.AuthenticationError as error:
+            raise UsageError(f"Ray cluster at {where['address']}: {_first(error)}") from None
+        except (RuntimeError, ValueError, OSError) as error:
+            raise AttnlabError(f"Ray at {where['address']}: {_first(error)}") from None
+
+
+def _leave(ray: ModuleType) -> None:
+    if ray.is_initialized():
+        ray.shutdown()
+
+
+@cache
+def _token() -> str:
+    """One a process: Ray remembers the first it is given."""
+    return secrets.token_hex(32)
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables Ray reads when it starts, for as long as it runs."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Ray replaces the handlers of the process that starts it: put ours back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _first(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

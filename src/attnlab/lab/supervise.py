@@ -1,0 +1,147 @@
+"""One command as several processes that belong together: if one is lost, all start again.
+
+    code = supervise([sys.executable, "-m", "attnlab", …], 4, say)
+
+Each copy finds RANK and WORLD_SIZE in its environment, as torchrun would set them. What they had
+stored is where they go on from. Nobody outlives the supervisor: a copy whose leash, a pipe, is cut
+ends at once.
+"""
+
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from attnlab.core.errors import AttnlabError
+from attnlab.lab.stop import Stop, stop_on_signals
+
+RESTARTS = 10
+GRACE_SECONDS = 10.0  # for the others, once one has ended
+STOP_SECONDS = 30.0  # for all, once a signal was passed on
+POLL_SECONDS = 0.05
+LEASH = "ATTNLAB_LEASH"
+SPOKEN = frozenset({2, 3, 4, 5, 6, 130, 143})  # codes that starting again would not change
+
+
+def supervise(command: Sequence[str], processes: int, say: Callable[[str], None]) -> int:
+    """The exit code of the first process, after as many restarts as needed (at most 10)."""
+    with stop_on_signals() as stop:
+        for restart in itertools.count(1):
+            team = _Team(command, processes)
+            try:
+                code = team.watch(stop)
+            finally:
+                team.close()
+            if code is not None:
+                return code
+            if restart > RESTARTS:
+                raise AttnlabError(f"{team.problem}, and {RESTARTS} restarts did not help")
+            say(f"{team.problem}: all start again from the last checkpoint ({restart})")
+    raise AssertionError("the loop has no end")
+
+
+class _Team:
+    """The processes of one attempt; the first speaks, the others are silent."""
+
+    def __init__(self, command: Sequence[str], processes: int) -> None:
+        self.problem = ""
+        leash, self._held = os.pipe()
+        shared = {
+            "WORLD_SIZE": str(processes),
+            "LOCAL_WORLD_SIZE": str(processes),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(_free_port()),
+            LEASH: str(leash),
+        }
+        if sys.platform == "linux":
+            shared["GLOO_SOCKET_IFNAME"] = "lo"  # they are all on this machine
+        self._processes = [
+            subprocess.Popen(
+                command,
+                stdout=None if rank == 0 else subprocess.DEVNULL,
+                stderr=None if rank == 0 else subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                pass_fds=(leash,),
+                start_new_session=True,
+            )
+            for rank in range(processes)
+        ]
+        os.close(leash)
+
+    def watch(self, stop: Stop) -> int | None:
+        """The exit code to leave with, or None when one was lost and all must start again."""
+        passed_on, until = False, 0.0
+        while True:
+            codes = [process.poll() for process in self._processes]
+            ended = [code for code in codes if code is not None]
+            if stop.signal_number and not passed_on:
+                passed_on, until = True, time.monotonic() + STOP_SECONDS
+                self._signal(stop.signal_number)
+            elif ended and not until:
+                until = time.monotonic() + GRACE_SECONDS
+            if len(ended) == len(codes) or (until and time.monotonic() > until):
+                return self._verdict(codes, stop)
+            if self._is_lost(codes) and not passed_on:
+                return None
+            if codes[0] in SPOKEN:
+                return codes[0]
+            time.sleep(POLL_SECONDS)
+
+    def _is_lost(self, codes: Sequence[int | None]) -> bool:
+        for rank, code in enumerate(codes):
+            if code is not None and (code < 0 or (rank and code and code not in SPOKEN)):
+                how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                self.problem = f"process {rank} of the training ended ({how})"
+                return True
+        return False
+
+    def _verdict(self, codes: Sequence[int | None], stop: Stop) -> int | None:
+        if stop.signal_number:
+            return 128 + stop.signal_number
+        if self._is_lost(codes):
+            return None
+        if codes[0] == 0 or (codes[0] is not None and None not in codes):
+            return codes[0]
+        self.problem = "a process of the training does not answer"
+        return None
+
+    def _signal(self, number: int) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, number)
+
+    def close(self) -> None:
+        """Nobody is left."""
+        self._signal(signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        os.close(self._held)
+
+
+def obey_leash() -> None:
+    """In a supervised process: end, with everything started from here, when the supervisor does."""
+    text = os.environ.pop(LEASH, "")
+    if text.isdecimal():
+        os.set_inheritable(int(text), False)
+        threading.Thread(target=_until_cut, args=(int(text),), daemon=True).start()
+
+
+def _until_cut(leash: int) -> None:
+    os.read(leash, 1)  # nothing is ever written: it returns when the other end is gone
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
