@@ -18,6 +18,7 @@ from attnlab.lab.stop import stop_on_signals
 from .conftest import Processes, run_tiny
 
 SEED = 31
+SLEEP = 0.03  # seconds of a trial: long enough for kills to fall between them
 
 
 def record_in(out: Path) -> Record | None:
@@ -26,30 +27,31 @@ def record_in(out: Path) -> Record | None:
 
 
 def wish(trials: int) -> str:
-    return json.dumps({"trials": trials, "sleep": 0.005})
+    return json.dumps({"trials": trials, "sleep": SLEEP})
 
 
-def kill_once(processes: Processes, out: Path, trials: int, rng: random.Random) -> None:
-    """SIGKILL the driver's whole group, three times in four after some trials were stored."""
-    driver = processes.drive(out, wish(trials))
+def kill_once(processes: Processes, out: Path, wished: str, most: int, rng: random.Random) -> None:
+    """SIGKILL the driver's whole group, three times in four after up to `most` trials more."""
+    driver = processes.drive(out, wished)
     assert driver.stdout is not None
     if rng.random() < 3 / 4:
-        for _ in range(rng.randrange(1, trials // 10)):
+        for _ in range(rng.randrange(1, most)):
             driver.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.2))
+        time.sleep(rng.uniform(0.0, 0.05))
     else:
-        time.sleep(rng.uniform(0.1, 1.2))
+        time.sleep(rng.uniform(0.1, 0.6))
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
 
 
 def kill_until_done(processes: Processes, out: Path, kills: int, trials: int) -> int:
     """How many of the kills fell into the middle of the sweep."""
-    reference = run_tiny(out / "reference", workers=2, trials=trials, sleep=0.005).digest()
+    reference = run_tiny(out / "reference", workers=2, trials=trials, sleep=SLEEP).digest()
     rng = random.Random(SEED)
     interrupted, checks = 0, []
+    most = max(2, trials // kills)  # so that the sweep lasts until the last of them
     for number in range(kills):
-        kill_once(processes, out / "run", trials, rng)
+        kill_once(processes, out / "run", wish(trials), most, rng)
         assert processes.all_gone(), f"kill {number} of seed {SEED} left workers behind"
         record = record_in(out / "run")
         if record is None:
