@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attnlab.audit.split_overlap import split_overlap
@@ -80,6 +80,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "quote": ("a.csv", 'review,stars\nx,1\n"y,1\n', "line 3: not a table"),
     "twice": ("a.csv", "review,review\nx,1\n", "line 1: two columns"),
     "header": ("a.csv", "review,stars\n", "a header and no row"),
+    "separators": ("a.csv", ";;\n;\n", "no field of this table"),
     "empty": ("a.csv", "", "empty"),
     "ending": ("a.xlsx", "review,stars\nx,1\n", "a table ends in"),
     "json": ("a.jsonl", '{"review": "x", "stars": 1}\n{"review"\n', "line 2: not JSON"),
@@ -117,6 +118,7 @@ def test_what_cannot_be_learnt_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=300), st.sampled_from([".csv", ".tsv", ".jsonl"]))
+@example(";", ".csv")
 def test_any_text_is_rows_or_one_line(text: str, ending: str) -> None:
     import tempfile
 

@@ -117,13 +117,17 @@ def _lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(
         io.StringIO(text, newline=""), delimiter=separator, quoting=quoting, strict=True
     )
+    found = False
     while True:
         number = reader.line_num + 1
         try:
             fields = next(reader)
         except StopIteration:
+            if not found:  # separators and nothing between them
+                raise UsageError(f"{path}: no field of this table holds anything") from None
             return
         except csv.Error as error:
             raise UsageError(f"{path}: line {number}: not a table ({error})") from None
         if any(field.strip() for field in fields):
+            found = True
             yield number, fields
