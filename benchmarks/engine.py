@@ -164,8 +164,11 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=1000, help="one-second trials")
     parser.add_argument("--only", default=",".join(PARTS), help="parts, by comma")
     chosen = parser.parse_args()
+    asked = chosen.only.split(",")
+    if unknown := [part for part in asked if part not in PARTS]:
+        parser.error(f"--only: no part {', '.join(map(repr, unknown))}; known: {', '.join(PARTS)}")
     rows: list[Row] = []
-    for part in chosen.only.split(","):
+    for part in asked:
         with tempfile.TemporaryDirectory() as folder:
             rows += PARTS[part](Path(folder), chosen.trials)
     report(rows, chosen.json)

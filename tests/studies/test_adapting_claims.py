@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
@@ -16,7 +17,7 @@ from attnlab.studies.adapting.evidence import Runs, at_the_edge
 from attnlab.studies.adapting.fine_tuning import FineTuning
 from attnlab.studies.adapting.fine_tuning_claims import answer, claims
 from attnlab.studies.adapting.optimizers import Optimizers
-from attnlab.studies.adapting.settings import CELLS, RIGHT, FineTuningSettings
+from attnlab.studies.adapting.settings import CELLS, RIGHT, FineTuningSettings, rate_text
 
 
 def cell(rate: float, dev: float) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def test_one_rate_for_all_is_told_from_each_at_its_own() -> None:
     assert verdicts(study.claims(level)) == {
         "sgd-behind-at-one-rate": "holds", "sgd-level-at-its-own": "holds", "no-collapse": "holds",
     }  # fmt: skip
-    assert study.answer(study.claims(level)).startswith("It was given the wrong rate: at 5e-05")
+    assert study.answer(study.claims(level)).startswith("It was given the wrong rate: at 5e-5")
     assert verdicts(study.claims(worse))["sgd-level-at-its-own"] == "fails"
     assert study.answer(study.claims(worse)).startswith("Worse even at its own rate")
 
@@ -168,8 +169,20 @@ def test_a_collapse_is_told_in_the_first_line() -> None:
     ]
     study = Optimizers.at("quick")
     said = study.answer(study.claims(Table(rows)))
-    assert said.startswith("Collapsed: 3 of 6 models answer as a constant: sgd (3). Worse even")
+    assert said.startswith(
+        "Collapsed: 3 of 6 models answer as a constant: SGD (3 of 3). Worse even"
+    )
     for kind in (FineTuning, Adapters):
         named = [replace(r, config={**r.config, "arm": "full"}) for r in rows[1::2]]
         other = kind.at("quick")
         assert other.answer(other.claims(Table(named))).startswith("Collapsed: 3 of 3 models")
+
+
+@pytest.mark.parametrize(
+    ("rate", "typed"),
+    [(5e-5, "5e-5"), (1e-4, "1e-4"), (1.25e-4, "1.25e-4"), (9.99e-4, "9.99e-4"), (1e-3, "0.001"),
+     (0.0125, "0.0125"), (1.0, "1"), (3e-10, "3e-10")],
+)  # fmt: skip
+def test_a_rate_is_written_as_one_types_it(rate: float, typed: str) -> None:
+    assert rate_text(rate) == typed
+    assert float(rate_text(rate)) == rate

@@ -312,7 +312,10 @@ def test_verdicts_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(table_of())
     assert {c.verdict for c in found.values()} == {"holds"} and len(found) == 25
     said = study_of().answer(list(found.values()))
-    assert said.startswith("25 of 25 statements hold") and "anew pays law: holds" in said
+    assert said == (
+        "25 of 25 statements hold; with few bytes of court cases going on from pretraining pays; "
+        "with many of court cases starting anew pays."
+    )
     monkeypatch.setattr(checks, "_texts", lambda found, s: [])
     audits = {f.name: f.verdict for f in study_of().audits(table_of())}
     assert set(audits.values()) == {"pass"} and "baselines" in audits
@@ -372,4 +375,4 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
         f["name"] for f in done.results["figures"]
     }
     exact = {c["name"]: c["verdict"] for c in done.results["claims"] if c["exact"]}
-    assert set(exact.values()) == {"holds"} and len(exact) == 10
+    assert set(exact.values()) == {"holds"} and len(exact) == 9

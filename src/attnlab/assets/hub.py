@@ -20,11 +20,18 @@ from attnlab.assets.cache import Held, Manifest, folder_of
 from attnlab.assets.stream import CHUNK, on_disk
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
 
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+ENCODERS = ("roberta-base", "bert-base-cased", "bert-base-uncased", "distilbert-base-uncased")
 WEIGHTS = ("*.safetensors", "*.gguf")
 CODE = ("*.py",)
 KEPT = (*WEIGHTS, "*.json", "*.jsonl", "*.txt", "*.csv", "*.tsv", "*.parquet")
 _DATASETS = "datasets/"
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def is_encoder_name(name: str) -> bool:
+    """owner/name, or one of the encoders that a hub has had since before owners."""
+    return HUB_NAME.fullmatch(name) is not None or name in ENCODERS
 
 
 @dataclass(frozen=True)

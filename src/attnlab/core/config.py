@@ -78,10 +78,13 @@ def _unstorable(values: Mapping[str, Any]) -> str:
 
 def _one_line(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "settings"
+    why = first["msg"].removeprefix("Value error, ")
+    where = ".".join(str(part) for part in first["loc"])
+    if not where:  # about several settings at once
+        return f"settings: {why}"
     given = repr(first["input"])
     shown = given if len(given) <= 60 else given[:57] + "..."
-    return f"setting {where!r}: {first['msg']} (got {shown})"
+    return f"setting {where!r}: {why} (got {shown})"
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,11 @@ def sha256_file(path: Path) -> str:
     """SHA-256 of the file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_files(paths: Iterable[Path]) -> str:
+    """SHA-256 of the files' own, one after the other."""
+    return hashlib.sha256("".join(map(sha256_file, paths)).encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

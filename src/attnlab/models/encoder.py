@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from attnlab import assets
+from attnlab.assets.hub import is_encoder_name
 from attnlab.core.errors import IntegrityError, UsageError
-from attnlab.core.files import sha256_file
-from attnlab.models.hub import HUB_NAME, quiet, safe_options
+from attnlab.core.files import sha256_file, sha256_files
 from attnlab.models.hub import _errors_of as errors_of  # pyright: ignore[reportPrivateUsage]
+from attnlab.models.hub import quiet, safe_options
 from attnlab.models.weights import weight_files
 
 Pooling = Literal["mean", "first", "virtual"]
-NAMES = ("roberta-base", "bert-base-cased", "bert-base-uncased", "distilbert-base-uncased")
 NO_LIMIT = 1 << 30  # what tokenizers say when they know no longest text is more than this
 
 
@@ -150,7 +150,7 @@ def open_encoder(target: str | Path = "minilm-l6") -> Encoder:
         name = path.resolve().name
     elif name in assets.names():
         path = assets.get(name).path
-    elif HUB_NAME.fullmatch(name) or name in NAMES:
+    elif is_encoder_name(name):
         path = assets.get(name, source="hub").path
     else:
         raise UsageError(f"{target}: no such folder, asset, or owner/name of a hub")
@@ -164,12 +164,8 @@ def open_encoder(target: str | Path = "minilm-l6") -> Encoder:
 
 def weights_sha256(folder: Path) -> str:
     """SHA-256 of the one file of weights, or of the shards' own one after the other."""
-    hashes = [sha256_file(file) for file in weight_files(folder)]
-    if len(hashes) == 1:
-        return hashes[0]
-    import hashlib
-
-    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+    files = weight_files(folder)
+    return sha256_file(files[0]) if len(files) == 1 else sha256_files(files)
 
 
 def _opened(path: Path, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -8,7 +8,6 @@ trusted and pinned by its hash (`remote_code.py`).
 """
 
 import inspect
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attnlab import assets
+from attnlab.assets.hub import HUB_NAME
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json
 from attnlab.core.tokens import IGNORE
@@ -30,7 +30,6 @@ from attnlab.models.remote_code import check_commit, check_hash, check_map
 from attnlab.models.weights import weight_files
 
 GGUF = b"GGUF"
-HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 CONTEXT = 2048  # positions read at once where a model states no limit
 

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Section
+from attnlab.lab.table import Row
 from attnlab.measure.intervals import wilson
-from attnlab.report.text import counted
+from attnlab.report.text import counted, number
 from attnlab.studies.adapting.checks import alive, first_line
 from attnlab.studies.adapting.evidence import Runs, percent
-from attnlab.studies.adapting.settings import AdapterSettings
+from attnlab.studies.adapting.settings import AdapterSettings, rate_text
 
 NEAR = 0.05
+COSTS = {"milliseconds_a_step": "milliseconds a step", "gpu_peak_mb": "peak of GPU memory (MB)"}
 TASKS = {"texts": "sentiment", "pairs": "question and passage"}
 REPORTED = {"full": 0.9, "head": 0.6, "prefix": 0.8}
 COURSE = "course report: another encoder, consistent with ten examples"
@@ -30,7 +32,16 @@ def claims(runs: Runs, s: AdapterSettings) -> list[Claim]:
                   if arm != "full" and runs.rows(task=task, arm=arm)]  # fmt: skip
         found += [_pretraining(runs, task, name) for name in s.encoders
                   if runs.rows(task=task, arm=f"full, {name}")]  # fmt: skip
-    return [*found, alive(runs.rows())] if found else []
+    return [*found, alive(runs.rows(), _named)] if found else []
+
+
+def _named(row: Row) -> str:
+    return f"{_label(row['arm'])} on {TASKS[row['task']]}"
+
+
+def _label(arm: str) -> str:
+    """The words for a method, or for all of another encoder."""
+    return LABELS.get(arm) or f"{LABELS['full']}, {arm.removeprefix('full, ')}"
 
 
 def _beats(runs: Runs, task: str) -> Claim:
@@ -96,11 +107,11 @@ def _names(arms: Sequence[str]) -> str:
 
 
 def sections(runs: Runs, s: AdapterSettings) -> list[Section]:
-    """A table in words for each task, and what was reported."""
+    """A table for each task, and what was reported."""
     made = []
     for task, words in TASKS.items():
-        lines = [_line(runs, task, arm) for arm in _arms(s) if runs.rows(task=task, arm=arm)]
-        if lines:
+        table = _table(runs, task, _arms(s))
+        if len(table) > 1:
             rows = runs.rows(task=task)
             base = (f"The most frequent answer gets {100 * rows[0]['majority']:.1f} % of the "
                     f"{rows[0]['tested']:,} test rows.")  # fmt: skip
@@ -109,7 +120,7 @@ def sections(runs: Runs, s: AdapterSettings) -> list[Section]:
                 seeds = counted(s.pair_seeds, "seed")
                 few = (f"{s.pair_rows or 'All'} rows, {seeds}: not a result, a demonstration that "
                        "every method runs.",)  # fmt: skip
-            made.append(Section(f"Every method: {words}", (*few, *lines, base)))
+            made.append(Section(f"Every method: {words}", (*few, base), table))
     if made:
         made.append(Section("Beside what was reported", _reported(s)))
     return made
@@ -135,14 +146,23 @@ def _arms(s: AdapterSettings) -> list[str]:
     return [*s.methods, *(f"full, {name}" for name in s.encoders)]
 
 
-def _line(runs: Runs, task: str, arm: str) -> str:
-    rows = runs.rows(task=task, arm=arm)
-    step = [row.cost["milliseconds_a_step"] for row in rows if "milliseconds_a_step" in row.cost]
-    memory = [row.cost["gpu_peak_mb"] for row in rows if "gpu_peak_mb" in row.cost]
-    told = f", {sum(step) / len(step):.0f} ms a step" if step else ""
-    told += f", {sum(memory) / len(memory):,.0f} MB at most" if memory else ""
-    share = percent(runs.accuracy(task=task, arm=arm))
-    return (
-        f"{LABELS.get(arm, arm)}: {rows[0]['trained']:,} numbers learn; test accuracy {share} over "
-        f"{counted(len(rows), 'seed')}{told}."
-    )
+def _table(runs: Runs, task: str, arms: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """A row a method; costs that nobody measured have no column."""
+    kinds = [kind for kind in COSTS if any(kind in row.cost for row in runs.rows(task=task))]
+    head = ("what learns", "numbers", "test accuracy", "rates chosen, one a seed",
+            *(COSTS[kind] for kind in kinds))  # fmt: skip
+    body = []
+    for arm in arms:
+        rows = runs.rows(task=task, arm=arm)
+        if rows:
+            share = percent(runs.accuracy(task=task, arm=arm))
+            rates = ", ".join(rate_text(row["rate"]) for row in rows)
+            costs = (number(float(f"{mean_cost(rows, kind):.3g}")) for kind in kinds)
+            body.append((_label(arm), f"{rows[0]['trained']:,}", share, rates, *costs))
+    return (head, *body)
+
+
+def mean_cost(rows: Sequence[Row], kind: str) -> float:
+    """Over the trials in which it was measured; NaN where it was in none."""
+    values = [row.cost[kind] for row in rows if kind in row.cost]
+    return sum(values) / len(values) if values else math.nan

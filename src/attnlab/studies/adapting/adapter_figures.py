@@ -5,14 +5,13 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, SEMANTIC, house_style, panels
-from attnlab.studies.adapting.adapter_claims import LABELS, TASKS
+from attnlab.studies.adapting.adapter_claims import COSTS, LABELS, TASKS, mean_cost
 from attnlab.studies.adapting.evidence import Runs
 from attnlab.studies.adapting.looks import as_share, dot, majority
 from attnlab.studies.adapting.settings import AdapterSettings
 
 COLOURS = {"full": POSITIONAL, "head": NEUTRAL, "prefix": LINEAR, "prefix-layers": LINEAR,
            "lora": SEMANTIC}  # fmt: skip
-COSTS = {"milliseconds_a_step": "milliseconds a step", "gpu_peak_mb": "peak of GPU memory (MB)"}
 
 
 def figures(runs: Runs, s: AdapterSettings) -> list[Figure]:
@@ -69,7 +68,7 @@ def _cost(runs: Runs, s: AdapterSettings, tasks: list[str], kinds: list[str]) ->
         drawing, axes = panels(1, len(kinds), height=0.9 + 0.42 * len(arms))
         for ax, kind in zip(axes, kinds, strict=True):
             for place, (task, colour) in enumerate(zip(tasks, (POSITIONAL, LINEAR), strict=False)):
-                values = [_mean(runs, task, arm, kind) for arm in arms]
+                values = [mean_cost(runs.rows(task=task, arm=arm), kind) for arm in arms]
                 lines = np.arange(len(arms)) + 0.36 * (place - (len(tasks) - 1) / 2)
                 ax.barh(lines, values, height=0.32, color=colour, label=TASKS[task])
             ax.set_yticks(range(len(arms)), [LABELS[arm] for arm in arms])
@@ -78,8 +77,3 @@ def _cost(runs: Runs, s: AdapterSettings, tasks: list[str], kinds: list[str]) ->
         if len(tasks) > 1:
             axes[0].legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
     return drawing
-
-
-def _mean(runs: Runs, task: str, arm: str, kind: str) -> float:
-    values = [row.cost[kind] for row in runs.rows(task=task, arm=arm) if kind in row.cost]
-    return float(np.mean(values)) if values else float("nan")

@@ -70,14 +70,17 @@ def _told(name: str, table: Table, claims: Sequence[Claim], declared: Declared) 
 ALIVE = "no-collapse"
 
 
-def alive(rows: Sequence[Row]) -> Claim:
-    """Whether any of the models that dev chose answers as a constant would."""
+def alive(rows: Sequence[Row], named: Callable[[Row], str] = lambda row: str(row["arm"])) -> Claim:
+    """Whether any of the models that dev chose answers as a constant would.
+
+    `named` says in words what a trial trained.
+    """
     bad = [row for row in rows if str(row.get("audit_collapse")).startswith("fail")]
     count = Estimate(float(len(bad)), n=len(rows), method="models counted", exact=True)
-    times = Counter(str(row.get("part") or row.get("arm")) for row in bad)
-    named = ", ".join(f"{part} ({n})" for part, n in sorted(times.items())[:SHOWN])
-    named += f" and {len(times) - SHOWN} more" if len(times) > SHOWN else ""
-    why = f"{len(bad)} of {len(rows)} models answer as a constant: {named}" if bad else (
+    times, of = Counter(named(row) for row in bad), Counter(named(row) for row in rows)
+    which = ", ".join(f"{name} ({n} of {of[name]})" for name, n in sorted(times.items())[:SHOWN])
+    which += f" and {len(times) - SHOWN} more" if len(times) > SHOWN else ""
+    why = f"{len(bad)} of {len(rows)} models answer as a constant: {which}" if bad else (
         f"none of {len(rows)} models does")  # fmt: skip
     statement = "The models that dev chose do not answer as a constant would"
     verdict = "fails" if bad else "holds"

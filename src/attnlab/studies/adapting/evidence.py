@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,11 @@ class Runs:
     def over_seeds(self, metric: str, **where: Any) -> Estimate:
         """Mean over seeds with its t interval."""
         return mean_interval(list(self.values(metric, **where).values()))
+
+    def share(self, metric: str, **where: Any) -> Estimate:
+        """The same of a share, where no interval goes beyond 0 and 1."""
+        e = self.over_seeds(metric, **where)
+        return replace(e, low=max(e.low, 0.0), high=min(e.high, 1.0)) if e.has_interval else e
 
     def gaps(self, metric: str, one: Where, other: Where) -> list[float]:
         """metric of one − metric of other, a seed."""

@@ -8,7 +8,7 @@ from attnlab.measure.intervals import Estimate, difference_of_shares, mean_inter
 from attnlab.studies.adapting.checks import alive, first_line
 from attnlab.studies.adapting.evidence import Runs, percent, widened
 from attnlab.studies.adapting.fine_tuning import CONSTANT
-from attnlab.studies.adapting.settings import FineTuningSettings
+from attnlab.studies.adapting.settings import FineTuningSettings, rate_text
 
 COURSE = "course report: RoBERTa-base on SST-2, one run"
 BOOLQ = "course report: RoBERTa on BoolQ, four runs"
@@ -50,7 +50,7 @@ def _told(claims: Sequence[Claim]) -> str:
                 if c.name.startswith(COLLAPSES)}  # fmt: skip
     if not verdicts:
         return ""
-    rates = [rate for rate, verdict in verdicts.items() if verdict == "holds"]
+    rates = [rate_text(float(rate)) for rate, verdict in verdicts.items() if verdict == "holds"]
     if not rates:
         return "; no rate tried here is shown to collapse it"
     named = next(c for c in claims if c.name == NAMED)
@@ -114,8 +114,8 @@ def _collapses(runs: Runs, rate: float) -> Claim:
     where = {"kind": "collapse", "learning_rate": rate}
     return judge(
         f"{COLLAPSES}{rate:g}",
-        f"At a rate of {rate:g} one answer makes up more than 95 % of the predictions",
-        runs.over_seeds("whole_top_share", **where), above=CONSTANT,
+        f"At a rate of {rate_text(rate)} one answer makes up more than 95 % of the predictions",
+        runs.share("whole_top_share", **where), above=CONSTANT,
         quantity="share of the most frequent prediction",
         reported=Reported(1.0, BOOLQ, comparable=False,
                           note="validation 0.6217125 = 2,033 / 3,270, the share of 'yes'"),
@@ -142,7 +142,8 @@ def _sane(runs: Runs, s: FineTuningSettings) -> Claim:
     where = {"kind": "collapse", "learning_rate": s.sane_rate}
     gaps = [row["whole_accuracy"] - row["whole_majority"] for row in runs.rows(**where)]
     return judge(
-        "sane-rate-learns", f"At a rate of {s.sane_rate:g} the same training beats the majority",
+        "sane-rate-learns",
+        f"At a rate of {rate_text(s.sane_rate)} the same training beats the majority",
         mean_interval(gaps), above=0.0, quantity="accuracy − share of the most frequent answer",
         trials=runs.ids(**where), runs=gaps,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.study import Section
 from attnlab.measure.intervals import mean_interval
 from attnlab.studies.adapting.evidence import Runs, at_the_edge, percent
-from attnlab.studies.adapting.settings import FineTuningSettings
+from attnlab.studies.adapting.settings import FineTuningSettings, rate_text
 from attnlab.studies.adapting.study import said
 
 POOLED = {"mean": "the mean of the token vectors", "first": "the first token's vector"}
@@ -18,7 +18,7 @@ def sections(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> l
     made = [
         Section("What was chosen, and what it scores", _chosen(runs, found, s)),
         Section("How long, and on how many rows", _long(runs, found, s)),
-        Section("The collapse that was reported as a result", _collapse(runs, found, s)),
+        Section("The collapse that was reported as a result", *_collapse(runs, s)),
         Section("How it was measured", _measured(runs, s)),
     ]
     return [section for section in made if section.paragraphs]
@@ -29,7 +29,7 @@ def _chosen(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tu
     if not rows:
         return ()
     cells = Counter(
-        f"rate {r['rate']:g}, batch {r['chosen_batch']}, {r['chosen_epochs']:g} epochs"
+        f"rate {rate_text(r['rate'])}, batch {r['chosen_batch']}, {r['chosen_epochs']:g} epochs"
         for r in rows
     )
     times = ", ".join(f"{cell} ({n} of {len(rows)} seeds)" for cell, n in cells.most_common())
@@ -79,18 +79,20 @@ def _long(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tupl
     return tuple(lines)
 
 
-def _collapse(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tuple[str, ...]:
+def _collapse(
+    runs: Runs, s: FineTuningSettings
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """What a collapsed model scores, and what every model here did."""
     rows = runs.rows(kind="collapse")
     if not rows:
-        return ()
-    lines = []
+        return (), ()
+    lines = [("rate", "accuracy, one a seed", "collapsed by the end of the first epoch")]
     for rate in (*s.collapse_rates, s.sane_rate):
         here = runs.rows(kind="collapse", learning_rate=rate)
         if here:
             shares = ", ".join(f"{row['whole_accuracy']:.7f}" for row in here)
             named = sum(str(r["collapse_first_epoch"]).startswith("fail") for r in here)
-            lines.append(f"Rate {rate:g}: accuracy {shares}; collapsed by the end of the first "
-                         f"epoch: {named} of {len(here)} models.")  # fmt: skip
+            lines.append((rate_text(rate), shares, f"{named} of {len(here)}"))
     first = rows[0]
     about = (
         f"Dev and test together are {first['whole_rows']:,} rows here, of which the most frequent "
@@ -103,7 +105,7 @@ def _collapse(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> 
     if s.collapse_rows:
         about += (f" Here it learns from {s.collapse_rows} rows only: the collapse shows, but "
                   "accuracies on so few rows are not a result.")  # fmt: skip
-    return (about, *lines)
+    return (about,), tuple(lines)
 
 
 def _measured(runs: Runs, s: FineTuningSettings) -> tuple[str, ...]:
@@ -114,9 +116,10 @@ def _measured(runs: Runs, s: FineTuningSettings) -> tuple[str, ...]:
     )  # fmt: skip
     rows = list(runs.table)
     cut = str(rows[0]["cut"]) if rows else ""
+    cut = cut[:1].upper() + cut[1:]
     return (
         f"{s.model}, {POOLED[s.pooling]} and a linear head; {s.optimizer}, linear decay "
-        f"after a tenth of the steps of warm-up; {how}. {cut}. dev chooses the weights within a "
+        f"after a tenth of the steps of warm-up; {how}. {cut}. Dev chooses the weights within a "
         "training and the cell among trainings; curves and sizes are on dev; test rows are read "
         "for the chosen cell alone. Rows to learn from are drawn by seed where fewer than all "
         "are wanted.",

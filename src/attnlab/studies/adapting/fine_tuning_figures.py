@@ -19,7 +19,7 @@ from attnlab.report.style import (
 )
 from attnlab.studies.adapting.evidence import Runs
 from attnlab.studies.adapting.looks import as_share, majority, ticks
-from attnlab.studies.adapting.settings import FineTuningSettings
+from attnlab.studies.adapting.settings import FineTuningSettings, rate_text
 
 COLOURS: tuple[str, ...] = (POSITIONAL, SEMANTIC, LINEAR, NEUTRAL)
 BARS = "Bars: 95 % t intervals over seeds."
@@ -70,7 +70,7 @@ def _search(runs: Runs) -> Drawing:
     with house_style():
         drawing, axes = panels(1, len(epochs), height=2.9, share_y=True)
         for ax, count in zip(axes, epochs, strict=True):
-            ticks(ax, rates, [f"{rate:g}" for rate in rates])
+            ticks(ax, rates, [rate_text(rate) for rate in rates])
             ax.set_xlim(min(rates) / 1.6, max(rates) * 3)  # the same where one rate is left
             for colour, batch in zip(COLOURS, batches, strict=False):
                 here = {k[2]: v for k, v in cells.items() if k[:2] == (count, batch)}
@@ -150,7 +150,7 @@ def _collapse(runs: Runs, s: FineTuningSettings) -> Drawing:
                     ax.plot(epoch, row.curves[name], color=colour, marker="o", markersize=3,
                             linewidth=1.0)  # fmt: skip
                     if row is rows[0]:
-                        direct_label(ax, epoch, row.curves[name], f"{rate:g}", colour)
+                        direct_label(ax, epoch, row.curves[name], rate_text(rate), colour)
         majority(left, runs.mean("dev_majority", kind="collapse"))
         majority(right, 0.95)
         right.set_ylim(0.45, 1.03)

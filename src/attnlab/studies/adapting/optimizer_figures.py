@@ -9,7 +9,6 @@ from attnlab.report.style import (
     NEUTRAL,
     POSITIONAL,
     SEMANTIC,
-    direct_label,
     errorbars,
     house_style,
     log_axis,
@@ -17,10 +16,9 @@ from attnlab.report.style import (
 )
 from attnlab.studies.adapting.evidence import Runs, at_the_edge, percent
 from attnlab.studies.adapting.looks import as_share, dot, majority
-from attnlab.studies.adapting.settings import OptimizerSettings
+from attnlab.studies.adapting.settings import NAMES, OptimizerSettings, rate_text
 
-LOOK = {"adamw": ("AdamW", POSITIONAL), "sgd": ("SGD", SEMANTIC),
-        "momentum": ("SGD with momentum", LINEAR), "adagrad": ("Adagrad", NEUTRAL)}  # fmt: skip
+COLOURS = {"adamw": POSITIONAL, "sgd": SEMANTIC, "momentum": LINEAR, "adagrad": NEUTRAL}
 
 
 def figures(runs: Runs, s: OptimizerSettings) -> list[Figure]:
@@ -33,7 +31,7 @@ def figures(runs: Runs, s: OptimizerSettings) -> list[Figure]:
         Figure(
             "rates", "Every optimizer against its learning rate",
             "Dev accuracy of every training. Bars: 95 % t intervals over seeds. Dashed: the one "
-            f"rate for all, {s.common_rate:g}; dotted: the most frequent answer. What one "
+            f"rate for all, {rate_text(s.common_rate)}; dotted: the most frequent answer. What one "
             "optimizer needs leaves another where it began, or breaks it.",
             "Dev accuracy against learning rate, a curve for each optimizer.",
             lambda: _rates(runs, s, names), ids,
@@ -51,26 +49,19 @@ def figures(runs: Runs, s: OptimizerSettings) -> list[Figure]:
 
 def sections(runs: Runs, s: OptimizerSettings) -> list[Section]:
     """Both comparisons, and why they differ."""
-    lines = []
-    for name in s.optimizers:
-        rows = runs.rows(arm=name)
-        if not rows:
-            continue
-        one = mean_interval(list(runs.at_rate(s.common_rate, arm=name).values()))
-        chosen = ", ".join(f"{row['rate']:g}" for row in rows)
-        lines.append(
-            f"{LOOK[name][0]}: at {s.common_rate:g} {percent(one)} on dev; at its own rate "
-            f"{percent(runs.accuracy(arm=name))} on test (chosen: {chosen}). "
-            + at_the_edge([row["rate"] for row in rows], s.rates(name))
-        )
-    if not lines:
+    names = [name for name in s.optimizers if runs.rows(arm=name)]
+    if not names:
         return []
+    head = ("optimizer", f"at {rate_text(s.common_rate)}, dev", "at its own rate, test",
+            "rates that dev chose, one a seed")  # fmt: skip
+    table = (head, *(_both(runs, s, name) for name in names))
+    edges = [f"{NAMES[name]}: {words[0].lower()}{words[1:]}" for name in names
+             if (words := at_the_edge(_chosen(runs, name), s.rates(name)))]  # fmt: skip
     base = f"The most frequent answer gets {100 * runs.mean('majority'):.1f} % of the test rows."
     size = int(runs.mean("trained"))
-    tried = "; ".join(f"{LOOK[name][0]} {', '.join(f'{rate:g}' for rate in s.rates(name))}"
-                      for name in s.optimizers)  # fmt: skip
+    tried = "; ".join(f"{NAMES[name]} {_listed(s.rates(name))}" for name in s.optimizers)
     return [
-        Section("At one rate, and at its own", (*lines, base)),
+        Section("At one rate, and at its own", (*edges, base), table),
         Section("Why their rates differ", (
             "A step of SGD is rate × gradient; one of AdamW or Adagrad is rate × gradient / its "
             f"size. Here gradients are clipped to a norm of 1 over {size:,} numbers, so a typical "
@@ -83,10 +74,25 @@ def sections(runs: Runs, s: OptimizerSettings) -> list[Section]:
         Section("How it was measured", (
             f"{s.model} on {s.data}, everything learns, {s.epochs:g} epochs, batch {s.batch}, "
             "linear decay after a tenth of the steps of warm-up, gradients clipped to norm 1. "
-            f"Rates tried: {tried}. dev chooses one of them and the best evaluation; the test rows "
+            f"Rates tried: {tried}. Dev chooses one of them and the best evaluation; the test rows "
             "are scored once.",
         )),
     ]  # fmt: skip
+
+
+def _both(runs: Runs, s: OptimizerSettings, name: str) -> tuple[str, ...]:
+    """A row of the table."""
+    one = mean_interval(list(runs.at_rate(s.common_rate, arm=name).values()))
+    own = runs.accuracy(arm=name)
+    return NAMES[name], percent(one), percent(own), _listed(_chosen(runs, name))
+
+
+def _chosen(runs: Runs, name: str) -> list[float]:
+    return [row["rate"] for row in runs.rows(arm=name)]
+
+
+def _listed(rates: list[float]) -> str:
+    return ", ".join(rate_text(rate) for rate in rates)
 
 
 def _rates(runs: Runs, s: OptimizerSettings, names: list[str]) -> Drawing:
@@ -94,19 +100,19 @@ def _rates(runs: Runs, s: OptimizerSettings, names: list[str]) -> Drawing:
         drawing, (ax,) = panels(1, 1, height=3.2)
         log_axis(ax, "x")
         for name in names:
-            words, colour = LOOK[name]
+            colour = COLOURS[name]
             cells = runs.by_cell("rate", arm=name)
             rates = [key[0] for key in cells]
             values = [mean_interval(v) for v in cells.values()]
             ax.plot(rates, [e.value for e in values], color=colour, linewidth=1.2)
-            errorbars(ax, rates, values, colour)
-            direct_label(ax, rates, [e.value for e in values], words, colour)
+            errorbars(ax, rates, values, colour, label=NAMES[name])
         ax.axvline(s.common_rate, color=NEUTRAL, linestyle="--", linewidth=0.9)
         majority(ax, runs.mean("dev_majority"))
         as_share(ax)
         ax.set_xlabel("learning rate")
         ax.set_ylabel("dev accuracy")
-        ax.margins(x=0.14)
+        # the curves cross, and at their ends they meet: no place for a label beside each
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(names))
     return drawing
 
 
@@ -114,14 +120,14 @@ def _fair(runs: Runs, s: OptimizerSettings, names: list[str]) -> Drawing:
     with house_style():
         drawing, (ax,) = panels(1, 1, height=1.0 + 0.42 * len(names))
         for line, name in enumerate(names):
-            colour = LOOK[name][1]
+            colour = COLOURS[name]
             one = mean_interval(list(runs.at_rate(s.common_rate, arm=name).values()))
             own = runs.accuracy(arm=name)
             dot(ax, line - 0.15, one, colour, hollow=True)
             dot(ax, line + 0.15, own, colour)
         majority(ax, runs.mean("majority"), "x")
         as_share(ax, "x")
-        ax.set_yticks(range(len(names)), [LOOK[name][0] for name in names])
+        ax.set_yticks(range(len(names)), [NAMES[name] for name in names])
         ax.set_ylim(len(names) - 0.4, -0.6)
         ax.set_xlabel("accuracy")
     return drawing

@@ -11,7 +11,7 @@ from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import mean_interval
 from attnlab.studies.adapting.checks import alive, enough_rows, findings, first_line
-from attnlab.studies.adapting.settings import OPTIMIZER, OptimizerSettings
+from attnlab.studies.adapting.settings import NAMES, OPTIMIZER, OptimizerSettings, rate_text
 from attnlab.studies.adapting.study import AdaptStudy
 
 LEVEL = 0.05  # closer than this, two optimizers count as level
@@ -29,7 +29,7 @@ class Optimizers(AdaptStudy):
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 11 minutes on two cores",
-        "full": "not measured; meant for a GPU (--device cuda --workers 12)",
+        "full": "5 minutes on one H200 (--device cuda --workers 14)",
     }
     settings: OptimizerSettings
 
@@ -54,15 +54,17 @@ class Optimizers(AdaptStudy):
         for other in self.settings.optimizers:
             if other != "adamw" and runs.rows(arm=other) and runs.rows(arm="adamw"):
                 found += [self._unfair(runs, other), self._fair(runs, other)]
-        return [*found, alive(runs.rows())] if found else []
+        return [*found, alive(runs.rows(), lambda row: NAMES[row["arm"]])] if found else []
 
     def _unfair(self, runs: Any, other: str) -> Claim:
         rate = self.settings.common_rate
         ours, theirs = (runs.at_rate(rate, arm=name) for name in ("adamw", other))
         gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
         return judge(
-            f"{other}-behind-at-one-rate", f"At {rate:g} for both, {other} is behind AdamW",
-            mean_interval(gaps), above=0.0, quantity=f"dev accuracy at {rate:g}, adamw − {other}",
+            f"{other}-behind-at-one-rate",
+            f"At {rate_text(rate)} for both, {NAMES[other]} is behind AdamW",
+            mean_interval(gaps), above=0.0,
+            quantity=f"dev accuracy at {rate_text(rate)}, adamw − {other}",
             reported=Reported(None, COURSE, comparable=False, note="near 50 %")
             if other == "sgd" else None,
             trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)], runs=gaps,
@@ -71,8 +73,8 @@ class Optimizers(AdaptStudy):
     def _fair(self, runs: Any, other: str) -> Claim:
         gap = runs.test_gap({"arm": "adamw"}, {"arm": other})
         return judge(
-            f"{other}-level-at-its-own", f"Each at the rate dev chose, {other} comes within "
-            "five points of AdamW", gap, below=LEVEL,
+            f"{other}-level-at-its-own", f"Each at the rate dev chose, {NAMES[other]} comes "
+            "within five points of AdamW", gap, below=LEVEL,
             quantity=f"test accuracy, adamw − {other}",
             trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)],
         )  # fmt: skip
@@ -98,7 +100,8 @@ class Optimizers(AdaptStudy):
         one, own = found.get("sgd-behind-at-one-rate"), found.get("sgd-level-at-its-own")
         if one is None or own is None or not math.isfinite(own.estimate.value):
             return first_line(claims, super().answer(claims))
-        first = f"at {self.settings.common_rate:g} for both SGD is {_points(one)} behind AdamW"
+        rate = rate_text(self.settings.common_rate)
+        first = f"at {rate} for both SGD is {_points(one)} behind AdamW"
         second = f"each at its own rate {_points(own)}"
         word = {
             ("holds", "holds"): "It was given the wrong rate",
@@ -117,7 +120,7 @@ class Optimizers(AdaptStudy):
 def _points(claim: Claim) -> str:
     e = claim.estimate
     interval = f" [{100 * e.low:.1f}, {100 * e.high:.1f}]" if e.has_interval else ""
-    return f"{100 * e.value:.1f}{interval} points"
+    return f"{100 * e.value:.1f}{interval} points".replace("-", "−")
 
 
 def _declared(row: Row, name: str) -> bool | None:

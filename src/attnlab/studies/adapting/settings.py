@@ -1,5 +1,6 @@
 """What can be varied in the three studies; the defaults are the quick scale."""
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -11,6 +12,7 @@ CELLS = "cells.json"  # the document with all trainings of a search
 RIGHT = "test_right"  # the array with 1 for each test row that is right
 Rates = tuple[float, ...]
 OPTIMIZERS = ("adamw", "sgd", "momentum", "adagrad")
+NAMES = {"adamw": "AdamW", "sgd": "SGD", "momentum": "SGD with momentum", "adagrad": "Adagrad"}
 METHODS = ("full", "head", "prefix", "prefix-layers", "lora")
 # names that mean the same in a study and in each of its trainings
 SHARED = ("data", "data_sha256", "model", "model_sha256", "pooling", "rows", "scored", "longest",
@@ -20,6 +22,13 @@ SHARED = ("data", "data_sha256", "model", "model_sha256", "pooling", "rows", "sc
 def about(text: str, default: Any, **limits: Any) -> Any:
     """A field with its meaning, as `attnlab show` prints it."""
     return Field(default=default, description=text, **limits)
+
+
+def rate_text(rate: float) -> str:
+    """5e-5, 0.0125: a learning rate as one types it."""
+    if rate >= 1e-3:  # 0.001 reads better than 1e-3, 1e-4 better than 0.0001
+        return f"{rate:g}"
+    return re.sub(r"(\.?0*)e-0*", "e-", f"{rate:.3e}")
 
 
 class AdaptSettings(StudySettings):
@@ -53,7 +62,7 @@ class FineTuningSettings(AdaptSettings):
         "every cell, or ever more epochs for ever fewer of them", "halving"
     )
     batches: tuple[int, ...] = about("rows an update, an axis of the search", (16,), min_length=1)
-    rates: Rates = about("learning rates, an axis", (1e-5, 5e-5, 1e-4), min_length=1)
+    rates: Rates = about("learning rates, an axis", (5e-5, 2e-4, 8e-4), min_length=1)
     epochs: tuple[float, ...] = about("epochs, an axis; of halving, the rungs", (1.0, 3.0),
                                       min_length=1)  # fmt: skip
     optimizer: Literal["adamw", "sgd", "adagrad"] = about("of every training here", "adamw")
@@ -87,9 +96,9 @@ class OptimizerSettings(AdaptSettings):
         "momentum: sgd with it", OPTIMIZERS, min_length=1
     )
     common_rate: float = about("the one rate for all of the unfair comparison", 5e-5, gt=0)
-    adamw_rates: Rates = about("its own grid, besides the common rate", (1e-5, 2e-4))
-    sgd_rates: Rates = about("of plain SGD", (0.03, 0.3))
-    momentum_rates: Rates = about("of SGD with momentum", (0.003, 0.03))
+    adamw_rates: Rates = about("its own grid, besides the common rate", (2e-4, 8e-4))
+    sgd_rates: Rates = about("of plain SGD", (0.03, 0.3, 1.0))
+    momentum_rates: Rates = about("of SGD with momentum", (0.003, 0.03, 0.1))
     adagrad_rates: Rates = about("of Adagrad", (5e-4, 5e-3))
     momentum: float = about("of SGD with momentum", 0.9, gt=0, lt=1)
     batch: int = about("rows an update", 16, ge=1)
@@ -137,7 +146,8 @@ FINE_TUNING: dict[str, dict[str, Any]] = {
         "collapse_rates": [20.0], "collapse_rows": 96, "collapse_longest": 24,
     },
     "full": {
-        **ALL, "seeds": 5, "search": "grid", "batches": [64, 128, 256], "epochs": [2.0, 5.0],
+        **ALL, "seeds": 5, "search": "grid", "batches": [64, 128, 256],
+        "rates": [1e-5, 5e-5, 1e-4], "epochs": [2.0, 5.0],
         "steady_batch": 32, "sizes": [108, 216, 432, 865, 1730, 3460, 6920], "long_epochs": 10,
         "collapse_rates": [5e-4, 1e-3, 1.25e-2], "collapse_rows": 0, "collapse_scored": 0,
         "collapse_longest": 256, "evaluations": 4,
@@ -148,8 +158,8 @@ OPTIMIZER: dict[str, dict[str, Any]] = {
               "momentum_rates": [0.1], "adagrad_rates": [0.1]},
     "full": {
         **ALL, "seeds": 5, "batch": 32, "epochs": 3.0,
-        "adamw_rates": [2e-5, 1e-4, 2e-4, 4e-4], "sgd_rates": [0.01, 0.03, 0.1, 0.3],
-        "momentum_rates": [1e-3, 3e-3, 0.01, 0.03], "adagrad_rates": [5e-4, 1e-3, 3e-3, 0.01],
+        "adamw_rates": [2e-5, 1e-4, 2e-4, 4e-4], "sgd_rates": [0.03, 0.1, 0.3, 1.0],
+        "momentum_rates": [3e-3, 0.01, 0.03, 0.1], "adagrad_rates": [2e-4, 5e-4, 1e-3, 3e-3],
     },
 }  # fmt: skip
 ADAPTER: dict[str, dict[str, Any]] = {

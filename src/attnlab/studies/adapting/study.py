@@ -10,7 +10,8 @@ from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.studies.adapting.settings import AdaptSettings
 from attnlab.studies.finetune.settings import data_sha256, model_sha256
 
-MADE = ("made-up", "made-up pairs")
+MADE, TINY = ("made-up", "made-up pairs"), "tiny"
+RANDOM = "random"
 
 
 class AdaptStudy(Study):
@@ -26,9 +27,13 @@ class AdaptStudy(Study):
         data, model = overrides.get("data"), overrides.get("model")
         if isinstance(data, str) and data not in MADE and not overrides.get("data_sha256"):
             overrides["data_sha256"] = data_sha256(data)
-        if isinstance(model, str) and not overrides.get("model_sha256"):
+        if isinstance(model, str) and model != TINY and not overrides.get("model_sha256"):
             overrides["model_sha256"] = model_sha256(model)
-        return super().at(scale, **overrides)
+        made = super().at(scale, **overrides)
+        for name in getattr(made.settings, "encoders", ()):
+            if name not in (RANDOM, TINY):
+                model_sha256(name)  # a wrong name is told before torch is loaded
+        return made
 
     def fetch(self) -> None:
         """Every set of data and the encoder must be there and fit before a run is begun."""

@@ -10,16 +10,26 @@ from attnlab.measure.intervals import Estimate
 from attnlab.studies.concepts.evidence import Found
 from attnlab.studies.concepts.settings import NAMES, ConceptsSettings
 
+PAYS = {"pretraining-pays-": "with few bytes of {} going on from pretraining pays",
+        "anew-pays-": "with many of {} starting anew pays"}  # fmt: skip
+
 
 def answer(claims: Sequence[Claim]) -> str:
     """How many facts hold; then what pretraining and tokenizer are worth."""
     held = sum(c.verdict == "holds" for c in claims)
     first = f"{held} of {len(claims)} statements hold"
-    wanted = {c.name: c for c in claims if c.name.startswith(("pretraining-pays", "anew-pays"))}
-    if not wanted:
-        return f"{first}."
-    told = [f"{name.replace('-', ' ')}: {c.verdict}" for name, c in wanted.items()]
-    return f"{first}; when to start anew: " + ", ".join(told) + "."
+    paid, told, settled = [c for c in claims if c.name.startswith(tuple(PAYS))], [], 0
+    for prefix, words in PAYS.items():
+        names = [_target(c) for c in paid if c.name.startswith(prefix) and c.verdict == "holds"]
+        told += [words.format(" and of ".join(names))] if names else []
+        settled += len(names)
+    if left := len(paid) - settled:
+        told.append(f"{left} of {len(paid)} such comparisons are not settled or fail")
+    return "; ".join([first, *told]) + "."
+
+
+def _target(claim: Claim) -> str:
+    return NAMES[claim.name.rpartition("-")[2]]
 
 
 def discussion(found: Found, claims: Sequence[Claim], s: ConceptsSettings) -> list[Section]:

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from attnlab.core.config import nearest
 from attnlab.core.errors import UsageError
-from attnlab.core.files import sha256_file
+from attnlab.core.files import sha256_file, sha256_files
 from attnlab.lab.study import StudySettings
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from attnlab.train.tune import TuneSettings
 
 KNOWN = ("sentiment", "boolq", "snli")
-# where a search may start: what has few numbers to move needs the larger steps
-RATES = {"full": 1e-4, "head": 5e-3, "prefix": 5e-3, "prefix-layers": 5e-3, "lora": 1e-3}
+# what has few numbers to move needs the larger steps; best of three each by dev, on sentences and
+# on BoolQ (docs/results/adapting.md)
+RATES = {"full": 1e-4, "head": 5e-3, "prefix": 5e-3, "prefix-layers": 1.5e-2, "lora": 3e-3}
 
 
 def about(text: str, default: Any, **limits: Any) -> Any:
@@ -95,12 +96,9 @@ def data_sha256(data: str) -> str:
     path = Path(data)
     try:
         if path.is_dir():
-            hashes = [sha256_file(file) for file in sorted(path.glob("*.tsv"))]
-            if not hashes:
+            if not (files := sorted(path.glob("*.tsv"))):
                 raise UsageError(f"{data}: no train.tsv in this folder")
-            import hashlib
-
-            return hashlib.sha256("".join(hashes).encode()).hexdigest()
+            return sha256_files(files)
         if path.is_file():
             return sha256_file(path)
     except (OSError, ValueError) as error:
@@ -111,9 +109,16 @@ def data_sha256(data: str) -> str:
 
 
 def model_sha256(model: str) -> str:
-    """SHA-256 of a folder's weights; '' for an asset or a hub's name."""
-    file = Path(model) / "model.safetensors"
-    return sha256_file(file) if file.is_file() else ""
+    """SHA-256 of a folder's weights; '' for an asset or a hub's name; UsageError for neither."""
+    from attnlab import assets
+    from attnlab.assets.hub import is_encoder_name
+
+    if Path(model).is_dir():
+        files = sorted(Path(model).glob("model*.safetensors"))
+        return sha256_file(files[0]) if len(files) == 1 else sha256_files(files)
+    if model in assets.names() or is_encoder_name(model):
+        return ""
+    raise UsageError(f"{model}: no such folder, asset, or owner/name of a hub")
 
 
 def labelled(s: FinetuneSettings) -> "Labelled":

@@ -10,7 +10,7 @@ from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.measure.intervals import Estimate, wilson
-from attnlab.studies.finetune.settings import FinetuneSettings, data_sha256, model_sha256
+from attnlab.studies.finetune.settings import FinetuneSettings, data_sha256, labelled, model_sha256
 
 AUDITS = ("split-overlap", "freeze", "collapse", "baselines", "adapter-effect",
           "metric-invariance")  # fmt: skip
@@ -41,7 +41,11 @@ class Finetune(Study):
             overrides["data_sha256"] = data_sha256(data)
         if isinstance(model, str) and not overrides.get("model_sha256"):
             overrides["model_sha256"] = model_sha256(model)
-        return super().at(scale, **overrides)
+        made = super().at(scale, **overrides)
+        assert isinstance(made.settings, FinetuneSettings)
+        if made.settings.data_sha256:
+            labelled(made.settings)  # a table that cannot be read is told before torch is loaded
+        return made
 
     def fetch(self) -> None:
         """Data and encoder must be there and fit each other before a run is begun."""

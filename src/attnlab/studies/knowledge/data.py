@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import canonical
 from attnlab.core.errors import UsageError
-from attnlab.core.files import sha256_file
 from attnlab.core.seeds import Seed
+from attnlab.studies.knowledge.settings import files_sha256
 from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_world
 from attnlab.tasks.people import real_people
 from attnlab.tasks.prompted import Example
@@ -58,14 +57,6 @@ def _material(text: str, seed: int) -> Material:
         world = draw_world(real_people(), sizes, Seed(seed).child("world"))
     asked = (text for q in world.taught for text in (q.text, q.place or ""))
     return Material(world, characters((*world.documents, *asked), c["min_count"]))
-
-
-def files_sha256(*paths: Path) -> str:
-    """One hash over the hashes of the files; UsageError where one is not there."""
-    for path in paths:
-        if not path.is_file():
-            raise UsageError(f"{path}: no such file")
-    return sha256("".join(sha256_file(path) for path in paths).encode()).hexdigest()
 
 
 def check_block(config: Mapping[str, Any], found: Material) -> None:

@@ -1,9 +1,12 @@
 """What can be varied; the defaults are the quick scale."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from attnlab.core.errors import UsageError
+from attnlab.core.files import sha256_files
 from attnlab.lab.study import StudySettings
 
 Arm = Literal["none", "pretrained", "one-phrasing", "perceiver-course", "perceiver-block",
@@ -98,3 +101,11 @@ FULL: dict[str, Any] = {
     "learning_rate": 3e-3, "finetune_rate": 6e-4, "precision": "bfloat16",
     "answer_characters": 40, "asked_at_once": 256, "crossed": 20,
 }  # fmt: skip
+
+
+def files_sha256(*paths: Path) -> str:
+    """One hash over the hashes of the files; UsageError where one is not there."""
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    return sha256_files(paths)

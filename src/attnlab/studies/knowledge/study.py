@@ -12,7 +12,7 @@ from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.studies.knowledge.arms import changes
 from attnlab.studies.knowledge.claims import claims
 from attnlab.studies.knowledge.evidence import Arms
-from attnlab.studies.knowledge.settings import FILES, FULL, SMOKE, KnowledgeSettings
+from attnlab.studies.knowledge.settings import FILES, FULL, SMOKE, KnowledgeSettings, files_sha256
 
 NOT_OF_A_TRIAL = ("seeds", "arms", "trial_seconds", "trial_memory_gb")
 # what a model that reads nothing does not depend on: its trial is the same whatever they are
@@ -43,8 +43,6 @@ class Knowledge(Study):
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
         """With files, their hash becomes a setting, and arms that need people are left out."""
         if overrides.get("source") == "files":
-            from attnlab.studies.knowledge.data import files_sha256
-
             preset = cls.presets.get(scale, {})
             if "arms" in preset and "arms" not in overrides:
                 overrides["arms"] = [arm for arm in preset["arms"] if arm != "one-phrasing"]
