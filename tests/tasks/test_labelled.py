@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from attnlab.audit.split_overlap import split_overlap
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.tasks.boolq import boolq
+from attnlab.tasks.folder import read_folder
 from attnlab.tasks.labelled import (
     Columns,
     Example,
@@ -22,7 +23,7 @@ from attnlab.tasks.labelled import (
     majority,
     read_labelled,
 )
-from attnlab.tasks.sentiment import SIZES, rotten_tomatoes, sst2
+from attnlab.tasks.sentiment import SIZES, rotten_tomatoes
 from attnlab.tasks.snli import snli
 from attnlab.tasks.tables import read_table
 
@@ -171,15 +172,15 @@ def test_sst2_files(tmp_path: Path, header: bool, turned: bool) -> None:
         pairs = ([("sentence", "label")] if header else []) + pairs
         lines = ["\t".join(pair[::-1] if turned else pair) for pair in pairs]
         write(tmp_path / f"{name}.tsv", "\n".join(lines) + "\n")
-    found = sst2(tmp_path)
+    found = read_folder(tmp_path, Columns("text", "label"))
     assert [len(p) for p in found.as_dict().values()] == [19, 8, 5]
     assert found.train[1] == Example('a "quoted" film train 1', None, 1)
     write(tmp_path / "test.tsv", "index\tsentence\n0\thidden\n")
-    halved = sst2(tmp_path)
+    halved = read_folder(tmp_path, Columns("text", "label"))
     assert [len(p) for p in halved.as_dict().values()] == [19, 4, 4] and halved.note
     write(tmp_path / "dev.tsv", "sentence\tlabel\nfine\t2\n")
     with pytest.raises(UsageError, match=r"dev.tsv: line 2: label '2' is not one of 0, 1"):
-        sst2(tmp_path)
+        read_folder(tmp_path, Columns("text", "label"))
 
 
 def real(name: str) -> Labelled:

@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def finetune(  # noqa: PLR0913  (each is one documented option)
     data: Annotated[
         str,
-        typer.Option(help="A .csv, .tsv, .jsonl, SST-2's folder, sentiment, boolq or snli."),
+        typer.Option(help="A .csv, .tsv, .jsonl, a folder of splits, sentiment, boolq or snli."),
     ],
     text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
     label: Annotated[str, typer.Option(help="Column of the label.")] = "label",

@@ -156,6 +156,19 @@ def by_order(
     return parts
 
 
+HALVED = "no test with labels: one half of dev chooses, the other is reported"
+
+
+def halves(
+    dev: Examples, where: str, key: Callable[[Example], str] | None = None
+) -> tuple[Examples, Examples]:
+    """One to choose by, one to report, in the order of the keys."""
+    first, second = by_order(dev, (len(dev) // 2, len(dev) - len(dev) // 2), key)
+    if not first or not second:
+        raise UsageError(f"{where}: too few different texts to be cut in two, without a test")
+    return first, second
+
+
 def example_key(row: Example) -> str:
     """SHA-256 of the texts, in hex: copies that differ in case or spaces share it."""
     return text_key(*row.texts)

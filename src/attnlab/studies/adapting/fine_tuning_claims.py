@@ -25,7 +25,9 @@ def claims(runs: Runs, s: FineTuningSettings) -> list[Claim]:
         found.append(_more_data(runs, s))
     if runs.rows(kind="collapse"):
         found += [_collapses(runs, rate) for rate in s.collapse_rates]
-        found += [_named(runs, s), _sane(runs, s)]
+        found.append(_named(runs, s))
+        if not s.collapse_rows:  # a few rows teach nothing at any rate: no result
+            found.append(_sane(runs, s))
     return found
 
 

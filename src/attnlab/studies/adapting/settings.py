@@ -34,7 +34,7 @@ def rate_text(rate: float) -> str:
 class AdaptSettings(StudySettings):
     """One set of labelled texts, one encoder, and how a training is watched."""
 
-    data: str = about("sentiment, boolq, snli, or SST-2's folder", "sentiment")
+    data: str = about("sentiment, boolq, snli, or a folder of splits", "sentiment")
     data_sha256: str = about("of a folder's files, filled in", "")
     model: str = about("an asset, a Hugging Face folder, or a hub's name", "minilm-l6")
     model_sha256: str = about("of a folder's weights, filled in", "")

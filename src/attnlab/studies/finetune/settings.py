@@ -30,7 +30,9 @@ class FinetuneSettings(StudySettings):
 
     seeds: int = about("models, each with its own seed", 1, ge=1)
     first_seed: int = about("the first of these seeds", 0, ge=0)
-    data: str = about("sentiment, boolq, snli, a .csv, .tsv or .jsonl, SST-2's folder", "sentiment")
+    data: str = about(
+        "sentiment, boolq, snli, a .csv, .tsv or .jsonl, a folder of splits", "sentiment"
+    )
     data_sha256: str = about("of the file, filled in: other data are another run", "")
     text: str = about("the column of the text", "text")
     second: str = about("the column of a second text; empty: none", "")
@@ -90,15 +92,15 @@ class FinetuneSettings(StudySettings):
 
 
 def data_sha256(data: str) -> str:
-    """SHA-256 of a file, or of the .tsv files of a folder; '' for data of an asset."""
+    """SHA-256 of a file, or of the splits of a folder; '' for data of an asset."""
     if data in KNOWN:
         return ""
     path = Path(data)
     try:
         if path.is_dir():
-            if not (files := sorted(path.glob("*.tsv"))):
-                raise UsageError(f"{data}: no train.tsv in this folder")
-            return sha256_files(files)
+            from attnlab.tasks.folder import split_files
+
+            return sha256_files(split_files(path).values())
         if path.is_file():
             return sha256_file(path)
     except (OSError, ValueError) as error:
@@ -129,12 +131,12 @@ def labelled(s: FinetuneSettings) -> "Labelled":
         return _known(s.data)
     if s.data_sha256 and data_sha256(s.data) != s.data_sha256:
         raise UsageError(f"{s.data}: changed since this run was started")
-    path = Path(s.data)
+    path, columns = Path(s.data), Columns(s.text, s.label, s.second or None)
     if path.is_dir():
-        from attnlab.tasks.sentiment import sst2
+        from attnlab.tasks.folder import read_folder
 
-        return sst2(path)
-    return read_labelled(path, Columns(s.text, s.label, s.second or None))
+        return read_folder(path, columns)
+    return read_labelled(path, columns)
 
 
 def _known(name: str) -> "Labelled":
