@@ -109,8 +109,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("strategy", REFUSED)
-def test_a_wrong_strategy_is_one_line_before_a_model_is_loaded(strategy: str) -> None:
-    said = call("generate", "/no/such/model", "--strategy", strategy, "--n", "3")
+def test_a_wrong_strategy_is_one_line_before_a_model_is_loaded(
+    strategy: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')  # found, but without weights
+    said = call("generate", str(tmp_path), "--strategy", strategy, "--n", "3")
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("attnlab: ") and REFUSED[strategy] in said.err
     assert len(said.err.splitlines()) == 1

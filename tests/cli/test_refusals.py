@@ -27,7 +27,7 @@ BAD_USAGE = [
     ((*DRY, "--scale", "tiny"), "known: full, quick, smoke"),
     ((*DRY, "--engine", "lokal"), "did you mean 'local'"),
     ((*DRY, "--address", "auto"), "belongs to engine 'ray'"),
-    ((*DRY, "--device", "tpu"), "'device'"),
+    ((*DRY, "--device", "tpu"), "unknown device 'tpu': did you mean 'cpu'"),
     ((*DRY, "--workers", "0"), "--workers"),
     ((*DRY, "--seeds", "0"), "'seeds'"),
     ((*DRY, "--seeds", "many"), "--seeds"),
@@ -151,6 +151,8 @@ def test_a_study_of_ones_own_that_is_wrong(attnlab: Any, here: Path) -> None:
         text.replace('question = "Are pebbles round?"', ""): "`question`",
         text.replace("def trials(self):", "def trials(self):\n        1 / 0"): "ZeroDivisionError",
         "import nowhere_at_all": "ModuleNotFoundError",
+        "raise SystemExit(0)": "SystemExit: 0",
+        text.replace("def trials(self):", "def trials(self):\n        exit()"): "SystemExit",
         "x = 1": "no subclass of Study",
     }
     for code, word in faults.items():
@@ -167,6 +169,14 @@ def test_claims_that_fail_keep_the_trials(attnlab: Any, here: Path) -> None:
     said = attnlab("run", "./mine.py", "--device", "cpu", "--quiet")
     refused(said, 2)
     assert "claims: AttributeError" in said.err and "its trials are stored" in said.err
+
+
+def test_a_model_of_ones_own_that_leaves(attnlab: Any, here: Path) -> None:
+    for code in ("raise SystemExit(0)", "def f():\n    raise SystemExit(0)"):
+        (here / "mine.py").write_text(code, encoding="utf-8")
+        said = attnlab("audit", "mine:f")
+        refused(said, 2)
+        assert "SystemExit: 0" in said.err
 
 
 def test_an_internal_error_is_a_line_too(attnlab: Any, monkeypatch: pytest.MonkeyPatch) -> None:

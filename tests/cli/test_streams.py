@@ -5,9 +5,11 @@ import os
 import pty
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +58,14 @@ def test_a_reader_that_leaves_is_not_an_error(stored: Path, tmp_path: Path) -> N
     assert done.stderr == ""
 
 
+def test_a_reader_that_leaves_takes_nothing_from_a_failure(stored: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / stored.name
+    shutil.copytree(stored, damaged)
+    (damaged / "results.json").write_bytes(b"{}")
+    done = shell(f"$A verify {damaged} | true; echo ${{PIPESTATUS[0]}}", tmp_path)
+    assert done.stdout.split() == ["3"], done.stderr
+
+
 def test_full_and_closed_outputs(tmp_path: Path) -> None:
     full = shell("$A list > /dev/full", tmp_path)
     assert full.returncode == 4
@@ -100,6 +110,34 @@ def test_json_is_alone_on_stdout(stored: Path, tmp_path: Path) -> None:
     done = subprocess.run(command(*argv), capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert json.loads(done.stdout)["run"] == stored.name
     assert "Are pebbles round?" in done.stderr
+
+
+LOUD = """
+import torch
+print("at import")
+def f(ids):
+    print("while it is asked")
+    return torch.nn.functional.one_hot(ids, 11).float()
+"""
+
+
+def test_what_a_persons_own_code_prints_is_not_in_the_json(attnlab: Any, here: Path) -> None:
+    text = (here / "pebbles.py").read_text(encoding="utf-8")
+    told = text.replace("def trials(self):", "def trials(self):\n        print('in trials')")
+    told = told.replace("def claims(self, table):", "def claims(self, table):\n        print('so')")
+    (here / "loud.py").write_text("print('at import')\n" + told, encoding="utf-8")
+    (here / "model.py").write_text(LOUD, encoding="utf-8")
+    for argv, printed in (
+        (("run", "./loud.py", "--device", "cpu", "--json"), ("at import", "in trials", "so")),
+        (("run", "./loud.py", "--device", "cpu", "--json", "--dry-run"), ("in trials",)),
+        (("show", "./loud.py", "--json"), ("at import", "in trials")),
+        (("audit", "model:f", "--only", "non-finite", "--json"), ("at import", "while it is")),
+        (("compare", "model:f", "model:f", "--device", "cpu", "--json"), ("at import",)),
+    ):
+        said = attnlab(*argv)
+        assert said.code == 0, said
+        assert json.loads(said.out), said.out
+        assert all(words in said.err for words in printed), said.err
 
 
 @pytest.mark.parametrize(("argv", "limit"), [(("--help",), 0.5), (("list",), 1.0)])

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,10 +13,14 @@ from pathlib import Path
 import pytest
 
 from attnlab.core.errors import StoppedError, exit_code_of
+from attnlab.lab import stop as stop_module
+from attnlab.lab.engine import process
+from attnlab.lab.execute import Silent, execute
 from attnlab.lab.record import Record
+from attnlab.lab.runs import list_runs
 from attnlab.lab.stop import stop_on_signals
 
-from .conftest import Processes, run_tiny
+from .conftest import TINY, Processes, run_tiny, tiny
 
 SEED = 31
 SLEEP = 0.03  # seconds of a trial: long enough for kills to fall between them
@@ -171,3 +176,107 @@ def test_a_second_signal_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert exit_code_of(caught.value) == 130 and left == []
         os.kill(os.getpid(), signal.SIGTERM)
     assert left == [143]
+
+
+def test_a_second_signal_gives_the_cursor_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[tuple[int, bytes]] = []
+    monkeypatch.setattr(os, "_exit", lambda _: None)
+    monkeypatch.setattr(os, "isatty", lambda handle: handle == 2)
+    monkeypatch.setattr(os, "write", lambda *what: written.append(what))
+    stop = stop_module.Stop()
+    stop.note(signal.SIGINT, None)
+    assert written == []
+    stop.note(signal.SIGTERM, None)
+    assert written == [(2, stop_module.SHOW_CURSOR)]
+
+
+def test_an_echo_of_a_signal_is_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    with stop_on_signals() as stop:
+        for _ in range(3):  # as `timeout` does: to the process, then to its group
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.signal_number == signal.SIGTERM and left == []
+        monkeypatch.setattr(stop_module, "ECHO_SECONDS", 0.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert left == [143]
+
+
+def test_a_signal_after_the_last_trial_is_not_lost(tmp_path: Path) -> None:
+    class Late(Silent):
+        def stop(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(StoppedError) as caught:
+        execute(tiny(trials=3), out=tmp_path, scale="quick", source=str(TINY), progress=Late())
+    assert exit_code_of(caught.value) == 143
+    record = record_in(tmp_path)
+    assert record is not None and record.sealed and not record.complete
+    assert len(record.finished_ids()) == 3 and record.verify().ok
+
+
+def test_a_worker_is_missed_though_its_child_holds_the_pipe(
+    tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINY_MARK", processes.mark)
+    record = run_tiny(tmp_path / "run", 2, trials=5, bad=["orphan"], trial_seconds=60.0)
+    (bad,) = (row for row in record.table() if row.config["kind"] == "orphan")
+    assert bad.state == "crashed" and "SIGKILL, 3 of 3" in bad.error, "not a timeout"
+    assert len(record.table().done()) == 5 and processes.all_gone()
+
+
+def test_a_trial_that_prints_without_end_fills_no_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "LOG_MOST", 100_003)
+    record = run_tiny(tmp_path, trials=2, bad=["chatter"], trial_seconds=60.0)
+    (bad,) = (row for row in record.table() if row.config["kind"] == "chatter")
+    assert bad.state == "crashed" and bad.error.endswith("last words"), bad.error[-300:]
+
+
+def test_a_starter_that_ignores_its_children_does_not_matter(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        record = run_tiny(tmp_path, 2, trials=3, bad=["vanish"])
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert sorted(row.state for row in record.table()) == ["crashed", "done", "done", "done"]
+
+
+HALF_A_COMMIT = """
+import os, signal, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")  # so that pages are written before the commit
+db.execute("BEGIN IMMEDIATE")
+for row in range(307):
+    db.execute("INSERT INTO tally VALUES (?, 0, ?)", ("x" * 503, str(row)))
+db.execute("DELETE FROM trials")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_killed_in_a_commit_is_listed_as_it_was(tmp_path: Path) -> None:
+    path = run_tiny(tmp_path, trials=7).path
+    subprocess.run([sys.executable, "-c", HALF_A_COMMIT, str(path / "trials.db")])
+    assert (path / "trials.db-journal").stat().st_size, "or nothing was left half done"
+    (found,) = list_runs(tmp_path)
+    assert (found.problem, found.done, found.total) == ("", 7, 7)
+    assert Record.open(path).verify().ok
+
+
+def test_what_ended_while_the_driver_was_stopped_is_no_timeout(
+    tmp_path: Path, processes: Processes
+) -> None:
+    asked = json.dumps({"trials": 2, "sleep": 0.7, "trial_seconds": 3.0})
+    driver = processes.drive(tmp_path / "run", asked)
+    assert driver.stdout is not None
+    driver.stdout.readline()
+    while len(processes.executions()) < 2:
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGSTOP)  # Ctrl-Z; the workers go on
+    time.sleep(3.5)
+    driver.send_signal(signal.SIGCONT)
+    said, error = driver.communicate(timeout=60)
+    assert driver.returncode == 0, error
+    assert said.count(" done") == 2 and "timeout" not in said

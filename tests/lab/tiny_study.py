@@ -103,6 +103,25 @@ def be_killed_for_memory() -> Outcome:
     return be_killed() if held[0] else Outcome({})
 
 
+def leave_a_child() -> Outcome:
+    """The child holds all that its parent held, the pipe to the driver too."""
+    if os.fork() == 0:
+        time.sleep(600)
+        os._exit(0)
+    return be_killed()
+
+
+def chatter() -> Outcome:
+    """Prints until somebody cuts its log, then its last words."""
+    size = 0
+    while os.fstat(1).st_size >= size:
+        size = os.fstat(1).st_size
+        assert size < 1 << 28, "nobody cut it"
+        os.write(1, b"again " * 5003)
+    os.write(1, b"\nlast words\n")
+    return vanish()
+
+
 def diverge() -> Outcome:
     return Outcome(metrics={"loss": float("nan"), "steps": 3})
 
@@ -120,6 +139,8 @@ MISFORTUNES = {
     "memory": allocate,
     "killed": be_killed,
     "oom-killed": be_killed_for_memory,
+    "orphan": leave_a_child,
+    "chatter": chatter,
     "nan": diverge,
     "wrong": return_nonsense,
 }

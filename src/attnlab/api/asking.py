@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.api.targets import Opening, Target, load_target
+from attnlab.api.targets import Opening, Target, find_target, load_target
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
@@ -82,12 +82,13 @@ def audited(  # noqa: PLR0913  (what a person may choose)
     heard: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
     """Every audit that applies to a model."""
-    if only:  # a wrong name is said before a model is loaded
+    how = Opening(own_head=True, revision=revision, trust=trust)
+    place = find_target(target, out, device, how)  # a wrong name first: torch is slow to load
+    if only:  # and before a model is
         from attnlab.audit.catalogue import chosen
 
         chosen(only)
-    how = Opening(own_head=True, revision=revision, trust=trust)
-    found = load_target(target, out, device, how)
+    found = place.load()
     from attnlab.audit.catalogue import check
 
     return check(found.model, only=only, seed=seed, length=length, name=found.name, heard=heard)
@@ -103,7 +104,8 @@ def gap_between(
     first: str, second: str, text: str | None, out: Path, device: str
 ) -> dict[str, Any]:
     """max and mean |logits of A − logits of B|, and the share of positions with equal argmax."""
-    a, b = load_target(first, out, device), load_target(second, out, device)
+    places = [find_target(name, out, device) for name in (first, second)]  # both, before torch
+    a, b = (place.load() for place in places)
     import torch
 
     if a.model.vocabulary != b.model.vocabulary:
@@ -138,14 +140,17 @@ def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:
 
 def export_target(target: str, folder: Path, out: Path) -> list[str]:
     """A run's model as a Hugging Face folder; the files that were written."""
-    found = load_target(target, out)
+    place = find_target(target, out)
+    if place.kind != "run":
+        raise UsageError(f"{target}: only models trained here are exported")
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        raise UsageError(f"{folder}: exists and is not empty")
+    found = place.load()
     from attnlab.models.gpt import GPT
     from attnlab.models.hugging_face import export
 
     if not isinstance(found.model, GPT):
-        raise UsageError(f"{found.name}: only models trained here are exported")
-    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise UsageError(f"{folder}: exists and is not empty")
+        raise UsageError(f"{found.name}: only a GPT is exported")
     tokenizer = getattr(found.reader, "tokenizer", None)
     export(found.model, tokenizer.to_json() if tokenizer else None, folder)
     return sorted(path.name for path in folder.iterdir())

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attnlab.api.targets import Target, load_target
+from attnlab.api.targets import Target, find_target
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,13 +45,14 @@ def continued(  # noqa: PLR0913  (what a person may choose)
     listener: Listener,
 ) -> dict[str, Any]:
     """n texts after a prompt by each strategy; `text` is what follows the prompt."""
+    place = find_target(target, out, device)  # a wrong name first: torch is slow to load
     from attnlab.decode.strategy import parse_strategy
 
     chosen = [parse_strategy(text) for text in strategies]  # before a model is loaded
     narrow = next((s for s in chosen if s.width is not None and s.width < n), None)
     if narrow is not None:
         raise UsageError(f"{narrow} gives {narrow.width} texts at most, not {n}")
-    found = load_target(target, out, device)
+    found = place.load()
     ids = _prompt(found, prompt)
     for text in _remarks(found, len(ids), max_new_tokens):
         listener.remark(text)

@@ -1,6 +1,7 @@
 """The first door in Python: `attnlab.run("phase-transition")` does what `attnlab run` does."""
 
 import copy
+import gc
 import html
 import re
 import traceback
@@ -23,7 +24,7 @@ from attnlab.lab.trial import FINISHED, Trial
 
 T = TypeVar("T")
 REPORT = "report.html"
-MOST_TRIALS = 200_000  # refused while they are being declared, not when memory is gone
+MOST_TRIALS = 200_000  # refused as settings or while being declared, not when memory is gone
 LARGEST = 2**53  # beyond it integers are no longer exact in JSON, and no setting means it
 FIGURE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
@@ -93,7 +94,8 @@ def prepare(
     source = read_source(study)
     chosen, kind = dict(settings or {}), load_study_class(source)
     if chosen.get("device", "auto") == "auto":
-        kind.at(scale, **chosen | {"device": "cpu"})  # wrong settings first: torch is slow to load
+        # what is wrong is said first: to ask for a GPU is to load torch, which is slow
+        planned(_complete(kind.at(scale, **chosen | {"device": "cpu"})))
         chosen["device"] = resolve_device("auto")
     return _complete(kind.at(scale, **chosen)), source
 
@@ -121,7 +123,13 @@ def planned(study: Study) -> Sequence[Trial]:
         return study.trial(seed, **config)
 
     vars(counting)["trial"] = trial
-    return _ask(study, "trials", lambda: list(counting.trials()))
+    searching = gc.isenabled()
+    gc.disable()  # all trials are kept: to search them for garbage would take half of the time
+    try:
+        return _ask(study, "trials", lambda: list(counting.trials()))
+    finally:
+        if searching:
+            gc.enable()
 
 
 def run(  # noqa: PLR0913  (the options of `attnlab run`)
@@ -201,8 +209,11 @@ def _complete(study: Study) -> Study:
     if not isinstance(getattr(study, "question", None), str):
         raise UsageError(f"study {study.name!r} has no `question`: one sentence, as text")
     for key, value in study.settings_json().items():
-        if any(abs(number) > LARGEST for number in _numbers(value)):
+        numbers = _numbers(value)
+        if any(abs(number) > LARGEST for number in numbers):
             raise UsageError(f"setting {key!r}: a number beyond 2**53 is too large")
+        if key.endswith("seeds") and any(number > MOST_TRIALS for number in numbers):
+            raise UsageError(f"setting {key!r} asks for more than {MOST_TRIALS:,} trials")
     return study
 
 
@@ -240,7 +251,7 @@ def _ask(study: Study, what: str, question: Callable[[], T]) -> T:
         return question()
     except AttnlabError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if study.__class__.__module__.startswith("attnlab.studies"):
             raise
         last = traceback.extract_tb(error.__traceback__)[-1]

@@ -1,48 +1,32 @@
 """A TARGET is whatever a person can mean by "that model"; here it becomes a model with its tokens.
 
 In this order: an existing path (a run's folder, a Hugging Face folder, a .gguf file), a run's name
-or RUN@TRIAL, an asset, `module:function` from the current folder, a name on a hub.
+or RUN@TRIAL, an asset, `module:function` from the current folder, a name on a hub. It is looked for
+first; torch, which is slow to load, and the model come after.
 """
 
 import importlib.util
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
+from attnlab.api.readers import HubReader, OwnReader, Reader
 from attnlab.core.config import nearest
-from attnlab.core.devices import resolve_device
-from attnlab.core.errors import UsageError
+from attnlab.core.devices import check_device, resolve_device
+from attnlab.core.errors import IntegrityError, UsageError, refusal
+from attnlab.core.files import read_json
 
 if TYPE_CHECKING:
     from attnlab.lab.record import Record
     from attnlab.lab.table import Row
     from attnlab.models.protocol import LanguageModel
 
+GGUF = b"GGUF"
 MODEL, TOKENIZER, READING = "model.json", "tokenizer.json", "reading.json"
-
-
-class Reader(Protocol):
-    """Text to ids and back, as the model expects them."""
-
-    def encode(self, text: str) -> Sequence[int]:
-        """The ids the model reads, its start marker included."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids."""
-        ...
-
-    def tokens(self, ids: Sequence[int]) -> Sequence[str]:
-        """A label for each id."""
-        ...
-
-    @property
-    def stop(self) -> int | None:
-        """The id that ends a text, if there is one."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,22 +57,48 @@ class Opening:
 
 
 CAUSAL = Opening()
+Load = Callable[[], Target]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a model is: `load()` opens it, which takes torch, memory and time."""
+
+    kind: Literal["run", "library", "function"]  # ours, transformers', a person's own code
+    load: Load
 
 
 def load_target(
     text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
 ) -> Target:
-    """The model that `text` means, ready to be asked; torch is loaded once there is one."""
+    """The model that `text` means, ready to be asked."""
+    return find_target(text, out, device, how).load()
+
+
+def find_target(
+    text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
+) -> Found:
+    """Where the model is that `text` means; UsageError, and no torch loaded, if it means none."""
+    check_device(device)
+    try:
+        ways = (way(text, out, how) for way in (_path, _run, _asset, _function, _hub))
+        found = next((found for found in ways if found is not None), None)
+    except OSError as error:  # a name too long, a file that cannot be read
+        raise refusal(Path(text[:60]), error, UsageError) from None
+    if found is None:
+        raise UsageError(f"{text!r} is no path, run, asset, module:function or owner/name")
+    if (how.revision or how.trust) and found.kind != "library":
+        raise UsageError(f"{text}: only a folder or a hub's model has a revision to pin")
+    return replace(found, load=partial(_loaded, found.load, device))
+
+
+def _loaded(load: Load, device: str) -> Target:
+    """The model on its device; one that is not there is said before the model is read."""
     if device != "auto":
         device = resolve_device(device)
-    for way in (_path, _run, _asset, _function, _hub):
-        found = way(text, out, how)
-        if found is not None:
-            if (how.revision or how.trust) and not hasattr(found.model, "library"):
-                raise UsageError(f"{text}: only a folder or a hub's model has a revision to pin")
-            where = resolve_device(device)
-            return found if where == "cpu" else replace(found, model=_on(found.model, where))
-    raise UsageError(f"{text!r} is no path, run, asset, module:function or owner/name")
+    found = load()
+    where = resolve_device(device)
+    return found if where == "cpu" else replace(found, model=_on(found.model, where))
 
 
 def _on(model: Any, device: str) -> Any:
@@ -99,22 +109,28 @@ def _on(model: Any, device: str) -> Any:
     return model.to(device)
 
 
-def _path(text: str, out: Path, how: Opening) -> Target | None:
+def _path(text: str, out: Path, how: Opening) -> Found | None:
     path = Path(text)
     if path.is_file() and path.suffix == ".gguf":
-        return _hugging_face(path.name, str(path), how)
+        with path.open("rb") as file:
+            if file.read(len(GGUF)) != GGUF:
+                raise IntegrityError(f"{text}: not a GGUF file")
+        return _of_library(path.name, str(path), how)
     if path.is_dir():
         if (path / "study.json").is_file():
             return _from_record(path, None)
-        if (path / "config.json").is_file():
-            return _hugging_face(path.name, str(path), how)
+        if (config := path / "config.json").is_file():
+            settings = read_json(config)
+            if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
+                raise IntegrityError(f"{config}: names no model_type")
+            return _of_library(path.name, str(path), how)
         raise UsageError(f"{text}: neither a run nor a Hugging Face folder (no config.json)")
     if path.exists() or text.startswith((".", "/", "~")) or text.endswith(".gguf"):
         raise UsageError(f"{text}: {'not a model' if path.exists() else 'no such path'}")
     return None
 
 
-def _run(text: str, out: Path, how: Opening) -> Target | None:
+def _run(text: str, out: Path, how: Opening) -> Found | None:
     from attnlab.lab.runs import find_run, list_runs
 
     name, _, trial = text.partition("@")
@@ -126,12 +142,12 @@ def _run(text: str, out: Path, how: Opening) -> Target | None:
     return _from_record(find_run(name, out), trial or None)
 
 
-def _from_record(path: Path, trial: str | None) -> Target:
+def _from_record(path: Path, trial: str | None) -> Found:
     from attnlab.lab.record import Record
 
     record = Record.open(path)
     row = _chosen(record, trial)
-    return own_model(f"{record.name}@{row.id[:8]}", row)
+    return Found("run", partial(own_model, f"{record.name}@{row.id[:8]}", row))
 
 
 def _chosen(record: "Record", trial: str | None) -> "Row":
@@ -164,54 +180,31 @@ def own_model(name: str, row: "Row") -> Target:
     return Target(name, model.eval(), OwnReader(tokenizer, **how))
 
 
-@dataclass(frozen=True)
-class OwnReader:
-    """Our tokenizers: a text starts with <START>, unless the model was taught otherwise.
+def _asset(text: str, out: Path, how: Opening) -> Found | None:
+    from attnlab.assets.catalogue import catalogue
 
-    `before` and `after` are ids around a text, `end` is the id that ends what is generated.
-    """
-
-    tokenizer: Any
-    before: Sequence[int] | None = None
-    after: Sequence[int] = ()
-    end: int | None = None
-
-    def encode(self, text: str) -> list[int]:
-        """<START> and the text; or the text between what the model was taught to expect."""
-        before = [self.tokenizer.start] if self.before is None else self.before
-        return [*before, *self.tokenizer.encode(text), *self.after]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text."""
-        return self.tokenizer.decode(ids)
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Names of the ids."""
-        return self.tokenizer.tokens(ids)
-
-    @property
-    def stop(self) -> int | None:
-        """The id that ends a text."""
-        return self.tokenizer.stop if self.end is None else self.end
-
-
-def _asset(text: str, out: Path, how: Opening) -> Target | None:
-    from attnlab.assets import get, names
-
-    if text not in names():
+    entry = catalogue().get(text)
+    if entry is None:
         return None
-    fetched = get(text)
-    files = [file for file in fetched.files if file.suffix == ".gguf"]
-    if files:
-        from attnlab.models.student import unpacked
-
-        return _hugging_face(text, str(unpacked(files[0])), how)
-    if how.own_head and (fetched.path / "config.json").is_file():
-        return _hugging_face(text, str(fetched.path), how)
+    files = {file.name for file in entry.files}  # as listed: nothing is fetched only to be refused
+    if any(name.endswith(".gguf") for name in files) or (how.own_head and "config.json" in files):
+        return Found("library", partial(_fetched, text, how))
     raise UsageError(f"asset {text!r} is no {'model' if how.own_head else 'causal language model'}")
 
 
-def _function(text: str, out: Path, how: Opening) -> Target | None:
+def _fetched(name: str, how: Opening) -> Target:
+    from attnlab.assets import get
+
+    asset = get(name)
+    packed = [file for file in asset.files if file.suffix == ".gguf"]
+    if not packed:
+        return _hugging_face(name, str(asset.path), how)
+    from attnlab.models.student import unpacked
+
+    return _hugging_face(name, str(unpacked(packed[0])), how)
+
+
+def _function(text: str, out: Path, how: Opening) -> Found | None:
     module, colon, name = text.partition(":")
     file = Path(*module.split(".")).with_suffix(".py") if colon and name.isidentifier() else None
     if file is None or not all(part.isidentifier() for part in module.split(".")):
@@ -221,6 +214,10 @@ def _function(text: str, out: Path, how: Opening) -> Target | None:
     function = getattr(_imported(module, file), name, None)
     if not callable(function):
         raise UsageError(f"{text}: {file} has no function {name!r}")
+    return Found("function", partial(_from_function, text, function))
+
+
+def _from_function(text: str, function: Callable[..., Any]) -> Target:
     from attnlab.models.function import FunctionModel
 
     return Target(text, FunctionModel(_made(function), text), None)
@@ -239,7 +236,7 @@ def _made(function: Any) -> Any:
         return function
     try:
         return function()
-    except Exception as error:  # the user's own code
+    except (Exception, SystemExit) as error:  # the user's own code
         raise UsageError(f"{function.__name__}(): {type(error).__name__}: {error}") from error
 
 
@@ -251,17 +248,21 @@ def _imported(module: str, file: Path) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         spec.loader.exec_module(made)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{file}: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(str(Path.cwd()))
     return made
 
 
-def _hub(text: str, out: Path, how: Opening) -> Target | None:
+def _hub(text: str, out: Path, how: Opening) -> Found | None:
     from attnlab.assets.catalogue import is_hub_id
 
-    return _hugging_face(text, text, how) if "/" in text and is_hub_id(text) else None
+    return _of_library(text, text, how) if "/" in text and is_hub_id(text) else None
+
+
+def _of_library(name: str, source: str, how: Opening) -> Found:
+    return Found("library", partial(_hugging_face, name, source, how))
 
 
 def _hugging_face(name: str, source: str, how: Opening) -> Target:
@@ -269,27 +270,3 @@ def _hugging_face(name: str, source: str, how: Opening) -> Target:
 
     model = load(source, own_head=how.own_head, revision=how.revision, trust=how.trust)
     return Target(name, model, None if model.tokenizer is None else HubReader(model.tokenizer))
-
-
-@dataclass(frozen=True)
-class HubReader:
-    """A model's own tokenizer: its start marker first, where it has one and wants it."""
-
-    tokenizer: Any
-
-    def encode(self, text: str) -> list[int]:
-        """The ids as the library gives them to the model; without a marker where it adds none."""
-        return list(self.tokenizer.library(text)["input_ids"])
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text."""
-        return self.tokenizer.decode(ids)
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Names of the ids."""
-        return self.tokenizer.tokens(ids)
-
-    @property
-    def stop(self) -> int | None:
-        """The id that ends a text."""
-        return self.tokenizer.stop

@@ -85,6 +85,7 @@ def options(
 def main() -> None:
     """Run the command; an expected failure is one line on stderr and its documented exit code."""
     open_streams()
+    code = None
     try:
         # a number only when the command left by typer.Exit
         code = app(prog_name="attnlab", standalone_mode=False)
@@ -95,7 +96,7 @@ def main() -> None:
         say_error("stopped")
         code = 130
     except Exception as error:
-        code = _explain(error)
+        code = _explain(error) or code  # a reader that left takes nothing from a failure
     sys.exit(code or 0)
 
 

@@ -1,5 +1,7 @@
 """attnlab attend TARGET --text "…": where a model looks, as a table, a picture or a page."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +39,8 @@ def attend(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.asking import attention_of
     from attnlab.report import attention as maps
 
-    found = attention_of(target, text, out, device)
+    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
+        found = attention_of(target, text, out, device)
     columns, rows = maps.table(found, layer, head)  # before any file: a wrong layer is said first
     if picture is not None:
         maps.save(maps.picture(found, layer, head), picture)

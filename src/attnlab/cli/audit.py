@@ -1,5 +1,7 @@
 """attnlab audit TARGET: is this model, yours or anyone's, fooling you?"""
 
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
@@ -46,10 +48,11 @@ def audit(  # noqa: PLR0913  (each is one documented option)
         if not quiet:
             note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
 
-    found = audited(
-        target, out, device, only=only or [], seed=seed, length=length, revision=revision,
-        trust=trust_remote_code, heard=heard,
-    )  # fmt: skip
+    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
+        found = audited(
+            target, out, device, only=only or [], seed=seed, length=length, revision=revision,
+            trust=trust_remote_code, heard=heard,
+        )  # fmt: skip
     if json:
         say_json(found.as_json())
     else:

@@ -1,5 +1,7 @@
 """attnlab compare A B: do two models say the same?"""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +42,8 @@ def compare(  # noqa: PLR0913  (each is one documented option)
     if text is not None and file is not None:
         raise UsageError("compare reads --text or --file, not both")
     read = read_text(file) if file is not None else text
-    found = gap_between(first, second, None if read is None else str(read), out, device)
+    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
+        found = gap_between(first, second, None if read is None else str(read), out, device)
     if json:
         say_json(found)
         return

@@ -57,9 +57,12 @@ def say_error(text: str) -> None:
 
 
 def say(text: str = "") -> None:
-    """One line on stdout, at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """One line on stdout, at once; a reader that left (`| head`) does not change the exit code."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        let_go_of_stdout()
 
 
 def note(text: str) -> None:

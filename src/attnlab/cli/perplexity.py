@@ -1,5 +1,7 @@
 """attnlab perplexity TARGET FILE: how surprised a model is by a text."""
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +41,8 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
     if (file is None) == (text is None):
         raise UsageError("perplexity needs FILE or --text, one of them")
     read = text if file is None else read_text(file)
-    found = perplexity_of(target, str(read), out, device, lines=lines, stride=stride)
+    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
+        found = perplexity_of(target, str(read), out, device, lines=lines, stride=stride)
     if json:
         say_json(found)
     else:

@@ -1,5 +1,7 @@
 """attnlab report RUN: write the report again, from the run folder alone."""
 
+import sys
+from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
@@ -25,6 +27,8 @@ def report(
     if pdf:
         from attnlab.api import draw_pdf
 
-        for made in draw_pdf(path):
+        with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
+            drawn = draw_pdf(path)
+        for made in drawn:
             say(str(made))
     say(str(write_report(path)))

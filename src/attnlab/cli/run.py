@@ -1,6 +1,8 @@
 """attnlab run STUDY: trials, claims, audits, figures, report."""
 
+import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,8 +56,9 @@ def run(  # noqa: PLR0913  (each is one documented option)
 
     chosen = engine_named(engine, address)
     settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
-    made, _ = prepare(study, scale, settings)
-    trials = planned(made)
+    with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
+        made, _ = prepare(study, scale, settings)
+        trials = planned(made)
     name = f"{made.name}-{made.run_id}"
     if dry_run:
         _dry_run(name, trials, json)
@@ -66,7 +69,10 @@ def run(  # noqa: PLR0913  (each is one documented option)
         about = f", {expected}" if expected else ""
         note(f"run {name}: {len(trials)} trials on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
-    done = execute(made, scale=scale, out=out, workers=workers, engine=chosen, progress=progress)
+    with redirect_stdout(sys.stderr):
+        done = execute(
+            made, scale=scale, out=out, workers=workers, engine=chosen, progress=progress
+        )
     if progress and not progress.started:
         note("every trial is stored already: nothing was run again")
     _explain_failures(done)  # first: the last line a person sees is the report's path

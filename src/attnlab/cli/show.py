@@ -1,5 +1,8 @@
 """attnlab list, attnlab show STUDY: which questions there are, and their settings."""
 
+import sys
+from contextlib import redirect_stdout
+
 import typer
 
 from attnlab.cli.console import JsonOption, ScaleOption, StudyArgument, say, say_json, say_table
@@ -31,8 +34,9 @@ def show(
     """A study's question, settings at a scale, and how long it should take."""
     from attnlab.api import planned, prepare
 
-    made, _ = prepare(study, scale, {"device": "cpu"})  # no need to look for a GPU
-    trials = len(planned(made))
+    with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
+        made, _ = prepare(study, scale, {"device": "cpu"})  # no need to look for a GPU
+        trials = len(planned(made))
     fields = type(made.settings).model_fields
     values = made.settings_json()
     if json:

@@ -2,16 +2,25 @@
 
 from typing import TYPE_CHECKING, Literal
 
+from attnlab.core.config import nearest
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
 
+DEVICES = ("auto", "cpu", "cuda", "mps")
 DtypeName = Literal["float32", "float64"]
+
+
+def check_device(name: str) -> None:
+    """UsageError for a name that is no device; whether it is here, `resolve_device` asks torch."""
+    if name not in DEVICES:
+        raise UsageError(f"unknown device {name!r}: {nearest(name, DEVICES)}")
 
 
 def resolve_device(name: str) -> str:
     """auto -> cuda, else cpu (mps is opt-in: it has no float64). A missing device raises."""
+    check_device(name)
     if name == "cpu":
         return name
     import torch

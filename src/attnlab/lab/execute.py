@@ -93,14 +93,16 @@ def running(  # noqa: PLR0913  (the options of `attnlab run`)
                 sink = _Sink(record, progress or Silent(), stop)
                 sink.progress.start(len(trials), len(trials) - len(missing))
                 try:
-                    chosen.execute(job, sink)
-                    sink.settle()
+                    try:
+                        chosen.execute(job, sink)
+                        sink.settle()
+                    finally:
+                        sink.progress.stop()
+                        shutil.rmtree(job.scratch, ignore_errors=True)
+                    sink.settle()  # a signal that came meanwhile would be lost with its handler
                 except StoppedError:
                     record.seal(complete=False)  # as it is, so that any later damage shows
                     raise
-                finally:
-                    sink.progress.stop()
-                    shutil.rmtree(job.scratch, ignore_errors=True)
         yield record
 
 

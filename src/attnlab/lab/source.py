@@ -107,7 +107,7 @@ def _from_file(source: Source) -> type[Study]:
         sys.path.append(str(path.parent))  # its own helpers, without shadowing anyone else's
     try:
         exec(compile(source.code, source.path, "exec"), vars(module))
-    except Exception as error:  # whatever a user's file may raise while it is imported
+    except (Exception, SystemExit) as error:  # whatever a user's file may do while it is imported
         where = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
         raise UsageError(f"{path.name}{where}: {type(error).__name__}: {error}") from None
     return _the_one_study(vars(module), path.name, module.__name__)

@@ -3,24 +3,38 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from attnlab.core.errors import StoppedError
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SHOW_CURSOR = b"\x1b[?25h\n"
+ECHO_SECONDS = 0.1  # who passes a signal on does so at once; no person is as quick
 
 
 class Stop:
-    """The first signal is remembered; a second one ends the process at once."""
+    """The first signal is remembered; a second one ends the process at once.
+
+    `timeout` and other starters signal the process and then its group: an echo is no second one.
+    """
 
     def __init__(self) -> None:
         self.signal_number = 0
+        self._came = 0.0
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """The signal handler."""
+        now, before = time.monotonic(), self._came
+        self._came = now
+        if number == self.signal_number and now - before < ECHO_SECONDS:
+            return
         if self.signal_number:
+            with suppress(OSError):
+                if os.isatty(2):
+                    os.write(2, SHOW_CURSOR)  # a progress bar has hidden it
             os._exit(128 + number)  # workers see their pipe close and end too
         self.signal_number = number
 
@@ -39,6 +53,9 @@ def stop_on_signals() -> Iterator[Stop]:
         yield stop
         return
     before = {number: signal.signal(number, stop.note) for number in SIGNALS}
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # left by whoever started this process
+        # the system would forget how a worker ended
+        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield stop
     finally:

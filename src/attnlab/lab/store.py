@@ -208,9 +208,12 @@ def read_rows(path: Path, run: str) -> list[StoredRow]:
 
 
 def count_states(path: Path) -> dict[str, int]:
-    """Trials by state, unchecked: for listing many runs at once."""
+    """Trials by state, unchecked: for listing many runs at once.
+
+    Not `mode=ro`: what a killed commit left half done, SQLite must be allowed to take back.
+    """
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", 2, uri=True)) as db:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", 2, uri=True)) as db:
             return dict(db.execute("SELECT state, count(*) FROM trials GROUP BY state"))
     except (sqlite3.Error, ValueError, TypeError, MemoryError) as error:
         raise IntegrityError(f"{path}: not a readable trial store: {error}") from None
@@ -250,7 +253,7 @@ def _disk(path: Path) -> Iterator[None]:
 def _healthy(path: Path) -> bool:
     """Whether it can be read from end to end now: then the disk failed for a moment."""
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", 2, uri=True)) as db:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", 2, uri=True)) as db:
             return db.execute("PRAGMA integrity_check(1)").fetchall() == [("ok",)]
     except sqlite3.Error:
         return False

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from attnlab.core.config import build, nearest
+from attnlab.core.devices import check_device
 from attnlab.core.errors import UsageError
 
 STARTS = ("semantic", "positional", "random")
-DEVICES = ("auto", "cpu", "cuda", "mps")
 MOST_SEED = 2**63
 MOST_TEST_SAMPLES = 10**9  # hours; 2 are needed for a standard error
 PER_TOKEN = 400  # bytes of fields, slopes and curvatures a token of a sample (measured: 350)
@@ -32,8 +32,7 @@ def checked_simulation(settings: Mapping[str, Any], start: str, seed: int, devic
 
     if not START.fullmatch(start):
         raise UsageError(f"unknown start {start!r}: {nearest(start, STARTS)}")
-    if device not in DEVICES:
-        raise UsageError(f"unknown device {device!r}: {nearest(device, DEVICES)}")
+    check_device(device)
     if not 0 <= seed < MOST_SEED:
         raise UsageError(f"--seed must lie between 0 and 2**63 - 1, got {seed}")
     chosen = build(SimulationSettings, {**settings, "starts": [start]})

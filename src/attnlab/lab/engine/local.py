@@ -5,6 +5,7 @@ unless the study says that its trials are too small to fill one; the other worke
 trials that need none.
 """
 
+import resource
 from typing import Any, ClassVar
 
 from attnlab.core.errors import UsageError
@@ -12,6 +13,8 @@ from attnlab.lab.artefacts import decode_arrays
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.pool import Pool, Terms, default_workers
 from attnlab.lab.trial import Outcome, Trial
+
+FILES_EACH, FILES_BESIDE = 3, 64  # open files a worker, and of the driver itself
 
 
 class LocalEngine:
@@ -21,19 +24,33 @@ class LocalEngine:
 
     def execute(self, job: Job, sink: Sink) -> None:
         """Run every trial; on any exception, and at the end, no worker is left."""
-        wanted = default_workers(job.device) if job.workers is None else job.workers
-        if wanted < 1:
-            raise UsageError(f"workers must be at least 1, got {wanted}")
+        wanted = _workers(job)
 
         def deliver(trial: Trial, message: dict[str, Any], blob: bytes) -> None:
             sink.accept(result_of(trial, message, blob))
 
-        pool = Pool(Terms.of(job), min(wanted, len(job.trials)), deliver, sink.tick)
+        pool = Pool(Terms.of(job), wanted, deliver, sink.tick)
         pool.queue.extend(job.trials)
         try:
             pool.work()
         finally:
             pool.close()
+
+
+def _workers(job: Job) -> int:
+    """As many as were asked for; too many is said at once, not when one cannot be started."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = len(job.trials)
+    if files != resource.RLIM_INFINITY:
+        most = max(1, min(most, (files - FILES_BESIDE) // FILES_EACH))
+    if job.workers is None:
+        return min(default_workers(job.device), most)
+    if job.workers < 1:
+        raise UsageError(f"workers must be at least 1, got {job.workers}")
+    if min(job.workers, len(job.trials)) > most:
+        raise UsageError(f"{job.workers} workers, but {files} open files are enough for {most}: "
+                         "use fewer, or raise `ulimit -n`")  # fmt: skip
+    return min(job.workers, most)
 
 
 def result_of(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:

@@ -113,6 +113,8 @@ class Pool:
             self._hand_next(worker)
 
     def _hand_next(self, worker: WorkerProcess) -> None:
+        if worker.dead:
+            return
         taken = not self.terms.shares_accelerator and any(
             w.trial.on_accelerator for w in self._workers.values() if w.trial
         )
@@ -134,18 +136,30 @@ class Pool:
         self._looked = now
         for worker in list(self._workers.values()):
             worker.look()
-            if now < worker.deadline or (worker.ready and worker.trial is None):
+            idle = worker.ready and worker.trial is None
+            if not worker.dead and (idle or now < worker.deadline):
                 continue
-            if worker.trial is None:
-                raise AttnlabError(f"a worker did not start:\n{worker.log_tail()}")
-            limit, log = self.terms.seconds, worker.log_tail()
-            message = {
-                "state": "timeout",
-                "error": f"stopped after {limit:g} s (trial_seconds)\n{log}".strip(),
-                "cost": {"seconds": worker.elapsed},
-            }
-            self._dismiss(worker)
-            self._finish(worker, message)
+            # what it has said counts: this process may have been stopped, and its workers not
+            heard, dead = worker.heard, worker.dead
+            self._hear(worker)
+            if self._workers.get(worker.results) is worker:
+                if dead:
+                    self._bury(worker)
+                elif worker.heard == heard:
+                    self._give_up(worker)
+
+    def _give_up(self, worker: WorkerProcess) -> None:
+        """Its time is over, and nothing more comes from it."""
+        if worker.trial is None:
+            raise AttnlabError(f"a worker did not start:\n{worker.log_tail()}")
+        limit, log = self.terms.seconds, worker.log_tail()
+        message = {
+            "state": "timeout",
+            "error": f"stopped after {limit:g} s (trial_seconds)\n{log}".strip(),
+            "cost": {"seconds": worker.elapsed},
+        }
+        self._dismiss(worker)
+        self._finish(worker, message)
 
     def _bury(self, worker: WorkerProcess) -> None:
         """A worker died: once more, or say what happened to its trial."""

@@ -26,6 +26,7 @@ THREADS = {  # one thread a worker, or the number of workers would change the bi
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
 }
 LOG_BYTES = 16_384
+LOG_MOST = 1 << 24  # a trial may print without end: beyond this its log begins anew
 UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
 
 
@@ -37,6 +38,7 @@ class WorkerProcess:
         self.deadline = time.monotonic() + 120.0  # for starting; then one for each trial
         self.ready = False
         self.handed_out = 0.0
+        self.heard = 0  # bytes
         self._unpacker = Unpacker()
         self.seen_peak = 0  # bytes, as last looked at
         self.inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
@@ -48,17 +50,24 @@ class WorkerProcess:
             raise StorageError(f"{scratch}: {error.strerror or error}") from None
         os.set_blocking(self.results, False)
         words = [sys.executable, "-P", "-m", "attnlab.lab.engine.worker", str(orders), str(answers)]
-        self.process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            pass_fds=(orders, answers),
-            env={**os.environ, **THREADS},
-            start_new_session=True,
-        )
-        os.close(orders)
-        os.close(answers)
+        try:
+            self.process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(orders, answers),
+                env={**os.environ, **THREADS},
+                start_new_session=True,
+            )
+        except OSError as error:  # no more processes, no more memory
+            for handle in (self._orders, self.results, self._log):
+                os.close(handle)
+            why = error.strerror or error
+            raise StorageError(f"no worker could be started: {why}; use fewer workers") from None
+        finally:
+            os.close(orders)
+            os.close(answers)
 
     def send(self, message: dict[str, Any]) -> None:
         """Give an order; a worker that is dead already is found out by `receive`."""
@@ -84,6 +93,7 @@ class WorkerProcess:
         """Messages that arrived, or None when the worker is gone or talks nonsense."""
         try:
             data = os.read(self.results, 1 << 20)
+            self.heard += len(data)
             return self._unpacker.feed(data) if data else None
         except BlockingIOError:
             return []
@@ -104,12 +114,23 @@ class WorkerProcess:
         peak = used.ru_maxrss * UNIT
         return self.process.returncode, peak if peak > self.inherited else self.seen_peak
 
+    @property
+    def dead(self) -> bool:
+        """It ended; that its pipe is closed may never be heard, if what it started holds it too."""
+        if self.process.returncode is not None or not hasattr(os, "waitid"):
+            return self.process.returncode is not None  # macOS: the trial's time limit must tell
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, self.process.pid, how) is not None
+
     def look(self) -> None:
-        """Note the most memory it has held so far, where the system tells."""
+        """Note the most memory it has held so far, where the system tells; cut a log too long."""
         with suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{self.process.pid}/status").read_text()
             words = status.split("VmHWM:")[1].split()
             self.seen_peak = max(self.seen_peak, int(words[0]) * 1024)
+        with suppress(OSError):
+            if os.fstat(self._log).st_size > LOG_MOST:
+                os.ftruncate(self._log, 0)
 
     def log_tail(self) -> str:
         """The end of what the worker printed during its trial."""

@@ -34,35 +34,37 @@ class FineTuning(AdaptStudy):
 
     def trials(self) -> Sequence[Trial]:
         """The searches first, each the longest; then the long, the collapsing, the small ones."""
-        seeds = range(self.settings.seeds)
+        sizes = sorted(self.settings.sizes, reverse=True)
         return [
-            *(self._search(seed) for seed in seeds),
-            *(self._long(seed) for seed in seeds if self.settings.long_epochs),
+            *self._search(),
+            *(self._long() if self.settings.long_epochs else []),
             *self._collapsing(),
-            *(self._size(seed, rows) for rows in sorted(self.settings.sizes, reverse=True)
-              for seed in seeds),
-        ]  # fmt: skip
+            *(trial for rows in sizes for trial in self._size(rows)),
+        ]
 
-    def _search(self, seed: int) -> Trial:
+    def _search(self) -> list[Trial]:
         s = self.settings
-        base = s.base(method="full", optimizer=s.optimizer)
-        return self.trial(
-            seed, kind="search", arm="search", part="search", search=s.search, **base,
-            rates=list(s.rates), batches=list(s.batches), all_epochs=list(s.epochs),
+        return self._seeds(
+            kind="search", arm="search", part="search", search=s.search, rates=list(s.rates),
+            batches=list(s.batches), all_epochs=list(s.epochs),
+            **s.base(method="full", optimizer=s.optimizer),
         )  # fmt: skip
+
+    def _seeds(self, **config: Any) -> list[Trial]:
+        return [self.trial(seed, **config) for seed in range(self.settings.seeds)]
 
     def _steady(self, **changed: Any) -> dict[str, Any]:
         s = self.settings
         return s.base(method="full", optimizer=s.optimizer, learning_rate=s.steady_rate,
                       batch=s.steady_batch, **changed)  # fmt: skip
 
-    def _long(self, seed: int) -> Trial:
+    def _long(self) -> list[Trial]:
         own = self._steady(epochs=float(self.settings.long_epochs), evaluations=1)
-        return self.trial(seed, kind="long", arm="long", part="long", with_train=True, **own)
+        return self._seeds(kind="long", arm="long", part="long", with_train=True, **own)
 
-    def _size(self, seed: int, rows: int) -> Trial:
+    def _size(self, rows: int) -> list[Trial]:
         own = self._steady(epochs=self.settings.size_epochs, rows=rows)
-        return self.trial(seed, kind="size", arm=f"{rows} rows", part="sizes", **own)
+        return self._seeds(kind="size", arm=f"{rows} rows", part="sizes", **own)
 
     def _collapsing(self) -> list[Trial]:
         s = self.settings

@@ -36,12 +36,15 @@ class Optimizers(AdaptStudy):
     def trials(self) -> Sequence[Trial]:
         """A search over its own rates for each optimizer; the common rate is among them."""
         s = self.settings
+        own = {
+            name: s.base(method="full", optimizer="sgd" if name == "momentum" else name,
+                         momentum=s.momentum if name == "momentum" else 0.0)
+            for name in s.optimizers
+        }  # fmt: skip
         return [
             self.trial(
                 seed, kind="search", arm=name, part=name, search="grid",
-                rates=s.rates(name), batches=[s.batch], all_epochs=[s.epochs],
-                **s.base(method="full", optimizer="sgd" if name == "momentum" else name,
-                         momentum=s.momentum if name == "momentum" else 0.0),
+                rates=s.rates(name), batches=[s.batch], all_epochs=[s.epochs], **own[name],
             )
             for seed in range(s.seeds) for name in s.optimizers
         ]  # fmt: skip
