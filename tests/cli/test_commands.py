@@ -22,7 +22,7 @@ COMMANDS = {
     "theory": "--alpha --branch --critical --help --json --omega --points --ridge --sigma",
     "simulate": "--alpha --device --dim --help --json --omega --seed --set --start",
     "train": "--device --help --json --out --position --processes --prompt --quiet --seed --set "
-    "--size --steps --text --threads --tokenizer",
+    "--sharded --size --steps --text --threads --tokenizer",
     "finetune": "--data --device --epochs --help --json --label --method --model --out --quiet "
     "--second --seed --set --text --threads",
     "predict": "--device --help --json --out --second --text RUN",

@@ -18,6 +18,7 @@ from attnlab.train.checkpoint import (
     MANIFEST,
     MODEL,
     OPTIMIZER,
+    SHARDED_FORMAT,
     STATE,
     CheckpointWarning,
     best,
@@ -155,7 +156,7 @@ def test_all_damaged_begins_anew(own: Path, wanted: str) -> None:
 
 def test_a_newer_format_is_refused_untouched(own: Path) -> None:
     path = own / "step-00000009" / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": SHARDED_FORMAT + 1}))
     before = {file: file.read_bytes() for file in own.rglob("*") if file.is_file()}
     with pytest.raises(IntegrityError, match="newer attnlab"):
         run(own, evaluate_every=0)

@@ -47,6 +47,9 @@ def train(  # noqa: PLR0913  (each is one documented option)
     processes: Annotated[
         int, typer.Option(min=1, max=1024, help="Share each batch; a lost one is replaced.")
     ] = 1,
+    sharded: Annotated[
+        bool, typer.Option("--sharded", help="Each process holds a part of the model.")
+    ] = False,
     set_: SetOption = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
@@ -61,6 +64,8 @@ def train(  # noqa: PLR0913  (each is one documented option)
     from attnlab.lab.engine.local import default_workers
     from attnlab.lab.supervise import LEASH, obey_leash, supervise
 
+    if sharded and processes == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        raise UsageError("--sharded: needs several processes: --processes N, or torchrun")
     if processes > 1 and LEASH not in os.environ:
         if "RANK" in os.environ:
             raise UsageError("--processes: torchrun has started them already; leave it out")
@@ -79,7 +84,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
     }  # fmt: skip
     settings.setdefault("checkpoint_every", max(1, steps // 40))
     made, _ = prepare("train", "quick", settings)
-    with joined(made.settings.device) as ranks:
+    with joined(made.settings.device, sharded) as ranks:
         if ranks.leads:
             _lead(made, out, quiet, json)
         else:

@@ -7,7 +7,6 @@ stored is where they go on from. Nobody outlives the supervisor: a copy whose le
 ends at once.
 """
 
-import itertools
 import os
 import signal
 import socket
@@ -21,7 +20,8 @@ from contextlib import suppress
 from attnlab.core.errors import AttnlabError
 from attnlab.lab.stop import Stop, stop_on_signals
 
-RESTARTS = 10
+RESTARTS = 10  # one after the other
+STEADY_SECONDS = 600.0  # who ran so long has got on: counted anew
 GRACE_SECONDS = 10.0  # for the others, once one has ended
 STOP_SECONDS = 30.0  # for all, once a signal was passed on
 POLL_SECONDS = 0.05
@@ -30,9 +30,11 @@ SPOKEN = frozenset({2, 3, 4, 5, 6, 130, 143})  # codes that starting again would
 
 
 def supervise(command: Sequence[str], processes: int, say: Callable[[str], None]) -> int:
-    """The exit code of the first process, after as many restarts as needed (at most 10)."""
+    """The exit code of the first process, after restarts: at most 10 that did not last."""
+    restart = 0
     with stop_on_signals() as stop:
-        for restart in itertools.count(1):
+        while True:
+            began = time.monotonic()
             team = _Team(command, processes)
             try:
                 code = team.watch(stop)
@@ -40,10 +42,10 @@ def supervise(command: Sequence[str], processes: int, say: Callable[[str], None]
                 team.close()
             if code is not None:
                 return code
+            restart = 1 if time.monotonic() - began > STEADY_SECONDS else restart + 1
             if restart > RESTARTS:
                 raise AttnlabError(f"{team.problem}, and {RESTARTS} restarts did not help")
             say(f"{team.problem}: all start again from the last checkpoint ({restart})")
-    raise AssertionError("the loop has no end")
 
 
 class _Team:

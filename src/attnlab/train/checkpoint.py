@@ -2,6 +2,9 @@
 
     step-00000025/  model.safetensors  optimizer.safetensors  log.jsonl  state.json  MANIFEST.json
 
+Of a sharded training the first two are cut: the weights of process i lie in
+shard-i-model-00001-of-00002.safetensors, its part of the optimizer in shard-i-model-00002-of-00002.
+
 A folder is written under a temporary name, brought to the disk and renamed; it is there with all
 its files or not at all. Only what verifies is ever loaded.
 """
@@ -9,10 +12,10 @@ its files or not at all. Only what verifies is ever loaded.
 import json
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from torch import nn
@@ -20,16 +23,19 @@ from torch.optim import Optimizer
 
 from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
-from attnlab.train.folder import commit, names_in, remove, sha256_of
+from attnlab.train.folder import commit, names_in, remove, sha256_of, sha256_of_file
 from attnlab.train.optimizer import optimizer_tensors, restore_optimizer
-from attnlab.train.tensors import decode, encode, model_tensors, restore_model
+from attnlab.train.tensors import decode, encode, is_sharded, model_tensors, restore_model
 
-FORMAT = 1
+FORMAT, SHARDED_FORMAT = 1, 2
 MANIFEST = "MANIFEST.json"
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 LOG, STATE = "log.jsonl", "state.json"
 FILES = (MODEL, OPTIMIZER, LOG, STATE)
+# 1: weights, 2: optimizer; the names are those of torch's writer
+SHARD = re.compile(r"shard-\d{5}-model-0000([12])-of-00002\.safetensors")
 NAME = re.compile(r"step-(\d{8,12})")
+T = TypeVar("T")
 
 
 class CheckpointWarning(UserWarning):
@@ -56,7 +62,7 @@ class State(Settings):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder that verified when it was opened; each read is checked again."""
+    """A folder that verified when it was opened; each read of a whole file is checked again."""
 
     path: Path
     state: State
@@ -67,12 +73,32 @@ class Checkpoint:
         return _checked(self.path / name, self.sha256[name])
 
     def load_model(self, model: nn.Module) -> None:
-        """Copy the stored weights and buffers into the model."""
-        restore_model(model, decode(self.read(MODEL)))
+        """Copy the stored weights and buffers into the model; a sharded one reads its part."""
+        if self._is_cut(model):
+            from attnlab.train.shards import Parts, read_model
+
+            read_model(Parts(self.path, self._shards("1") or [MODEL], self.sha256), model)
+        else:
+            restore_model(model, decode(self.read(MODEL)))
 
     def load_optimizer(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Copy the stored memory into the optimizer of this model."""
-        restore_optimizer(model, optimizer, decode(self.read(OPTIMIZER)))
+        if self._is_cut(model):
+            from attnlab.train.shards import Parts, read_optimizer
+
+            parts = Parts(self.path, self._shards("2") or [OPTIMIZER], self.sha256)
+            tensors = read_optimizer(parts, model)
+        else:
+            tensors = decode(self.read(OPTIMIZER))
+        restore_optimizer(model, optimizer, tensors)
+
+    def _is_cut(self, model: nn.Module) -> bool:
+        return MODEL not in self.sha256 or any(map(is_sharded, model.parameters()))
+
+    def _shards(self, kind: str) -> list[str]:
+        """The files of process 1, 2 …; none if the checkpoint is not sharded."""
+        found = map(SHARD.fullmatch, sorted(self.sha256))
+        return [match[0] for match in found if match and match[1] == kind]
 
 
 @dataclass(frozen=True)
@@ -88,30 +114,42 @@ class Snapshot:
         """Name and bytes, one at a time: the largest decides how much memory it takes."""
         yield MODEL, encode(model_tensors(self.model))
         yield OPTIMIZER, encode(optimizer_tensors(self.model, self.optimizer))
+        yield from self.notes()
+
+    def notes(self) -> Iterator[tuple[str, bytes]]:
+        """What is stored besides tensors."""
         yield LOG, self.log
         yield STATE, (json.dumps(self.state.model_dump(mode="json"), indent=1) + "\n").encode()
 
-    def sealed(self) -> Iterator[tuple[str, bytes]]:
-        """The files, then the manifest that names the hash of each."""
-        hashes: dict[str, str] = {}
-        for name, data in self.files():
+    def sealed(self, shards: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+        """The files, then the manifest that names the hash of each, and of shards already there."""
+        hashes = dict(shards)
+        for name, data in self.notes() if shards else self.files():
             hashes[name] = sha256_of(data)
             yield name, data
-        yield MANIFEST, _manifest_text(self.state.step, hashes).encode()
+        yield MANIFEST, manifest_text(self.state.step, hashes).encode()
 
 
-def save(folder: Path, snapshot: Snapshot) -> Path:
-    """Commit `step-N`; StorageError leaves every earlier checkpoint as it was."""
-    path = folder / f"step-{snapshot.state.step:08d}"
-    commit(path, snapshot.sealed())
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is."""
+    return folder / f"step-{step:08d}"
+
+
+def save(folder: Path, snapshot: Snapshot, shards: Mapping[str, str] | None = None) -> Path:
+    """Commit `step-N`; StorageError leaves every earlier checkpoint as it was.
+
+    `shards`: the hashes of the tensors' files, if the processes have written them.
+    """
+    path = path_of(folder, snapshot.state.step)
+    commit(path, snapshot.sealed(shards or {}), begun=bool(shards))
     return path
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in this folder after every byte was checked, or IntegrityError."""
     step, entries = _read_manifest(path)
-    for name in FILES[:-1]:
-        _checked(path / name, entries[name])
+    for name in entries.keys() - {STATE}:
+        _check(path / name, entries[name])
     try:
         state = State.model_validate_json(_checked(path / STATE, entries[STATE]))
     except ValidationError:
@@ -144,7 +182,7 @@ def best(folder: Path) -> Checkpoint:
         raise MissingError(f"{folder}: no checkpoint here")
     if found.state.best_step in (None, found.state.step):
         return found
-    return open_checkpoint(folder / f"step-{found.state.best_step:08d}")
+    return open_checkpoint(path_of(folder, found.state.best_step or 0))
 
 
 def prune(folder: Path, keep: int, newest: int) -> None:
@@ -175,8 +213,10 @@ def _best_step(path: Path) -> int | None:
         return None
 
 
-def _manifest_text(step: int, files: dict[str, str]) -> str:
-    value = {"format": FORMAT, "step": step, "files": files}
+def manifest_text(step: int, files: dict[str, str]) -> str:
+    """The one text a manifest may have: format, step, the hash of each file, and its own."""
+    number = FORMAT if MODEL in files else SHARDED_FORMAT  # so that older versions refuse it
+    value = {"format": number, "step": step, "files": files}
     return json.dumps({**value, "sha256": content_hash(value)}, indent=1) + "\n"
 
 
@@ -188,18 +228,24 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, str]]:
         found = json.loads(data)
         _refuse_newer(where, found["format"])
         step, files = int(found["step"]), dict(found["files"])
-        same = data == _manifest_text(step, files).encode()
+        same = data == manifest_text(step, files).encode()
     except (KeyError, TypeError, ValueError, RecursionError):
         raise IntegrityError(f"{where}: not what was written") from None
-    if not same or path.name != f"step-{step:08d}" or set(files) != set(FILES):
+    if not same or path.name != f"step-{step:08d}" or not _is_layout(set(files)):
         raise IntegrityError(f"{where}: not what was written")
     return step, files
 
 
+def _is_layout(names: set[str]) -> bool:
+    tensors = names - {LOG, STATE}
+    cut = any(tensors) and all(map(SHARD.fullmatch, tensors))
+    return {LOG, STATE} <= names and (tensors == {MODEL, OPTIMIZER} or cut)
+
+
 def _refuse_newer(where: Path, number: object) -> None:
-    if isinstance(number, int) and number > FORMAT:
+    if isinstance(number, int) and number > SHARDED_FORMAT:
         raise NewerFormatError(
-            f"{where}: written by a newer attnlab (format {number}, this one reads {FORMAT})"
+            f"{where}: written by a newer attnlab (format {number}, this reads {SHARDED_FORMAT})"
         )
 
 
@@ -210,12 +256,22 @@ def _checked(path: Path, sha256: str) -> bytes:
     return data
 
 
+def _check(path: Path, sha256: str) -> None:
+    """The same without holding the file: a shard may be large."""
+    if _from(path, sha256_of_file) != sha256:
+        raise IntegrityError(f"{path}: SHA-256 differs from what was written")
+
+
 def _bytes(path: Path) -> bytes:
-    """A plain file's bytes. A disk that refuses is no reason to pass a checkpoint over: it may
-    be whole, and going on without it would replace it."""
+    return _from(path, Path.read_bytes)
+
+
+def _from(path: Path, read: Callable[[Path], T]) -> T:
+    """What is read from a plain file. A disk that refuses is no reason to pass a checkpoint over:
+    it may be whole, and going on without it would replace it."""
     if path.is_symlink() or not path.is_file():
         raise IntegrityError(f"{path}: missing" if not path.exists() else f"{path}: not a file")
     try:
-        return path.read_bytes()
+        return read(path)
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from None

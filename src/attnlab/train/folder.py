@@ -17,16 +17,22 @@ LOCK = ".lock"
 WAIT_SECONDS = 0.5  # long enough for a process that is just leaving
 
 
-def commit(target: Path, files: Iterable[tuple[str, bytes]]) -> None:
+def partial_of(target: Path) -> Path:
+    """The temporary name of a folder that is being written."""
+    return target.with_name(PARTIAL + target.name)
+
+
+def commit(target: Path, files: Iterable[tuple[str, bytes]], begun: bool = False) -> None:
     """Write a folder under a temporary name, have it on the disk, then give it its name.
 
     Until the rename the folder counts for nothing, so its files need no care of their own; they
-    are synchronised together, because the first wait serves most of the others.
+    are synchronised together, because the first wait serves most of the others. `begun`: others
+    have written their files under the temporary name already.
     """
-    partial = target.with_name(PARTIAL + target.name)
+    partial = partial_of(target)
     at = partial
     try:
-        partial.mkdir()
+        partial.mkdir(exist_ok=begun)
         for name, data in files:
             at = partial / name
             at.write_bytes(data)
@@ -90,6 +96,12 @@ def owned(folder: Path) -> Iterator[None]:
 def sha256_of(data: bytes) -> str:
     """SHA-256 of the bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file that may be larger than the memory, in hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

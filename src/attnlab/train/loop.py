@@ -29,7 +29,6 @@ from attnlab.train.checkpoint import (
     State,
     latest,
     prune,
-    save,
 )
 from attnlab.train.folder import owned
 from attnlab.train.log import MetricLog, parse_log
@@ -61,9 +60,12 @@ def train(  # noqa: PLR0913  (what a training is made of)
     `loss(model, batch)` gives the sum of what is to be made small and how many terms it has. The
     model is left in evaluation mode.
     """
+    ranks = ranks or Ranks()
+    ranks.hold(model)
     updater = Updater(model, optimizer_for(model, settings), loss, settings, ranks)
     with ExitStack() as stack:
-        if checkpoints is not None and updater.ranks.leads:
+        stack.enter_context(ranks.noticing())
+        if checkpoints is not None and ranks.leads:
             stack.enter_context(owned(checkpoints))
         stack.enter_context(surroundings(updater.device, settings.deterministic))
         stack.callback(model.eval)
@@ -79,7 +81,7 @@ class _Loop:
         self.updater, self.batches, self.folder, self.hooks = updater, batches, folder, hooks
         self.model, self.settings, self.device = updater.model, updater.settings, updater.device
         self.ranks = updater.ranks
-        self.here = environment(self.device, self.ranks.size)
+        self.here = environment(self.device, self.ranks.size, self.ranks.parts)
         self.state = State(settings=self.settings.identity(), environments=(self.here,))
         self.log = MetricLog()
         self.stored = 0  # the step of the newest checkpoint
@@ -162,7 +164,7 @@ class _Loop:
             self.ranks.level(self.model)
         if self.hooks.evaluate and evaluates:
             found = self._evaluate()
-            improved = self._note_best(found["value"])
+            improved = self.ranks.agreed(self._note_best(found["value"]))
             line |= {name: v if math.isfinite(v) else None for name, v in found.items()}
         self.log.add(line)
         if improved or self.settings.is_due(self.settings.checkpoint_every, done):
@@ -174,7 +176,7 @@ class _Loop:
         assert self.hooks.evaluate is not None
         self.model.eval()
         with torch.no_grad():
-            found = self.hooks.evaluate(self.model)
+            found = self.ranks.run(self.model, self.hooks.evaluate)
         self.model.train()
         named = dict(found) if isinstance(found, Mapping) else {"value": float(found)}
         if "value" not in named or not LINE.isdisjoint(named):
@@ -190,13 +192,14 @@ class _Loop:
         return True
 
     def _save(self) -> None:
-        if self.folder is None or not self.ranks.leads or self.stored == self.state.step:
+        if self.folder is None or self.stored == self.state.step:
             return
         self.state = self.state.model_copy(update={"data": fingerprint(self.batch)})
         snapshot = Snapshot(self.state, self.model, self.updater.optimizer, self.log.data)
-        save(self.folder, snapshot)
+        self.ranks.save(self.folder, snapshot)
         self.stored = self.state.step
-        prune(self.folder, self.settings.keep, self.stored)
+        if self.ranks.leads:
+            prune(self.folder, self.settings.keep, self.stored)
 
     def _speed(self) -> float | None:
         return self.state.timed_tokens / self.state.seconds if self.state.seconds else None

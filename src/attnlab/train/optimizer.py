@@ -4,12 +4,16 @@ Measured on one core at nano size (330,000 numbers in 40 tensors), a step of Ada
 lists of tensors 1.3, tensor by tensor 6. The weights differ by 5e-9, less than float32 can hold.
 """
 
+import itertools
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, AdamW, Optimizer
 
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import here, is_sharded
 
 
 def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -24,16 +28,18 @@ def optimizer_for(model: nn.Module, settings: TrainSettings) -> Optimizer:
     """The optimizer of the settings; weight decay on tensors of two axes and more only."""
     parameters = list(trainable(model).values())
     groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": some, "weight_decay": settings.weight_decay if matrices else 0.0}
+        for matrices, sharded in itertools.product((True, False), repeat=2)  # fused: of one kind
+        if (some := [p for p in parameters if (p.ndim >= 2, is_sharded(p)) == (matrices, sharded)])
     ]
-    groups = [group for group in groups if group["params"]]
     rate, kind = settings.learning_rate, parameters[0].device.type
     if settings.optimizer == "adamw":
         return AdamW(groups, lr=rate, betas=settings.betas, fused=kind in ("cpu", "cuda"))
+    whole = not any(map(is_sharded, parameters))  # for parts torch has a fused AdamW alone
     if settings.optimizer == "sgd":
-        return SGD(groups, lr=rate, momentum=settings.momentum, fused=kind in ("cpu", "cuda"))
-    return Adagrad(groups, lr=rate, fused=kind == "cpu")  # torch has no fused one for a GPU
+        fused = whole and kind in ("cpu", "cuda")
+        return SGD(groups, lr=rate, momentum=settings.momentum, fused=fused)
+    return Adagrad(groups, lr=rate, fused=whole and kind == "cpu")  # for a GPU there is none
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
@@ -73,9 +79,14 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def first_non_finite(model: nn.Module) -> str | None:
-    """The name of the first parameter whose gradient holds a NaN or an infinity."""
+def first_non_finite(
+    model: nn.Module, anywhere: Callable[[bool], bool] = lambda found: found
+) -> str | None:
+    """The name of the first parameter whose gradient holds a NaN or an infinity.
+
+    `anywhere`: whether it is so in any process; each may hold a part of the gradient.
+    """
     for name, p in trainable(model).items():
-        if p.grad is not None and not torch.isfinite(p.grad).all():
+        if anywhere(p.grad is not None and not bool(torch.isfinite(here(p.grad)).all())):
             return name
     return None

@@ -6,16 +6,19 @@ data does not depend on how many there are. A process that is gone is noticed at
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.utils import get_total_norm
 
 from attnlab.core.errors import RankLostError, UsageError
 from attnlab.train.batch import pieces
+from attnlab.train.checkpoint import Snapshot, save
 
 SECONDS = 45.0  # the longest wait for a process in the middle of a training
 PATIENCE = timedelta(days=1)  # for one that has not begun to train: it may be writing a report
@@ -25,6 +28,7 @@ class Ranks:
     """This process alone: nothing to wait for, nothing to add."""
 
     size, rank = 1, 0
+    parts = 1  # in how many the weights, gradients and optimizer are cut
 
     @property
     def leads(self) -> bool:
@@ -35,14 +39,35 @@ class Ranks:
         """This process's rows of a batch; None when there are fewer rows than processes."""
         return batch
 
+    def turns(self, batch: Any, number: int) -> Iterator[tuple[Any, bool]]:
+        """This process's rows in at most `number` pieces, and whether each of them counts."""
+        mine = self.rows(batch)
+        for piece in () if mine is None else pieces(mine, number):
+            yield piece, True
+
+    def hold(self, model: nn.Module) -> None:
+        """Keep of the model what this process is to hold; called before there is an optimizer."""
+
+    def run(self, model: nn.Module, work: Callable[[nn.Module], Any]) -> Any:
+        """work(model), wherever its weights lie."""
+        return work(model)
+
     def add(
         self, parameters: Sequence[nn.Parameter], numbers: tuple[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor]:
         """Sums over all processes: the gradients in place, two numbers as the answer."""
         return numbers
 
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """√ Σ g² over the gradients, all of them."""
+        return get_total_norm(gradients)
+
     def any(self, flag: bool) -> bool:
         """Whether it is true for any process."""
+        return flag
+
+    def agreed(self, flag: bool) -> bool:
+        """The same answer for all who will act on it."""
         return flag
 
     def begin(self, step: int) -> None:
@@ -50,6 +75,15 @@ class Ranks:
 
     def level(self, model: nn.Module) -> None:
         """Everyone's buffers become the first process's: those a checkpoint would hold."""
+
+    def save(self, folder: Path, snapshot: Snapshot) -> None:
+        """Commit a checkpoint: the first process holds all there is to store."""
+        if self.leads:
+            save(folder, snapshot)
+
+    def noticing(self) -> AbstractContextManager[None]:
+        """Inside, a process that is gone is told by RankLostError."""
+        return nullcontext()
 
 
 class Together(Ranks):
@@ -71,7 +105,7 @@ class Together(Ranks):
 
         What no process has a gradient of keeps none: an optimizer must leave it alone.
         """
-        device = parameters[0].device
+        device = numbers[0].device
         told = [*(float(n) for n in numbers), *(float(p.grad is not None) for p in parameters)]
         sums = torch.tensor(told, dtype=torch.float64, device=device)
         self._add(sums)
@@ -104,11 +138,11 @@ class Together(Ranks):
     def level(self, model: nn.Module) -> None:
         """Everyone's buffers become the first process's."""
         for buffer in model.buffers():
-            with _lost_is_said():
+            with lost_is_said():
                 distributed.broadcast(buffer, 0)
 
     def _add(self, tensor: Tensor, group: Any = None) -> None:
-        with _lost_is_said():
+        with lost_is_said():
             distributed.all_reduce(tensor, group=group)
 
 
@@ -121,14 +155,19 @@ _together: list[Together] = []
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Ranks]:
-    """Meet the others as RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say, as torchrun does."""
+def joined(device: str, sharded: bool = False) -> Iterator[Ranks]:
+    """Meet the others as RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say, as torchrun does.
+
+    Sharded: each process holds a part of the weights, gradients and optimizer.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        if sharded:
+            raise UsageError("sharded: needs several processes (--processes N, or torchrun)")
         yield Ranks()
         return
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    with _lost_is_said():
+    with lost_is_said():
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
             store=_store(),
@@ -136,12 +175,20 @@ def joined(device: str) -> Iterator[Ranks]:
             world_size=int(os.environ["WORLD_SIZE"]),
             timeout=timedelta(seconds=SECONDS),
         )
-        _together.append(Together())
+        _together.append(_kind(device, sharded))
     try:
         yield _together[0]
     finally:
         _together.clear()
         distributed.destroy_process_group()
+
+
+def _kind(device: str, sharded: bool) -> Together:
+    if not sharded:
+        return Together()
+    from attnlab.train.sharded import Sharded  # half a second of imports
+
+    return Sharded(device)
 
 
 def _store() -> Any:
@@ -163,7 +210,7 @@ def _store() -> Any:
 
 
 @contextmanager
-def _lost_is_said() -> Iterator[None]:
+def lost_is_said() -> Iterator[None]:
     """torch tells of a peer that is gone by whatever its transport said."""
     try:
         yield

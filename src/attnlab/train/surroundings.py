@@ -47,8 +47,8 @@ def seed_step(seed: int, step: int, device: torch.device, rank: int = 0) -> None
         torch.cuda.manual_seed(number)
 
 
-def environment(device: torch.device, processes: int = 1) -> dict[str, str | int]:
-    """What must be equal for bits to repeat."""
+def environment(device: torch.device, processes: int = 1, parts: int = 1) -> dict[str, str | int]:
+    """What must be equal for bits to repeat; `parts`: in how many the weights are cut."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "torch": str(torch.__version__),
@@ -56,4 +56,5 @@ def environment(device: torch.device, processes: int = 1) -> dict[str, str | int
         "threads": torch.get_num_threads(),
         "device": gpu,
         **({"processes": processes} if processes > 1 else {}),
+        **({"parts": parts} if parts > 1 else {}),
     }

@@ -1,6 +1,7 @@
 """Models to safetensors bytes and back: names, shapes and types must agree; tied tensors once."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,6 +25,14 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy the tensors into the model's own, so that ties and optimizers keep hold of them."""
     own = model_tensors(model)
+    refuse_others(own, tensors)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def refuse_others(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """What is stored must have the model's names, shapes and types."""
     for name in sorted(own.keys() ^ tensors.keys()):
         where = "checkpoint" if name in own else "model"
         raise UsageError(f"the checkpoint is of another model: the {where} has no {name!r}")
@@ -34,9 +43,16 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
                 f"the checkpoint is of another model: {name!r} is {_kind(stored)} there, "
                 f"{_kind(tensor)} here"
             )
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether other processes hold parts of it; asked so that DTensor need not be imported."""
+    return hasattr(tensor, "to_local")
+
+
+def here(tensor: Any) -> Tensor:
+    """What of a tensor lies in this process: all of it, unless it is sharded."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 def encode(tensors: Mapping[str, Tensor]) -> bytes:

@@ -11,14 +11,13 @@ from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from attnlab.core.errors import UsageError
-from attnlab.train.batch import pieces
 from attnlab.train.optimizer import first_non_finite, set_rate
 from attnlab.train.ranks import Ranks
 from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import here
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 
@@ -55,6 +54,8 @@ class Updater:
     ) -> None:
         self.model, self.optimizer, self.settings = model, optimizer, settings
         self.ranks = ranks or Ranks()
+        if settings.compile and self.ranks.parts > 1:
+            raise UsageError("compile: not for a sharded training; leave one of the two out")
         self.loss = torch.compile(loss) if settings.compile else loss
         self.device = next(model.parameters()).device
         self.total = self.scored = self.norm = torch.zeros(())
@@ -63,21 +64,23 @@ class Updater:
         """Forward and backward: what a GPU is asked to do, without waiting for it."""
         sums: list[Tensor] = []
         counts: list[Tensor] = []
-        mine = self.ranks.rows(batch)
-        for piece in () if mine is None else pieces(mine, self.settings.accumulate):
+        for piece, is_counted in self.ranks.turns(batch, self.settings.accumulate):
             with torch.autocast(
                 self.device.type, torch.bfloat16, enabled=self.settings.precision == "bfloat16"
             ):
-                total, scored = self.loss(self.model, piece)
+                total, scored = self.ranks.run(self.model, lambda m, p=piece: self.loss(m, p))
+            if not is_counted:  # computed because the others wait for this process in it
+                (0 * total).backward()
+                continue
             total.backward()
             sums.append(total.detach())
             counts.append(scored.detach())
-        found = torch.zeros(()), torch.zeros(())
+        found = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         if sums:
             found = torch.stack(sums).sum(), torch.stack(counts).sum()
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.total, self.scored = self.ranks.add(parameters, found)
-        self.norm = get_total_norm(self._gradients())
+        self.norm = self.ranks.norm(self._gradients())
 
     def finish(self, step: int, rate: float) -> Update:
         """Wait for the numbers; update if all are finite."""
@@ -89,7 +92,7 @@ class Updater:
         if not problem:
             clip = self.settings.clip
             scale = clip / norm if 0 < clip < norm else 1.0
-            _multiply(self._gradients(), scale / scored)
+            _multiply([here(g) for g in self._gradients()], scale / scored)
             set_rate(self.optimizer, rate)
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -103,7 +106,7 @@ class Updater:
         if not math.isfinite(loss):
             return f"step {step + 1}: the loss is {loss}"
         if not math.isfinite(norm):
-            where = first_non_finite(self.model) or "all parameters together"
+            where = first_non_finite(self.model, self.ranks.any) or "all parameters together"
             return f"step {step + 1}: the gradient of {where} is not finite"
         return ""
 

@@ -28,7 +28,7 @@ class Optimizers(AdaptStudy):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = OPTIMIZER
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "about 11 minutes on two cores",
+        "quick": "about 14 minutes on two cores",
         "full": "5 minutes on one H200 (--device cuda --workers 14)",
     }
     settings: OptimizerSettings

@@ -24,7 +24,7 @@ def answer(claims: Sequence[Claim]) -> str:
         told += [words.format(" and of ".join(names))] if names else []
         settled += len(names)
     if left := len(paid) - settled:
-        told.append(f"{left} of {len(paid)} such comparisons are not settled or fail")
+        told.append(f"going on against starting anew: {left} of {len(paid)} not settled or not so")
     return "; ".join([first, *told]) + "."
 
 

@@ -46,17 +46,20 @@ class Text:
 def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
     """The model of lowest dev loss, what it scores, and what counting scores."""
     with _threads(s.threads):
-        text, seed = prepared(s), trial.stream
-        model = GPT(model_config(s, text.tokenizer.size), seed.child("weights").torch_generator())
-        model.to(bench.device)
+        text, seed, ranks = prepared(s), trial.stream, ranks_here()
+        model = _untrained(s, text, trial)
+        if ranks.parts == 1:
+            model.to(bench.device)  # a sharded one goes there block by block
         batches = Blocks(text.train, s.block, s.batch, seed.child("order"))
         start = audit_metrics(model, "start")
         done = _train(model, batches, s, text, bench)
-        if not ranks_here().leads:
+        if not ranks.leads:
             return Outcome({})  # the first process goes on alone, and tells
         if done.ending == "diverged":
             return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
         assert bench.checkpoints is not None
+        if ranks.parts > 1:  # whole again, here
+            model = _untrained(s, text, trial).to(bench.device)
         best(bench.checkpoints).load_model(model)
         model.eval()
         metrics = {
@@ -77,6 +80,11 @@ def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
             documents={"tokenizer.json": text.tokenizer.to_json(), "model.json": _json(model)},
             cost={"tokens_per_second": speed} if speed else {},
         )
+
+
+def _untrained(s: TextSettings, text: Text, trial: Trial) -> GPT:
+    generator = trial.stream.child("weights").torch_generator()
+    return GPT(model_config(s, text.tokenizer.size), generator)
 
 
 def prepared(s: TextSettings) -> Text:
