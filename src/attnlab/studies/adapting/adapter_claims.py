@@ -8,7 +8,7 @@ from attnlab.lab.study import Section
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import wilson
 from attnlab.report.text import counted, number
-from attnlab.studies.adapting.checks import alive, first_line
+from attnlab.studies.adapting.checks import alive, first_line, is_constant
 from attnlab.studies.adapting.evidence import Runs, percent
 from attnlab.studies.adapting.settings import AdapterSettings, rate_text
 
@@ -32,11 +32,7 @@ def claims(runs: Runs, s: AdapterSettings) -> list[Claim]:
                   if arm != "full" and runs.rows(task=task, arm=arm)]  # fmt: skip
         found += [_pretraining(runs, task, name) for name in s.encoders
                   if runs.rows(task=task, arm=f"full, {name}")]  # fmt: skip
-    return [*found, alive(runs.rows(), _named)] if found else []
-
-
-def _named(row: Row) -> str:
-    return f"{_label(row['arm'])} on {TASKS[row['task']]}"
+    return [*found, alive(runs.rows(), lambda row: TASKS[row["task"]])] if found else []
 
 
 def _label(arm: str) -> str:
@@ -149,7 +145,7 @@ def _arms(s: AdapterSettings) -> list[str]:
 def _table(runs: Runs, task: str, arms: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """A row a method; costs that nobody measured have no column."""
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in runs.rows(task=task))]
-    head = ("what learns", "numbers", "test accuracy", "rates chosen, one a seed",
+    head = ("what learns", "numbers", "test accuracy", "collapsed", "rates chosen, one a seed",
             *(COSTS[kind] for kind in kinds))  # fmt: skip
     body = []
     for arm in arms:
@@ -157,8 +153,11 @@ def _table(runs: Runs, task: str, arms: Sequence[str]) -> tuple[tuple[str, ...],
         if rows:
             share = percent(runs.accuracy(task=task, arm=arm))
             rates = ", ".join(rate_text(row["rate"]) for row in rows)
+            bad = sum(is_constant(row) for row in rows)
+            constant = f"{bad} of {len(rows)}" if bad else "none"
             costs = (number(float(f"{mean_cost(rows, kind):.3g}")) for kind in kinds)
-            body.append((_label(arm), f"{rows[0]['trained']:,}", share, rates, *costs))
+            numbers = f"{rows[0]['trained']:,}"
+            body.append((_label(arm), numbers, share, constant, rates, *costs))
     return (head, *body)
 
 

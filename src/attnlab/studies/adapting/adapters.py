@@ -26,7 +26,7 @@ class Adapters(AdaptStudy):
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = ADAPTER
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "not measured; the second task on a subset: not a result",
+        "quick": "about 17 minutes on two cores; the second task on a subset: not a result",
         "full": "9 minutes on one H200 (--device cuda --workers 14)",
     }
     settings: AdapterSettings

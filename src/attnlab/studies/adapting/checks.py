@@ -75,7 +75,7 @@ def alive(rows: Sequence[Row], named: Callable[[Row], str] = lambda row: str(row
 
     `named` says in words what a trial trained.
     """
-    bad = [row for row in rows if str(row.get("audit_collapse")).startswith("fail")]
+    bad = [row for row in rows if is_constant(row)]
     count = Estimate(float(len(bad)), n=len(rows), method="models counted", exact=True)
     times, of = Counter(named(row) for row in bad), Counter(named(row) for row in rows)
     which = ", ".join(f"{name} ({n} of {of[name]})" for name, n in sorted(times.items())[:SHOWN])
@@ -86,6 +86,11 @@ def alive(rows: Sequence[Row], named: Callable[[Row], str] = lambda row: str(row
     verdict = "fails" if bad else "holds"
     ids = tuple(row.id for row in rows)
     return Claim(ALIVE, statement, verdict, count, why, "models collapsed", trials=ids)
+
+
+def is_constant(row: Row) -> bool:
+    """Whether the audit collapse found the model of this trial to answer as a constant."""
+    return str(row.get("audit_collapse")).startswith("fail")
 
 
 def first_line(claims: Sequence[Claim], rest: str) -> str:
