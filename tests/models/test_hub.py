@@ -269,6 +269,7 @@ def test_files_that_are_no_gguf(tmp_path: Path) -> None:
 
 
 @pytest.mark.assets
+@pytest.mark.slow
 def test_smollm2_from_a_gguf_file() -> None:
     path = assets.get("smollm2").path
     model = load(path)

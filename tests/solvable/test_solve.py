@@ -33,6 +33,7 @@ def distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a - b).flatten(1).norm(dim=1) / b.flatten(1).norm(dim=1)
 
 
+@pytest.mark.slow
 def test_quasi_newton_ends_where_gradient_descent_ends() -> None:
     """Same minimum from both starts in at least 5 of 6 cases: the landscape has many minima."""
     same = []

@@ -155,7 +155,9 @@ TEXT = "\n\n".join(
 )
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize(
+    "study", [STUDIES[0], *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES[1:])]
+)
 def test_the_smoke_scale_runs_to_its_report(study: type[Study], tmp_path: Any) -> None:
     """On a text of its own, so that nothing need be fetched."""
     from attnlab.api import run

@@ -45,6 +45,7 @@ def test_eight_kills_change_no_bit(in_memory: Path) -> None:
     assert max(kill["step"] for kill in middle) > 0, "and some after a checkpoint"
 
 
+@pytest.mark.slow  # tests/faults tears the same save below Python
 def test_every_call_of_a_save_may_be_the_last(in_memory: Path) -> None:
     """Killed, or refused once, at the Nth call for every N, half-written files included."""
     first, *points = crash("points", str(in_memory), "kill", "refuse", "limit")
