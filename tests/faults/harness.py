@@ -153,16 +153,26 @@ def traced(work: Callable[[], None], log: Path, said: Path, *injections: str) ->
 
 
 def forked(work: Callable[[], None], said: Path, go: int) -> int:
-    """The process id of a copy of this process that waits, does the work and leaves."""
+    """The process id of a copy of this process that waits, does the work and leaves.
+
+    It waits already when this returns: a fault is to hit the work, not what is prepared for it.
+    """
     sys.stdout.flush()
+    ready, here = os.pipe()
     process = os.fork()
     if process:
+        os.close(here)
+        os.read(ready, 1)
+        os.close(ready)
         return process
     code = 70
     try:
         signal.alarm(SECONDS)  # nothing may hang
+        os.close(ready)
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        os.write(here, b"x")
+        os.close(here)
         select.select([go], [], [])  # not a read: those are refused, too
         code = command(work)
     except BaseException:
