@@ -76,6 +76,14 @@ def test_one_process_cannot_be_sharded(attnlab: Any) -> None:
     assert len(said.err.strip().splitlines()) == 1
 
 
+def test_sharded_and_compiled_is_refused_before_a_run_is_begun(tmp_path: Path) -> None:
+    process = started(text_file(tmp_path), tmp_path / "out", "--processes=2", "--sharded",
+                      "--set=compile=true")  # fmt: skip
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 2 and said.startswith("attnlab: --sharded: not with compile"), said
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_and_stopped_it_ends_in_the_same_table(tmp_path: Path) -> None:

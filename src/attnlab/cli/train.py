@@ -84,6 +84,8 @@ def train(  # noqa: PLR0913  (each is one documented option)
     }  # fmt: skip
     settings.setdefault("checkpoint_every", max(1, steps // 40))
     made, _ = prepare("train", "quick", settings)
+    if sharded and settings.get("compile"):
+        raise UsageError("--sharded: not with compile; leave one of the two out")
     with joined(made.settings.device, sharded) as ranks:
         if ranks.leads:
             _lead(made, out, quiet, json)
