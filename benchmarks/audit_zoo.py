@@ -78,8 +78,10 @@ def main() -> None:
     else:
         audited = [row for row in rows if "audits" in row]
         failing = sum(any(a["verdict"] == "fail" for a in row["audits"]) for row in audited)
-        print(f"{len(audited)} of {len(rows)} classes audited, {failing} fail, "
-              f"{len(odd)} of them unexplained: {', '.join(odd) or 'none'}")  # fmt: skip
+        print(
+            f"{len(audited)} of {len(rows)} classes audited, {failing} fail, "
+            f"{len(odd)} of them unexplained: {', '.join(odd) or 'none'}"
+        )
     sys.exit(1 if odd else 0)
 
 

@@ -46,9 +46,12 @@ def theirs(library: Any, given: Texts, new: int) -> Side:
 
     def call() -> Texts:
         found = library.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False,
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=new,
+            do_sample=False,
             pad_token_id=0,
-        )  # fmt: skip
+        )
         return found[:, ids.shape[1] :].tolist()
 
     return call
@@ -78,8 +81,12 @@ def compared(sides: Sequence[Side], device: str, rounds: int) -> tuple[float, fl
         side()
     found = [[timed(side, device) for side in sides] for _ in range(rounds)]
     mine, other = ([row[i][0] for row in found] for i in (0, 1))
-    pairs = [a == b for row in found for x, y in zip(row[0][1], row[1][1], strict=True)
-             for a, b in zip(x, y, strict=True)]  # fmt: skip
+    pairs = [
+        a == b
+        for row in found
+        for x, y in zip(row[0][1], row[1][1], strict=True)
+        for a, b in zip(x, y, strict=True)
+    ]
     ratio = statistics.median(b / a for a, b in zip(mine, other, strict=True))
     return statistics.median(mine), statistics.median(other), ratio, sum(pairs) / len(pairs)
 
@@ -110,8 +117,16 @@ def on_cpu(rounds: int) -> list[Row]:
         mine, other, ratio, equal = compared(sides, "cpu", rounds)
         if equal < 1:
             sys.exit(f"batch {batch}: only {equal:.2%} of the tokens agree")
-        rows.append(_row("cpu", batch, (mine, other, ratio), NEW, size / limit,
-                         f"bandwidth {limit / 1e9:.1f} GB/s; all tokens equal"))  # fmt: skip
+        rows.append(
+            _row(
+                "cpu",
+                batch,
+                (mine, other, ratio),
+                NEW,
+                size / limit,
+                f"bandwidth {limit / 1e9:.1f} GB/s; all tokens equal",
+            )
+        )
     return rows
 
 
@@ -123,8 +138,9 @@ def on_cuda(rounds: int) -> list[Row]:
 
     config = GPTConfig(50_257, block=1024, layers=12, heads=12, d_model=768)
     model = GPT(config, Seed(1).torch_generator())
-    library: Any = GPT2LMHeadModel(GPT2Config(**gpt2_settings(config), bos_token_id=0,
-                                              eos_token_id=0))  # fmt: skip
+    library: Any = GPT2LMHeadModel(
+        GPT2Config(**gpt2_settings(config), bos_token_id=0, eos_token_id=0)
+    )
     library.load_state_dict(to_gpt2(model.state_dict(), config), strict=False)  # the head is tied
     model, library = model.to("cuda", torch.bfloat16).eval(), library.to("cuda", torch.bfloat16)
     weights = 2 * sum(p.numel() for p in model.parameters())
@@ -134,9 +150,17 @@ def on_cuda(rounds: int) -> list[Row]:
         sides = (ours(model, given, CUDA_NEW), theirs(library.eval(), given, CUDA_NEW))
         mine, other, ratio, equal = compared(sides, "cuda", rounds)
         read = 2 * 2 * config.layers * config.d_model * batch * (CUDA_PROMPT + CUDA_NEW / 2)
-        rows.append(_row("cuda", batch, (mine, other, ratio), CUDA_NEW, (weights + read) / limit,
-                         f"bandwidth {limit / 1e9:,.0f} GB/s; {equal:.1%} of the tokens equal "
-                         "(bf16: near-ties part)"))  # fmt: skip
+        rows.append(
+            _row(
+                "cuda",
+                batch,
+                (mine, other, ratio),
+                CUDA_NEW,
+                (weights + read) / limit,
+                f"bandwidth {limit / 1e9:,.0f} GB/s; {equal:.1%} of the tokens equal "
+                "(bf16: near-ties part)",
+            )
+        )
     return rows
 
 
@@ -145,9 +169,15 @@ def _row(
 ) -> Row:
     mine, other, ratio = found
     share = least / (mine / new)
-    return Row(f"generate, {device}, batch {batch}", batch * new / mine, batch * new / other,
-               "tokens/s", ratio, TARGETS[device, batch],
-               f"{share:.0%} of the limit of reading everything once a step; {note}")  # fmt: skip
+    return Row(
+        f"generate, {device}, batch {batch}",
+        batch * new / mine,
+        batch * new / other,
+        "tokens/s",
+        ratio,
+        TARGETS[device, batch],
+        f"{share:.0%} of the limit of reading everything once a step; {note}",
+    )
 
 
 def main() -> None:

@@ -43,12 +43,15 @@ class Plan:
     dtype: torch.dtype
 
 
-CPU = Plan(GPTConfig(97, layers=4, heads=4, d_model=64), (256, 1024, 4096), 64, 1, 2,
-           torch.float32)  # fmt: skip
+CPU = Plan(GPTConfig(97, layers=4, heads=4, d_model=64), (256, 1024, 4096), 64, 1, 2, torch.float32)
 CUDA = Plan(
     GPTConfig(97, layers=4, heads=8, d_model=256),
-    (256, 512, 1024, 2048, 4096, 8192, 16384), 64, 16, 5, torch.bfloat16,
-)  # fmt: skip
+    (256, 512, 1024, 2048, 4096, 8192, 16384),
+    64,
+    16,
+    5,
+    torch.bfloat16,
+)
 WAYS: tuple[Reads, ...] = ("block", "block+local")
 
 
@@ -103,8 +106,7 @@ def rows_of(length: int, plan: Plan, device: str) -> list[Row]:
     for reads in WAYS:
         config = PerceiverConfig(base, min(plan.latents, length), reads)
         ours = measured(Perceiver(config, Seed(1).torch_generator()), length, plan, device)
-        cost = perceiver_cost(length, base.d_model, base.layers, config.latents,
-                              local=config.local)  # fmt: skip
+        cost = perceiver_cost(length, base.d_model, base.layers, config.latents, local=config.local)
         said = full_cost(length, base.d_model, base.layers) / cost
         note = f"formula: {said:.3g} times fewer multiplications"
         for unit, one, other in zip(("ms", "MiB"), ours, theirs, strict=True):

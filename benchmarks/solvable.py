@@ -79,8 +79,15 @@ def one_student() -> Iterator[Row]:
         )
         assert float(found.value) <= float(reached.value), "ours must be at equal or lower loss"
         yield Row(f"one student, {name} start", ours, plain, "s", plain / ours, 150, note)
-        yield Row(f"one student, {name} start, against a data loader", ours, loaded, "s",
-                  loaded / ours, 150, "one pass timed, best of 3, scaled")  # fmt: skip
+        yield Row(
+            f"one student, {name} start, against a data loader",
+            ours,
+            loaded,
+            "s",
+            loaded / ours,
+            150,
+            "one pass timed, best of 3, scaled",
+        )
 
 
 def many_students() -> Iterator[Row]:
@@ -97,8 +104,10 @@ def many_students() -> Iterator[Row]:
     found = minimise(loss, starts, settings)
     step, _ = autograd_step(data, teacher.weights)
     plain = best_time(lambda: [step() for _ in range(20)], 5) / 20 * STEPS
-    note = f"{int(found.converged.sum())} of 64 below |∇|∞ = 1e-4, at most " \
-        f"{int(found.evaluations.max())} evaluations"  # fmt: skip
+    note = (
+        f"{int(found.converged.sum())} of 64 below |∇|∞ = 1e-4, at most "
+        f"{int(found.evaluations.max())} evaluations"
+    )
     yield Row("64 students at once, per student", ours, plain, "s", plain / ours, 1000, note)
 
 
@@ -117,8 +126,15 @@ def bandwidth() -> Iterator[Row]:
         seconds = best_time(lambda w=weights: loss.value_and_gradient(w), 10)
         rate = 2 * size / seconds
         note = f"{size / 1e6:.0f} MB read twice; {rate / 1e9:.1f} of {read / 1e9:.1f} GB/s"
-        yield Row(f"share of the read bandwidth, {students} student(s), D = {dim:,}",
-                  rate / 1e9, read / 1e9, "GB/s", rate / read, None, note)  # fmt: skip
+        yield Row(
+            f"share of the read bandwidth, {students} student(s), D = {dim:,}",
+            rate / 1e9,
+            read / 1e9,
+            "GB/s",
+            rate / read,
+            None,
+            note,
+        )
 
 
 def branch_curve(branch: str, points: int, seed: int = 0) -> list[Point]:
@@ -143,16 +159,20 @@ def theory() -> Iterator[Row]:
                 gaps = [abs(getattr(a, n) / getattr(b, n) - 1) for n in ("q", "train_error")]
                 off, counted = max(off, *gaps, abs(a.order / b.order - 1)), counted + 1
     settled = sum(p.converged for c in found for p in c)
-    note = f"{settled} of 40 points converged; largest difference from another 2^16 points " \
-        f"{off:.2%} over {counted} points (q, ε_t, overlap)"  # fmt: skip
+    note = (
+        f"{settled} of 40 points converged; largest difference from another 2^16 points "
+        f"{off:.2%} over {counted} points (q, ε_t, overlap)"
+    )
     yield Row("theory, 20 α × 2 branches, at most", seconds, None, "s", None, 60, note)
 
 
 def cell(alpha: float, omega: float) -> int:
     """One cell of the diagram: both starts, the baseline, a test set of 20,000."""
     torch.set_num_threads(1)
-    settings = build(SimulationSettings, {"dim": 1000, "alpha": alpha, "omega": omega,
-                                          "dtype": "float32", "test_samples": 20_000})  # fmt: skip
+    settings = build(
+        SimulationSettings,
+        {"dim": 1000, "alpha": alpha, "omega": omega, "dtype": "float32", "test_samples": 20_000},
+    )
     return len(simulate(settings, Seed(0)).students)
 
 
@@ -163,8 +183,15 @@ def diagram() -> Iterator[Row]:
     with ProcessPoolExecutor(2) as pool:
         cells = sum(pool.map(cell, *zip(*pairs, strict=True), chunksize=4))
     seconds = time.perf_counter() - began
-    yield Row("25 × 26 diagram, D = 1000", seconds / 60, None, "min", None, None,
-              f"{cells} students, {len(pairs)} baselines, 20,000 test samples each")  # fmt: skip
+    yield Row(
+        "25 × 26 diagram, D = 1000",
+        seconds / 60,
+        None,
+        "min",
+        None,
+        None,
+        f"{cells} students, {len(pairs)} baselines, 20,000 test samples each",
+    )
 
 
 def main() -> None:

@@ -252,8 +252,15 @@ def gpt2_small(rounds: int, only: str) -> Iterator[Row]:
     peak = bf16_peak()
     for name, side in found.items():
         done = side.tokens_per_second * GPT2_SMALL.flops_per_token()
-        yield Row(f"124M, {name}, share of the bf16 peak", done / 1e12, peak / 1e12, "TFLOP/s",
-                  done / peak, None, f"{side.tokens_per_second:,.0f} tokens/s")  # fmt: skip
+        yield Row(
+            f"124M, {name}, share of the bf16 peak",
+            done / 1e12,
+            peak / 1e12,
+            "TFLOP/s",
+            done / peak,
+            None,
+            f"{side.tokens_per_second:,.0f} tokens/s",
+        )
 
 
 def main() -> None:

@@ -139,9 +139,12 @@ def test_a_new_position_is_one_file_and_one_line_and_is_tested(tmp_path: Path) -
         file.write(line + "\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/parts", "-k", "recency", "-p", "no:xdist"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=280,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=280,
         env={**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) >= 15

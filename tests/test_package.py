@@ -15,9 +15,13 @@ import attnlab
 
 ROOT = Path(__file__).parents[1]
 DATA = (
-    "report/template.html.jinja", "report/style.css", "report/attention.html.jinja",
-    "report/attention.css", "report/attention.js", "assets/catalogue.toml",
-)  # fmt: skip
+    "report/template.html.jinja",
+    "report/style.css",
+    "report/attention.html.jinja",
+    "report/attention.css",
+    "report/attention.js",
+    "assets/catalogue.toml",
+)
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -10,9 +10,24 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "attnlab"
 ROOMS = (
-    "__main__", "cli", "api", "studies", "report", "lab", "audit", "tasks", "train", "decode",
-    "models", "construct", "solvable", "parts", "assets", "measure", "core",
-)  # fmt: skip
+    "__main__",
+    "cli",
+    "api",
+    "studies",
+    "report",
+    "lab",
+    "audit",
+    "tasks",
+    "train",
+    "decode",
+    "models",
+    "construct",
+    "solvable",
+    "parts",
+    "assets",
+    "measure",
+    "core",
+)
 # A name held as text is loaded when asked for; nothing else may do so.
 BY_NAME = {
     "lab/source.py": "the table of built-in studies, looked up when a run names one",

@@ -72,11 +72,16 @@ def table(
         return "{" + ", ".join(f"{key} = {json.dumps(v)}" for key, v in value.items()) + "}"
 
     lines = [
-        f"[{name}]", 'project = "Peb_bles"', f"package = {inline(described(*package))}",
+        f"[{name}]",
+        'project = "Peb_bles"',
+        f"package = {inline(described(*package))}",
         *([f"nested = {inline(described(*nested))}"] if nested else []),
-        f'within = "{within}"', 'holds = "pebbles"', 'licence = "MIT"', f"hub = {json.dumps(hub)}",
+        f'within = "{within}"',
+        'holds = "pebbles"',
+        'licence = "MIT"',
+        f"hub = {json.dumps(hub)}",
         f"files = [{', '.join(inline(described(*item)) for item in files.items())}]",
-    ]  # fmt: skip
+    ]
     return "\n".join(lines) + "\n"
 
 

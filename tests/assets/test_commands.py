@@ -55,9 +55,10 @@ def test_get(shop: Shop, pebbles: Path) -> None:
     assert said.out == f"pebbles: 2 files, 0.1 MB\n{pebbles / 'pebbles'}\n"
     value = json.loads(ask("get", "shells", "--json").out)
     assert value == {
-        "name": "shells", "path": str(pebbles / "shells"),
+        "name": "shells",
+        "path": str(pebbles / "shells"),
         "files": [str(pebbles / "shells" / "three.txt")],
-    }  # fmt: skip
+    }
 
 
 def test_verify_and_remove(shop: Shop, pebbles: Path) -> None:
@@ -113,9 +114,13 @@ def test_a_damaged_copy_is_mended_and_said_on_stderr(shop: Shop, pebbles: Path) 
     ],
 )
 def test_refusals(
-    pebbles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    argv: tuple[str, ...], code: int, word: str,
-) -> None:  # fmt: skip
+    pebbles: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: tuple[str, ...],
+    code: int,
+    word: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     refused(ask(*argv), code, word)
 
@@ -165,9 +170,11 @@ bar.stop()
 def test_a_bar_on_a_terminal(terminal: str, kind: str) -> None:
     main, side = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", TERMINAL, kind], stderr=side, stdout=subprocess.PIPE,
+        [sys.executable, "-c", TERMINAL, kind],
+        stderr=side,
+        stdout=subprocess.PIPE,
         env={**os.environ, "TERM": terminal, "COLUMNS": "100"},
-    )  # fmt: skip
+    )
     os.close(side)
     seen = b""
     try:

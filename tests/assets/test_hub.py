@@ -160,8 +160,12 @@ def test_offline_is_exit_6_with_the_command(offline: Path, pebbles: Path) -> Non
 
 
 def test_names(offline: Path) -> None:
-    for name, words in (("sand", "no hub has it"), ("pebles", "did you mean 'pebbles'"),
-                        ("../x/y", "unknown asset"), ("a/b/c/d", "unknown asset")):  # fmt: skip
+    for name, words in (
+        ("sand", "no hub has it"),
+        ("pebles", "did you mean 'pebbles'"),
+        ("../x/y", "unknown asset"),
+        ("a/b/c/d", "unknown asset"),
+    ):
         with pytest.raises(UsageError, match=words):
             assets.get(name, source="hub")
     assert HubName("datasets/a/b").folder == "hub--datasets--a--b"
@@ -229,10 +233,17 @@ def test_a_hub_over_http(pebbles: Path, tmp_path: Path) -> None:
     with hub() as endpoint:
         done = subprocess.run(
             [sys.executable, str(HERE / "drive.py"), str(text), "hub", "pebbles"],
-            env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"),
-                 "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"},
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            env={
+                **os.environ,
+                "HF_ENDPOINT": endpoint,
+                "HF_HOME": str(tmp_path / "home"),
+                "HF_HUB_DISABLE_XET": "1",
+                "HF_HUB_OFFLINE": "0",
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == sorted(KEPT)
     assert "%|" not in done.stderr  # no bar in a pipe

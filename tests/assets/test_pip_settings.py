@@ -122,9 +122,12 @@ def test_values(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home, **texts)
     assert variables == {}
     assert read_settings() == PipSettings(
-        index="http://u", extra=("http://e", "http://f"), find_links=("/a", "http://b"),
-        proxy="http://p:1", cert="/c.pem",
-    )  # fmt: skip
+        index="http://u",
+        extra=("http://e", "http://f"),
+        find_links=("/a", "http://b"),
+        proxy="http://p:1",
+        cert="/c.pem",
+    )
     monkeypatch.setenv("PIP_CLIENT_CERT", "~/key.pem")
     monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "180")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -139,9 +142,15 @@ def test_without_settings_the_clients_own_index_is_used(home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PIP_NO_INDEX", "perhaps"), ("PIP_TIMEOUT", "long"), ("PIP_TIMEOUT", "nan"),
-     ("PIP_TIMEOUT", "-1"), ("PIP_TIMEOUT", "inf"), ("PIP_TIMEOUT", "0")],
-)  # fmt: skip
+    [
+        ("PIP_NO_INDEX", "perhaps"),
+        ("PIP_TIMEOUT", "long"),
+        ("PIP_TIMEOUT", "nan"),
+        ("PIP_TIMEOUT", "-1"),
+        ("PIP_TIMEOUT", "inf"),
+        ("PIP_TIMEOUT", "0"),
+    ],
+)
 def test_values_that_are_none(name: str, value: str) -> None:
     with pytest.raises(UsageError, match="pip's"):
         read_settings({"PIP_CONFIG_FILE": os.devnull, name: value})
@@ -181,12 +190,14 @@ VALUES = st.lists(st.text("abc:/@.%#;", min_size=1, max_size=9), min_size=1, max
 @given(st.dictionaries(st.tuples(st.sampled_from(("global", "download")), KEYS), VALUES))
 def test_what_is_written_is_read(values: dict[tuple[str, str], list[str]]) -> None:
     lines = [
-        f"[{section}]\n" + "".join(
-            f"{key} = {' '.join(value)}\n" for (where, key), value in values.items()
+        f"[{section}]\n"
+        + "".join(
+            f"{key} = {' '.join(value)}\n"
+            for (where, key), value in values.items()
             if where == section
         )
         for section in ("global", "download")
-    ]  # fmt: skip
+    ]
     found = settle(parse("\n".join(lines)))
     for key, got in (("extra-index-url", found.extra), ("find-links", found.find_links)):
         expected = values.get(("download", key)) or values.get(("global", key)) or []

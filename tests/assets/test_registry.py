@@ -189,9 +189,11 @@ def test_offline_is_one_line_with_the_way_out(
     text = str(caught.value)
     assert len(text.splitlines()) == 1
     for word in (
-        "`attnlab assets get sand`", str(pebbles / "sand"), "sand-1.0.tar.gz",
+        "`attnlab assets get sand`",
+        str(pebbles / "sand"),
+        "sand-1.0.tar.gz",
         "--source path --path",
-    ):  # fmt: skip
+    ):
         assert word in text
     assert "secret" not in text
 
@@ -233,14 +235,18 @@ def test_wrong_bytes_in_one_place_are_looked_for_in_the_next(
 
 def test_places_on_this_machine_come_first(tmp_path: Path) -> None:
     settings = PipSettings(
-        index="http://127.0.0.1:9/a", extra=(str(tmp_path), "http://127.0.0.1:9/b"),
+        index="http://127.0.0.1:9/a",
+        extra=(str(tmp_path), "http://127.0.0.1:9/b"),
         find_links=("http://127.0.0.1:9/c", tmp_path.as_uri()),
-    )  # fmt: skip
+    )
     found = [place.location for place in registry.places(settings)]
     assert found == [
-        tmp_path.as_uri(), str(tmp_path), "http://127.0.0.1:9/c", "http://127.0.0.1:9/a",
+        tmp_path.as_uri(),
+        str(tmp_path),
+        "http://127.0.0.1:9/c",
+        "http://127.0.0.1:9/a",
         "http://127.0.0.1:9/b",
-    ]  # fmt: skip
+    ]
     assert registry.places(PipSettings(no_index=True)) == []
     assert [place.location for place in registry.places(PipSettings())] == [None]
 

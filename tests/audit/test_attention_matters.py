@@ -92,13 +92,34 @@ def test_no_attention_is_no_pass() -> None:
     assert (found.verdict, "no attention" in found.why) == ("not-applicable", True)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: gpt(small()),
-    lambda: GPT2LMHeadModel(GPT2Config(vocab_size=53, n_positions=31, n_embd=42, n_layer=2,
-                                       n_head=3, bos_token_id=0, eos_token_id=1)),
-    lambda: LlamaForCausalLM(LlamaConfig(vocab_size=53, max_position_embeddings=37, hidden_size=48,
-                                         num_hidden_layers=2, num_attention_heads=6,
-                                         num_key_value_heads=2, intermediate_size=41)),
-], ids=["ours", "gpt2", "llama"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gpt(small()),
+        lambda: GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=53,
+                n_positions=31,
+                n_embd=42,
+                n_layer=2,
+                n_head=3,
+                bos_token_id=0,
+                eos_token_id=1,
+            )
+        ),
+        lambda: LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=53,
+                max_position_embeddings=37,
+                hidden_size=48,
+                num_hidden_layers=2,
+                num_attention_heads=6,
+                num_key_value_heads=2,
+                intermediate_size=41,
+            )
+        ),
+    ],
+    ids=["ours", "gpt2", "llama"],
+)
 def test_fresh_models_pass_grouped_queries_too(make: Any) -> None:
     assert judged(make()).verdict == "pass"

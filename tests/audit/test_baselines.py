@@ -60,8 +60,10 @@ def test_not_applicable() -> None:
 def test_baselines_come_from_the_gold_answers() -> None:
     found = answer_baselines(GOLD, train=["Paris", "Paris", "Rome"], classes=4)
     assert found == {
-        "majority": 25 / 500, "chance": 0.25, "most frequent training answer": 11 / 500,
-    }  # fmt: skip
+        "majority": 25 / 500,
+        "chance": 0.25,
+        "most frequent training answer": 11 / 500,
+    }
     assert answer_baselines([]) == {}
 
 

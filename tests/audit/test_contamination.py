@@ -27,8 +27,11 @@ def test_rows_in_the_text_are_caught() -> None:
 
 def test_words_are_whole() -> None:
     assert contained(["Rome", "Lond", "born in London", "in London born"], TEXT) == [
-        False, False, True, False,
-    ]  # fmt: skip
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_long_row_counts_by_thirteen_words_of_it() -> None:

@@ -63,9 +63,10 @@ FAULTS: dict[str, tuple[Loss, str]] = {
     "always zero": (lambda s, q: (s * 0).sum(), "0 for every student"),
     "detached": (lambda s, q: forward_kl(q, q), "0 for every student"),
     "log of nothing": (
-        lambda s, q: (softmax(30 * s, -1) * softmax(30 * s, -1).log()).sum(), "the loss is nan",
+        lambda s, q: (softmax(30 * s, -1) * softmax(30 * s, -1).log()).sum(),
+        "the loss is nan",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CLEAN)

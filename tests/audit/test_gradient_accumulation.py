@@ -53,9 +53,14 @@ def plain_step(model: nn.Module, fault: str = "") -> Callable[[Sequence[Any]], d
             if fault == "forgets":
                 model.zero_grad()
             total, count = nll(model, part)
-            share = {"": scored, "forgets": scored, "means": float(count) * len(parts),
-                     "sums": float(count), "twice": scored * len(parts),
-                     "times": scored / len(parts)}[fault]  # fmt: skip
+            share = {
+                "": scored,
+                "forgets": scored,
+                "means": float(count) * len(parts),
+                "sums": float(count),
+                "twice": scored * len(parts),
+                "times": scored / len(parts),
+            }[fault]
             (total / share).backward()
         return {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 

@@ -87,9 +87,7 @@ def test_nothing_scored_is_caught() -> None:
 
 def test_pads_counted_as_tokens_are_caught() -> None:
     """Σ over the scored labels, divided by all positions."""
-    found = loss_mask(
-        lambda x, y: plain(x, y, "sum") / y.numel(), LABELS, VOCAB, given="next"
-    )  # fmt: skip
+    found = loss_mask(lambda x, y: plain(x, y, "sum") / y.numel(), LABELS, VOCAB, given="next")
     assert found.verdict == "fail" and "divided by all 18 positions" in found.why
 
 

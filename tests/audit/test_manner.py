@@ -181,9 +181,23 @@ def as_method(leaks: bool) -> Any:
 
 
 MODULES = (
-    Dictionary, LossFirst, Named, LastOnly, Flattened, ByName, Int32, OneLength, Eights, MaskNeeded,
-    StartNeeded, BoolMask, PadsAreTrue, SquareMask, Written, PaddedHead,
-)  # fmt: skip
+    Dictionary,
+    LossFirst,
+    Named,
+    LastOnly,
+    Flattened,
+    ByName,
+    Int32,
+    OneLength,
+    Eights,
+    MaskNeeded,
+    StartNeeded,
+    BoolMask,
+    PadsAreTrue,
+    SquareMask,
+    Written,
+    PaddedHead,
+)
 FUNCTIONS = (as_function, as_bfloat16, as_tensors, as_array, as_partial, as_method)
 FORMS: tuple[Make, ...] = (*MODULES, *FUNCTIONS)
 

@@ -36,10 +36,13 @@ def padded(batch: int, pads: int) -> list[Batch]:
     for ids, targets, hidden in in_order(ROWS, batch):
         assert hidden is not None
         widen = torch.nn.functional.pad
-        found.append(Batch(
-            widen(ids, (0, pads), value=1), widen(targets, (0, pads), value=IGNORE),
-            widen(hidden, (0, pads), value=True),
-        ))  # fmt: skip
+        found.append(
+            Batch(
+                widen(ids, (0, pads), value=1),
+                widen(targets, (0, pads), value=IGNORE),
+                widen(hidden, (0, pads), value=True),
+            )
+        )
     return found
 
 
@@ -94,9 +97,7 @@ def test_pads_that_the_model_reads_are_caught() -> None:
     def logits(ids: Tensor, hidden: Tensor | None) -> Tensor:
         return MODEL(ids.flip(1))
 
-    found = metric_invariance(
-        lambda b, p: score(token_nll(logits), padded(b, p)).perplexity.corpus
-    )  # fmt: skip
+    found = metric_invariance(lambda b, p: score(token_nll(logits), padded(b, p)).perplexity.corpus)
     assert found.verdict == "fail"
 
 

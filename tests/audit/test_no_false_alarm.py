@@ -131,14 +131,22 @@ class Pairs(nn.Module):
 
 
 SOUND: dict[str, Callable[[], nn.Module]] = {
-    **{part.__name__: (lambda part=part: _gpt(part)) for part in (
-        MaskedAfter, LeftOutByPython, OwnGenerator, Counting, ByBlocks, InBfloat16,
-    )},
+    **{
+        part.__name__: (lambda part=part: _gpt(part))
+        for part in (
+            MaskedAfter,
+            LeftOutByPython,
+            OwnGenerator,
+            Counting,
+            ByBlocks,
+            InBfloat16,
+        )
+    },
     "experts that drop": lambda: _gpt(lambda width: DroppingExperts()),
     "total minus rest": lambda: _gpt(lambda width: TotalMinusRest()),
     "head of zeros": _zero_head,
     "table of pairs": Pairs,
-}  # fmt: skip
+}
 
 
 def failures(found: Verdicts) -> dict[str, str]:

@@ -88,9 +88,16 @@ def test_pieces_of_a_step_of_the_loop() -> None:
     def step(parts: Sequence[Any]) -> dict[str, Tensor]:
         model = gpt(torch.float64)
         before = copy.deepcopy(dict(model.named_parameters()))
-        plain = settings(steps=1, optimizer="sgd", learning_rate=1.0, schedule="constant",
-                         warmup_fraction=0.0, weight_decay=0.0, clip=0.0,
-                         accumulate=len(parts))  # fmt: skip
+        plain = settings(
+            steps=1,
+            optimizer="sgd",
+            learning_rate=1.0,
+            schedule="constant",
+            warmup_fraction=0.0,
+            weight_decay=0.0,
+            clip=0.0,
+            accumulate=len(parts),
+        )
         train(model, Fixed(parts[0] if len(parts) == 1 else batch), plain)
         return {n: before[n].detach() - p.detach() for n, p in model.named_parameters()}
 
@@ -101,8 +108,12 @@ def test_pieces_of_a_step_of_the_loop() -> None:
 
 def test_a_step_of_the_loop_moves_everything() -> None:
     model = gpt()
-    found = freeze(model, lambda: train(model, Noted(), settings(steps=1)), lambda name: True,
-                   count=model.parameter_count())  # fmt: skip
+    found = freeze(
+        model,
+        lambda: train(model, Noted(), settings(steps=1)),
+        lambda name: True,
+        count=model.parameter_count(),
+    )
     assert found.verdict == "pass", found.why
 
 

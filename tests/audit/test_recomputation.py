@@ -102,8 +102,10 @@ def test_honestly_rounded_figures_always_agree(loss: float, digits: int, more: i
     assert recomputation([row]).verdict == "pass"
 
 
-@given(st.integers(1, 997).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
-       st.integers(1, 6))  # fmt: skip
+@given(
+    st.integers(1, 997).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    st.integers(1, 6),
+)
 @settings(max_examples=200, derandomize=True, deadline=None)
 def test_honestly_rounded_shares_always_agree(share: tuple[int, int], digits: int) -> None:
     k, n = share

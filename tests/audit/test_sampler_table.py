@@ -73,8 +73,13 @@ def clean(
 
 
 def judged(fault: str = "", **options: Any) -> Finding:
-    def sampler(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
-                generator: torch.Generator | None = None) -> Tensor:  # fmt: skip
+    def sampler(
+        logits: Tensor,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         assert generator is not None
         return clean(logits, generator, temperature, top_k, top_p, fault)
 
@@ -129,8 +134,13 @@ def test_ties_may_all_be_kept_if_so_stated() -> None:
 def test_hugging_face_filters_keep_all_ties() -> None:
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    def theirs(logits: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
-               generator: torch.Generator | None = None) -> Tensor:  # fmt: skip
+    def theirs(
+        logits: Tensor,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         if torch.isnan(logits).any():
             raise ValueError("NaN")
         scores = TemperatureLogitsWarper(float(temperature))(None, logits)  # pyright: ignore[reportArgumentType]
@@ -142,8 +152,9 @@ def test_hugging_face_filters_keep_all_ties() -> None:
 
     assert sampler_table(theirs, ties="all").verdict == "pass"
     assert off(sampler_table(theirs)) == {
-        "top_k 2 where three tie for second", "top_k 1 where all tie",
-    }  # fmt: skip
+        "top_k 2 where three tie for second",
+        "top_k 1 where all tie",
+    }
 
 
 def test_our_own_sampler_passes() -> None:

@@ -93,8 +93,15 @@ def test_the_context_of_a_table_of_positions_is_found() -> None:
 
 def test_asserts_pass_on_a_sound_model_and_say_why_on_a_leaking_one() -> None:
     model = gpt()
-    for passes in (assert_causal, assert_batch_independent, assert_pad_invariant, assert_covers,
-                   assert_deterministic, assert_cache_parity, assert_finite):  # fmt: skip
+    for passes in (
+        assert_causal,
+        assert_batch_independent,
+        assert_pad_invariant,
+        assert_covers,
+        assert_deterministic,
+        assert_cache_parity,
+        assert_finite,
+    ):
         passes(model)
     leaking = gpt(merge=Reweight.Config(over="heads"))
     with pytest.raises(AssertionError, match=r"blocks\.0\.attention\.merge"):

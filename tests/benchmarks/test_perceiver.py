@@ -15,8 +15,11 @@ def test_rows_hold_time_and_memory_of_both_ways() -> None:
     plan = replace(benchmark.CPU, latents=7, rounds=1)
     rows = benchmark.rows_of(41, plan, "cpu")
     assert [(row.name.split(",")[0], row.unit) for row in rows] == [
-        ("block", "ms"), ("block", "MiB"), ("block+local", "ms"), ("block+local", "MiB"),
-    ]  # fmt: skip
+        ("block", "ms"),
+        ("block", "MiB"),
+        ("block+local", "ms"),
+        ("block+local", "MiB"),
+    ]
     assert all(row.ours > 0 and row.theirs and row.ratio for row in rows)
     assert all(math.isclose((row.theirs or 0) / row.ours, row.ratio or 0) for row in rows)
     assert "formula" in rows[0].note and not rows[1].note

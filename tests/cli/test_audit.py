@@ -69,8 +69,14 @@ def test_a_leaking_one_ends_with_1_and_one_document() -> None:
     failed = {a["name"]: a for a in found["audits"] if a["verdict"] == "fail"}
     assert [*failed] == ["causality"]
     assert failed["causality"]["evidence"]["looks_ahead"] == [1]
-    assert max(int(s.split()[-1]) for s in failed["causality"]["evidence"]["situations"]
-               if "length" in s) == 31  # fmt: skip
+    assert (
+        max(
+            int(s.split()[-1])
+            for s in failed["causality"]["evidence"]["situations"]
+            if "length" in s
+        )
+        == 31
+    )
 
 
 @pytest.mark.usefixtures("folder")

@@ -16,10 +16,24 @@ from tests.cli.test_refusals import refused
 from tests.cli.test_streams import on_terminal
 
 K = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [0.25, 0.125]])  # 4 is inside
-V = np.array([[2.0, 3.0, 5.0], [7.0, 11.0, 13.0], [17.0, 19.0, 23.0], [29.0, 31.0, 37.0],
-              [41.0, 43.0, 47.0]])  # fmt: skip
-FIELDS = {"query", "key", "weights", "output", "feasible", "attained", "margin", "norm",
-          "certificate", "kl", "residual", "why", "also"}  # fmt: skip
+V = np.array(
+    [[2.0, 3.0, 5.0], [7.0, 11.0, 13.0], [17.0, 19.0, 23.0], [29.0, 31.0, 37.0], [41.0, 43.0, 47.0]]
+)
+FIELDS = {
+    "query",
+    "key",
+    "weights",
+    "output",
+    "feasible",
+    "attained",
+    "margin",
+    "norm",
+    "certificate",
+    "kl",
+    "residual",
+    "why",
+    "also",
+}
 # softmax of scores s rounds each weight by at most a few eps·(1 + |s|); scores here stay below 60
 CLOSE = 200 * np.finfo(float).eps
 
@@ -46,14 +60,42 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "average to a weight": ("average", "--keys", "K.csv", "--targets", "0,1", "--weight", "0.9"),
     "match": ("match", "--keys", "K.csv", "--weights", ".25,.25,.25,.125,.125"),
     "match an edge": ("match", "--keys", "K.csv", "--weights", ".5,.5,0,0,0"),
-    "replace-key": ("replace-key", "--keys", "K.csv", "--query", "q.csv", "--index", "2", "--goal",
-                    "select:2"),
-    "replace-key, unit": ("replace-key", "--keys", "K.csv", "--query", "3,1", "--index", "2",
-                          "--goal", "average:0,1,2", "--unit-norm"),
-    "design": ("design", "--keys", "K.csv", "--free", "2", "--before", "average:0,1", "--after",
-               "average:0,1,2"),
+    "replace-key": (
+        "replace-key",
+        "--keys",
+        "K.csv",
+        "--query",
+        "q.csv",
+        "--index",
+        "2",
+        "--goal",
+        "select:2",
+    ),
+    "replace-key, unit": (
+        "replace-key",
+        "--keys",
+        "K.csv",
+        "--query",
+        "3,1",
+        "--index",
+        "2",
+        "--goal",
+        "average:0,1,2",
+        "--unit-norm",
+    ),
+    "design": (
+        "design",
+        "--keys",
+        "K.csv",
+        "--free",
+        "2",
+        "--before",
+        "average:0,1",
+        "--after",
+        "average:0,1,2",
+    ),
     "average-scale": ("average-scale", "--keys", "I.csv", "--targets", "0,1"),
-}  # fmt: skip
+}
 
 
 def document(attnlab: Any, *argv: str) -> dict[str, Any]:
@@ -222,9 +264,11 @@ def test_bad_usage(attnlab: Any, folder: Path, argv: tuple[str, ...], word: str)
 
 
 FUZZED = settings(
-    max_examples=29, derandomize=True, deadline=None,
+    max_examples=29,
+    derandomize=True,
+    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "npy"])
@@ -239,12 +283,44 @@ def test_any_file_is_keys_or_one_line(attnlab: Any, folder: Path, ending: str, j
         json.loads(said.out)
 
 
-WORDS = ["", "0", "0,1", "-1", "nan", "1e300", "K.csv", "q.csv", "A.csv", ".", "--",
-         "--json", "average:0,1", "select:2", "sqrt", "α", "\x1b[31m", "\udcff",
-         ".2,.2,.2,.2,.2"]  # fmt: skip
-OPTIONS = ["--keys", "--values", "--target", "--targets", "--weight", "--weights", "--query",
-           "--index", "--goal", "--free", "--after", "--scale", "--tolerance", "--basis-a",
-           "--basis-b"]  # fmt: skip
+WORDS = [
+    "",
+    "0",
+    "0,1",
+    "-1",
+    "nan",
+    "1e300",
+    "K.csv",
+    "q.csv",
+    "A.csv",
+    ".",
+    "--",
+    "--json",
+    "average:0,1",
+    "select:2",
+    "sqrt",
+    "α",
+    "\x1b[31m",
+    "\udcff",
+    ".2,.2,.2,.2,.2",
+]
+OPTIONS = [
+    "--keys",
+    "--values",
+    "--target",
+    "--targets",
+    "--weight",
+    "--weights",
+    "--query",
+    "--index",
+    "--goal",
+    "--free",
+    "--after",
+    "--scale",
+    "--tolerance",
+    "--basis-a",
+    "--basis-b",
+]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -12,9 +12,11 @@ from tests.models.tiny_encoder import BAD, GOOD, PLAIN, bert_folder
 
 D, L = 12, 2
 METHODS = {
-    "head": 2 * D + 2, "lora": 4 * 8 * L * D + 2 * D + 2, "prefix": (5 + 2) * D + 2,
+    "head": 2 * D + 2,
+    "lora": 4 * 8 * L * D + 2 * D + 2,
+    "prefix": (5 + 2) * D + 2,
     "prefix-layers": (2 * 5 * L + 2) * D + 2,
-}  # fmt: skip
+}
 
 
 def reviews(path: Path, rows: int = 240) -> Path:
@@ -39,16 +41,34 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def finetune(place: Path, *more: str) -> Said:
     return call(
-        "finetune", "--data", str(place / "my.csv"), "--text", "review", "--label", "stars",
-        "--model", str(place / "bert"), "--out", str(place / "runs"), "--device", "cpu",
-        "--threads", "1", "--set", "prefix_length=5", "--set", "batch=16", *more,
-    )  # fmt: skip
+        "finetune",
+        "--data",
+        str(place / "my.csv"),
+        "--text",
+        "review",
+        "--label",
+        "stars",
+        "--model",
+        str(place / "bert"),
+        "--out",
+        str(place / "runs"),
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--set",
+        "prefix_length=5",
+        "--set",
+        "batch=16",
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
 def full(place: Path) -> dict[str, Any]:
-    said = finetune(place, "--method", "full", "--epochs", "6", "--set", "learning_rate=0.01",
-                    "--json")  # fmt: skip
+    said = finetune(
+        place, "--method", "full", "--epochs", "6", "--set", "learning_rate=0.01", "--json"
+    )
     assert said.code == 0, said.err
     return json.loads(said.out)
 
@@ -60,9 +80,14 @@ def test_it_learns_and_says_so(place: Path, full: dict[str, Any]) -> None:
     assert full["parameters"]["trained"] == full["parameters"]["stored"] > 26
     results = json.loads((Path(full["path"]) / "results.json").read_text())
     found = {audit["name"]: audit["verdict"] for audit in results["audits"]}
-    assert found == {"split-overlap": "pass", "freeze": "pass", "collapse": "pass",
-                     "baselines": "pass", "adapter-effect": "pass",
-                     "metric-invariance": "pass"}, results["audits"]  # fmt: skip
+    assert found == {
+        "split-overlap": "pass",
+        "freeze": "pass",
+        "collapse": "pass",
+        "baselines": "pass",
+        "adapter-effect": "pass",
+        "metric-invariance": "pass",
+    }, results["audits"]
     assert call("verify", full["run"], "--out", str(place / "runs")).code == 0
 
 
@@ -85,8 +110,9 @@ def test_predict(place: Path, full: dict[str, Any]) -> None:
     assert [p["cut_tokens"] for p in found["predictions"]] == [0, 0, *[36 + 2 - 31] * 4]
     plain = call("predict", full["run"], *argv, "--out", str(place / "runs"))
     assert plain.out.splitlines()[1].split()[0] == "up"
-    pair = call("predict", full["run"], "--text", "a", "--second", "b", "--out",
-                str(place / "runs"))  # fmt: skip
+    pair = call(
+        "predict", full["run"], "--text", "a", "--second", "b", "--out", str(place / "runs")
+    )
     assert pair.code == 2 and "one text, not pairs" in pair.err
 
 
@@ -103,8 +129,10 @@ def test_every_method_counts_and_keeps_its_audits(place: Path, method: str) -> N
     assert said.code == 0, said.err
     found = json.loads(said.out)
     assert found["parameters"] == {
-        "trained": METHODS[method], "stored": METHODS[method], "head": 2 * D + 2,
-    }  # fmt: skip
+        "trained": METHODS[method],
+        "stored": METHODS[method],
+        "head": 2 * D + 2,
+    }
     results = json.loads((Path(found["path"]) / "results.json").read_text())
     verdicts = {audit["name"]: audit["verdict"] for audit in results["audits"]}
     assert (verdicts["freeze"], verdicts["adapter-effect"]) == ("pass", "pass"), results["audits"]
@@ -124,12 +152,32 @@ def test_random_weights_are_a_control_that_can_be_asked(place: Path) -> None:
 
 def test_pairs(place: Path) -> None:
     """A question and a passage; the answer asks for both again."""
-    rows = [{"q": f"good w{i % 7}" if i % 2 else f"bad w{i % 7}", "p": f"it w{i % 30} w{i // 30}",
-             "a": bool(i % 2)} for i in range(60)]  # fmt: skip
+    rows = [
+        {
+            "q": f"good w{i % 7}" if i % 2 else f"bad w{i % 7}",
+            "p": f"it w{i % 30} w{i // 30}",
+            "a": bool(i % 2),
+        }
+        for i in range(60)
+    ]
     data = place / "pairs.jsonl"
     data.write_text("\n".join(map(json.dumps, rows)))
-    said = finetune(place, "--data", str(data), "--text", "q", "--second", "p", "--label", "a",
-                    "--method", "head", "--epochs", "1", "--json")  # fmt: skip
+    said = finetune(
+        place,
+        "--data",
+        str(data),
+        "--text",
+        "q",
+        "--second",
+        "p",
+        "--label",
+        "a",
+        "--method",
+        "head",
+        "--epochs",
+        "1",
+        "--json",
+    )
     assert said.code == 0, said.err
     name, out = json.loads(said.out)["run"], str(place / "runs")
     alone = call("predict", name, "--text", "good", "--out", out)

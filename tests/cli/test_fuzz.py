@@ -15,25 +15,89 @@ from hypothesis import strategies as st
 from attnlab.solvable import answers, phase, theory
 
 OPTIONS = {
-    "run": ["--scale", "--set", "--config", "--seeds", "--workers", "--engine", "--device", "--out",
-            "--json", "--quiet"],
+    "run": [
+        "--scale",
+        "--set",
+        "--config",
+        "--seeds",
+        "--workers",
+        "--engine",
+        "--device",
+        "--out",
+        "--json",
+        "--quiet",
+    ],
     "show": ["--scale", "--json"],
     "list": ["--json"],
     "runs": ["--out", "--remove", "--json"],
     "verify": ["--out", "--json"],
     "table": ["--out", "--csv", "--cost", "--json"],
     "report": ["--out"],
-    "theory": ["--omega", "--alpha", "--branch", "--critical", "--sigma", "--ridge", "--points",
-               "--json"],
+    "theory": [
+        "--omega",
+        "--alpha",
+        "--branch",
+        "--critical",
+        "--sigma",
+        "--ridge",
+        "--points",
+        "--json",
+    ],
     "simulate": ["--dim", "--alpha", "--omega", "--start", "--seed", "--set", "--device", "--json"],
-}  # fmt: skip
+}
 WORDS = [
-    "", "0", "1", "-1", "7", "2.5", "1e300", "-0", "nan", "inf", "99999999999999999999", "0x11",
-    "true", "null", "smoke", "quick", "both", "semantic", "cpu", "local", "phase-transition",
-    "./pebbles.py", "pebbles", "runs", ".", "..", "/", "/dev/null", "~", "*", "--", "-", "-x",
-    "--help", "seeds=7", "seeds=[7]", "sigma=nan", "dtype=float32", "mixing=[[1,0],[0,1]]", "=",
-    "a=b", "{{7*7}}", "$(true)", "%s%n", "\x1b[31m", "α", "\u202e", "é" * 61, "x" * 997, "\n", "'",
-]  # fmt: skip
+    "",
+    "0",
+    "1",
+    "-1",
+    "7",
+    "2.5",
+    "1e300",
+    "-0",
+    "nan",
+    "inf",
+    "99999999999999999999",
+    "0x11",
+    "true",
+    "null",
+    "smoke",
+    "quick",
+    "both",
+    "semantic",
+    "cpu",
+    "local",
+    "phase-transition",
+    "./pebbles.py",
+    "pebbles",
+    "runs",
+    ".",
+    "..",
+    "/",
+    "/dev/null",
+    "~",
+    "*",
+    "--",
+    "-",
+    "-x",
+    "--help",
+    "seeds=7",
+    "seeds=[7]",
+    "sigma=nan",
+    "dtype=float32",
+    "mixing=[[1,0],[0,1]]",
+    "=",
+    "a=b",
+    "{{7*7}}",
+    "$(true)",
+    "%s%n",
+    "\x1b[31m",
+    "α",
+    "\u202e",
+    "é" * 61,
+    "x" * 997,
+    "\n",
+    "'",
+]
 # argv of a process holds no NUL; undecodable bytes arrive as lone surrogates
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=13)
 VALUE = st.sampled_from(WORDS) | TEXT | TEXT.map("seeds={}".format) | st.just("\udcff\udc80")
@@ -45,8 +109,13 @@ def argvs(draw: st.DrawFn, command: str) -> list[str]:
     known = st.sampled_from(OPTIONS[command])
     argv = [command]
     for _ in range(draw(st.integers(0, 5))):
-        argv += draw(st.one_of(VALUE.map(lambda v: [v]), st.tuples(known, VALUE).map(list),
-                               known.map(lambda o: [o])))  # fmt: skip
+        argv += draw(
+            st.one_of(
+                VALUE.map(lambda v: [v]),
+                st.tuples(known, VALUE).map(list),
+                known.map(lambda o: [o]),
+            )
+        )
     return argv + (["--dry-run"] if command == "run" else [])
 
 
@@ -63,8 +132,12 @@ def stubs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("command", OPTIONS)
-@settings(max_examples=60, derandomize=True, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@settings(
+    max_examples=60,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 @pytest.mark.usefixtures("stubs")
 def test_any_argv(attnlab: Any, command: str, data: st.DataObject) -> None:

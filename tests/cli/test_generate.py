@@ -34,12 +34,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(folder: Path, *more: str) -> Said:
-    return call("generate", str(folder), "--prompt", "the king", "--device", "cpu",
-                "--max-new-tokens", "7", *more)  # fmt: skip
+    return call(
+        "generate",
+        str(folder),
+        "--prompt",
+        "the king",
+        "--device",
+        "cpu",
+        "--max-new-tokens",
+        "7",
+        *more,
+    )
 
 
-THREE = ["--strategy", "greedy", "--strategy", "top-p:p=0.7", "--strategy",
-         "top-k:k=20,temperature=0.8"]  # fmt: skip
+THREE = [
+    "--strategy",
+    "greedy",
+    "--strategy",
+    "top-p:p=0.7",
+    "--strategy",
+    "top-k:k=20,temperature=0.8",
+]
 
 
 def test_several_strategies_in_one_document(folder: Path) -> None:
@@ -49,16 +64,19 @@ def test_several_strategies_in_one_document(folder: Path) -> None:
     assert [*found] == ["model", "prompt", "strategies"]
     assert (found["model"], found["prompt"]) == ("tiny", "the king")
     assert [(s["name"], s["settings"]) for s in found["strategies"]] == [
-        ("greedy", {}), ("top-p", {"p": 0.7}), ("top-k", {"k": 20, "temperature": 0.8}),
-    ]  # fmt: skip
+        ("greedy", {}),
+        ("top-p", {"p": 0.7}),
+        ("top-k", {"k": 20, "temperature": 0.8}),
+    ]
     for strategy in found["strategies"]:
         assert [*strategy] == ["name", "settings", "texts"] and len(strategy["texts"]) == 5
         for text in strategy["texts"]:
             assert [*text] == ["text", "ids", "logprob"]
             assert len(text["ids"]) == 7 and text["logprob"] < 0
             assert not text["text"].startswith("the king")
-    greedy, drawn, _ = (["".join(map(chr, t["ids"])) for t in s["texts"]] for s in
-                        found["strategies"])  # fmt: skip
+    greedy, drawn, _ = (
+        ["".join(map(chr, t["ids"])) for t in s["texts"]] for s in found["strategies"]
+    )
     assert len(set(greedy)) == 1 and len(set(drawn)) > 1
     assert asked(folder, *THREE, "--n", "5", "--seed", "3", "--json").out == said.out
     alone = json.loads(asked(folder, *THREE[2:4], "--n", "2", "--seed", "3", "--json").out)
@@ -139,8 +157,9 @@ def test_what_a_person_should_know_is_said(folder: Path, tmp_path: Path) -> None
     long = asked(folder, "--max-new-tokens", "41", "--json")
     assert long.code == 0
     tokens = len(AutoTokenizer.from_pretrained(folder)("the king")["input_ids"])
-    assert long.err == (f"attnlab: tiny reads 37 tokens at once: from token {39 - tokens} on, "
-                        "the last 37\n")  # fmt: skip
+    assert long.err == (
+        f"attnlab: tiny reads 37 tokens at once: from token {39 - tokens} on, the last 37\n"
+    )
     over = call("generate", str(folder), "--prompt", "the king " * 23, "--device", "cpu", "--json")
     assert over.code == 0 and "of which tiny reads the last 37" in over.err
     chat = tmp_path / "chat"
@@ -150,8 +169,9 @@ def test_what_a_person_should_know_is_said(folder: Path, tmp_path: Path) -> None
     settings = json.loads((chat / "tokenizer_config.json").read_text())
     (chat / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": "{{x}}"}))
     said = asked(chat)
-    assert said.err == ("attnlab: chat is a chat model: the prompt is continued as plain text, "
-                        "not answered\n")  # fmt: skip
+    assert said.err == (
+        "attnlab: chat is a chat model: the prompt is continued as plain text, not answered\n"
+    )
     assert said.out == asked(folder).out
 
 
@@ -189,10 +209,24 @@ def test_a_terminal_sees_the_text_grow(folder: Path) -> None:
     """Read as it comes: the prompt is there before the last token."""
     main, side = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "attnlab", "generate", str(folder), "--prompt", "the king",
-         "--device", "cpu", "--max-new-tokens", "23"],
-        stdin=side, stdout=side, stderr=side, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "attnlab",
+            "generate",
+            str(folder),
+            "--prompt",
+            "the king",
+            "--device",
+            "cpu",
+            "--max-new-tokens",
+            "23",
+        ],
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     os.close(side)
     pieces: list[bytes] = []
     try:
@@ -203,8 +237,9 @@ def test_a_terminal_sees_the_text_grow(folder: Path) -> None:
     os.close(main)
     assert process.wait(timeout=60) == 0
     text = b"".join(pieces).decode().replace("\r\n", "\n")
-    piped = call("generate", str(folder), "--prompt", "the king", "--device", "cpu",
-                 "--max-new-tokens", "23")  # fmt: skip
+    piped = call(
+        "generate", str(folder), "--prompt", "the king", "--device", "cpu", "--max-new-tokens", "23"
+    )
     assert text == piped.out and "\x1b" not in text
     assert len(pieces) > 5, "it came in pieces"
 
@@ -212,8 +247,18 @@ def test_a_terminal_sees_the_text_grow(folder: Path) -> None:
 @pytest.mark.assets
 def test_a_story_goes_on_by_default_with_smollm2() -> None:
     threads = torch.get_num_threads()
-    said = call("generate", "--prompt", "Once upon a time, in a village by the sea,", "--json",
-                "--strategy", "greedy", "--max-new-tokens", "17", "--device", "cpu")  # fmt: skip
+    said = call(
+        "generate",
+        "--prompt",
+        "Once upon a time, in a village by the sea,",
+        "--json",
+        "--strategy",
+        "greedy",
+        "--max-new-tokens",
+        "17",
+        "--device",
+        "cpu",
+    )
     torch.set_num_threads(threads)
     assert said.code == 0, said.err
     assert "smollm2 is a chat model" in said.err

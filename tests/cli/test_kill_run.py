@@ -15,16 +15,30 @@ KILLS = 20
 
 
 def command(out: Path) -> list[str]:
-    return [sys.executable, "-m", "attnlab", "run", "phase-transition", "--scale", "smoke",
-            "--device", "cpu", "--quiet", "--out", str(out)]  # fmt: skip
+    return [
+        sys.executable,
+        "-m",
+        "attnlab",
+        "run",
+        "phase-transition",
+        "--scale",
+        "smoke",
+        "--device",
+        "cpu",
+        "--quiet",
+        "--out",
+        str(out),
+    ]
 
 
 def verified(out: Path) -> dict[str, object]:
     (run,) = [p for p in out.iterdir() if p.is_dir()]
     said = subprocess.run(
         [sys.executable, "-m", "attnlab", "verify", str(run), "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     found = json.loads(said.stdout)
     assert said.returncode == 0, found
     return found

@@ -16,8 +16,23 @@ KILLS = 20
 
 
 def command(out: Path, text: Path) -> list[str]:
-    words = [sys.executable, "-m", "attnlab", "train", "--text", str(text), "--steps", "900",
-             "--threads", "1", "--device", "cpu", "--quiet", "--out", str(out)]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "attnlab",
+        "train",
+        "--text",
+        str(text),
+        "--steps",
+        "900",
+        "--threads",
+        "1",
+        "--device",
+        "cpu",
+        "--quiet",
+        "--out",
+        str(out),
+    ]
     for setting in ("block=32", "batch=4", "scored=10", "sample_tokens=9", "checkpoint_every=15"):
         words += ["--set", setting]
     return words

@@ -13,8 +13,23 @@ from attnlab.core.files import sha256_file
 from .conftest import call
 
 WORDS = "the king said that his son would come home when the war was over and all was well"
-SMALL = ["--set", "block=16", "--set", "batch=3", "--set", "scored=5", "--set", "sample_tokens=7",
-         "--set", "evaluations=2", "--threads", "1", "--device", "cpu", "--quiet"]  # fmt: skip
+SMALL = [
+    "--set",
+    "block=16",
+    "--set",
+    "batch=3",
+    "--set",
+    "scored=5",
+    "--set",
+    "sample_tokens=7",
+    "--set",
+    "evaluations=2",
+    "--threads",
+    "1",
+    "--device",
+    "cpu",
+    "--quiet",
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +70,17 @@ def one_thread() -> Iterator[None]:
 
 def test_train_says_what_it_found(model: dict[str, Any], text: Path) -> None:
     assert set(model) >= {
-        "run", "train_perplexity", "dev_perplexity", "parameters", "tokens_per_second", "baselines",
-    }  # fmt: skip
+        "run",
+        "train_perplexity",
+        "dev_perplexity",
+        "parameters",
+        "tokens_per_second",
+        "baselines",
+    }
     assert 1 < model["dev_perplexity"] < model["vocabulary"]
-    shown = call("train", "--text", str(text), "--out", str(text.parent / "runs"), *SMALL,
-                 "--steps", "11")  # fmt: skip
+    shown = call(
+        "train", "--text", str(text), "--out", str(text.parent / "runs"), *SMALL, "--steps", "11"
+    )
     assert shown.code == 0 and f"{model['dev_perplexity']:.3f}" in shown.out
     assert "trigram" in shown.out and shown.out.splitlines()[-1].endswith(model["run"])
 
@@ -98,9 +119,17 @@ def test_perplexity_of_a_file_and_of_its_lines(model: dict[str, Any], text: Path
     runs = str(text.parent / "runs")
     whole = json.loads(call("perplexity", model["run"], str(text), "--out", runs, "--json").out)
     lines = json.loads(
-        call("perplexity", model["run"], "--text", "the king\nhis son\n", "--lines", "--out", runs,
-             "--json").out
-    )  # fmt: skip
+        call(
+            "perplexity",
+            model["run"],
+            "--text",
+            "the king\nhis son\n",
+            "--lines",
+            "--out",
+            runs,
+            "--json",
+        ).out
+    )
     assert 1 < whole["perplexity"] < model["vocabulary"] and whole["tokens"] == len(
         text.read_text("utf-8")
     )
@@ -117,8 +146,9 @@ def test_export_is_read_by_transformers_and_says_the_same(
     for number, run in enumerate((model["run"], other["run"])):
         folder = tmp_path / f"folder{number}"
         assert call("export", run, str(folder), "--out", runs).code == 0
-        said = json.loads(call("compare", run, str(folder), "--out", runs, "--json",
-                               "--text", "the king").out)  # fmt: skip
+        said = json.loads(
+            call("compare", run, str(folder), "--out", runs, "--json", "--text", "the king").out
+        )
         assert said["max_gap"] < 1e-4 and said["argmax_agreement"] == 1.0
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "folder0")
     assert plain.config.model_type == "gpt2"
@@ -127,8 +157,18 @@ def test_export_is_read_by_transformers_and_says_the_same(
 
 
 def test_generate_goes_on_from_a_prompt(model: dict[str, Any], text: Path) -> None:
-    asked = ["generate", model["run"], "--out", str(text.parent / "runs"), "--device", "cpu",
-             "--prompt", "the king", "--max-new-tokens", "13"]  # fmt: skip
+    asked = [
+        "generate",
+        model["run"],
+        "--out",
+        str(text.parent / "runs"),
+        "--device",
+        "cpu",
+        "--prompt",
+        "the king",
+        "--max-new-tokens",
+        "13",
+    ]
 
     def texts(*more: str) -> list[str]:
         said = call(*asked, "--json", *more)
@@ -192,9 +232,13 @@ def test_anyones_function_is_a_target(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_bad_input_is_one_line(
-    argv: list[str], code: int, words: str, model: dict[str, Any], text: Path,
+    argv: list[str],
+    code: int,
+    words: str,
+    model: dict[str, Any],
+    text: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(text.parent)
     for folder in sorted((text.parent / "runs").iterdir()):
         if folder.name != model["run"] and argv[0] != "train":

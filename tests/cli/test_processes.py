@@ -15,8 +15,12 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.record import Record
 
 ASKED = {
-    "steps": 40, "threads": 1, "device": "cpu", "seed": 3, "tokenizer": "char",
-}  # fmt: skip
+    "steps": 40,
+    "threads": 1,
+    "device": "cpu",
+    "seed": 3,
+    "tokenizer": "char",
+}
 SET = {"block": 17, "batch": 7, "scored": 5, "evaluations": 2, "checkpoint_every": 5}
 SET |= {"layers": 1, "heads": 1, "d_model": 11, "sample_tokens": 5}
 
@@ -77,8 +81,9 @@ def test_one_process_cannot_be_sharded(attnlab: Any) -> None:
 
 
 def test_sharded_and_compiled_is_refused_before_a_run_is_begun(tmp_path: Path) -> None:
-    process = started(text_file(tmp_path), tmp_path / "out", "--processes=2", "--sharded",
-                      "--set=compile=true")  # fmt: skip
+    process = started(
+        text_file(tmp_path), tmp_path / "out", "--processes=2", "--sharded", "--set=compile=true"
+    )
     _, said = process.communicate(timeout=120)
     assert process.returncode == 2 and said.startswith("attnlab: --sharded: not with compile"), said
     assert not (tmp_path / "out").exists()

@@ -34,11 +34,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("options", "variant"),
-    [((), Variant()), (("--no-stemmer",), Variant(stemmer=False)),
-     (("--splitter", "sentence"), Variant(splitter="sentence")),
-     (("--tokenizer", "unicode"), Variant(tokenizer="unicode"))],
+    [
+        ((), Variant()),
+        (("--no-stemmer",), Variant(stemmer=False)),
+        (("--splitter", "sentence"), Variant(splitter="sentence")),
+        (("--tokenizer", "unicode"), Variant(tokenizer="unicode")),
+    ],
     ids=["default", "no stemmer", "sentence", "unicode"],
-)  # fmt: skip
+)
 def test_the_document_is_what_python_gives(
     attnlab: Any, folder: Path, options: tuple[str, ...], variant: Variant
 ) -> None:
@@ -47,8 +50,15 @@ def test_the_document_is_what_python_gives(
     assert said.err == "note: 1 of 3 predictions without a word score 0\n"
     document = json.loads(said.out)
     assert list(document) == [
-        "variant", "n", "empty_predictions", "items_with_dropped_letters",
-        "items_with_unsplit_sentences", "interval", "scores", "items"]  # fmt: skip
+        "variant",
+        "n",
+        "empty_predictions",
+        "items_with_dropped_letters",
+        "items_with_unsplit_sentences",
+        "interval",
+        "scores",
+        "items",
+    ]
     for kind in KINDS:
         f = document["scores"][kind]["f"]
         assert f["value"] == pytest.approx(sum(document["items"][kind]) / 3)
@@ -59,12 +69,21 @@ def test_the_table_names_the_variant(attnlab: Any, folder: Path) -> None:
     said = attnlab("rouge", *GIVEN)
     lines = said.out.splitlines()
     assert [line.split()[0] for line in lines[:5]] == [
-        "score", "ROUGE-1", "ROUGE-2", "ROUGE-L", "ROUGE-Lsum"]  # fmt: skip
+        "score",
+        "ROUGE-1",
+        "ROUGE-2",
+        "ROUGE-L",
+        "ROUGE-Lsum",
+    ]
     assert lines[5].startswith("3 items, t interval over items, 95%; rouge-score ")
     assert lines[5].endswith("stemmer porter, tokenizer ascii, Lsum by newline")
     mean = rouge(P, R).estimate("rouge1")
-    assert lines[1].split()[1:5] == [f"{mean.value:.4f}", f"{mean.low:.4f}", "to",
-                                     f"{mean.high:.4f}"]  # fmt: skip
+    assert lines[1].split()[1:5] == [
+        f"{mean.value:.4f}",
+        f"{mean.low:.4f}",
+        "to",
+        f"{mean.high:.4f}",
+    ]
 
 
 def test_lines_of_several_sentences_are_told(attnlab: Any, folder: Path) -> None:
@@ -78,7 +97,10 @@ def test_one_item_has_no_interval(attnlab: Any, folder: Path) -> None:
     argv = ("rouge", "--predictions", "one.txt", "--references", "one.txt")
     assert "ROUGE-1     1.0000  –" in attnlab(*argv).out
     assert json.loads(attnlab(*argv, "--json").out)["scores"]["rouge1"]["f"] == {
-        "value": 1.0, "low": None, "high": None}  # fmt: skip
+        "value": 1.0,
+        "low": None,
+        "high": None,
+    }
 
 
 def test_scoring_needs_no_torch_and_no_network(folder: Path) -> None:
@@ -123,25 +145,34 @@ REFUSED = [
 @pytest.mark.parametrize(("argv", "word"), REFUSED, ids=lambda value: str(value)[-40:])
 def test_bad_usage(attnlab: Any, folder: Path, argv: tuple[str, ...], word: str) -> None:
     for name, held in {
-        "two.txt": b"a\nb\n", "gap.txt": b"a\n\nb\n", "greek.txt": "a\nb\nη γάτα\n".encode(),
-        "bad.json": b"[", "bytes.txt": b"\xff\xfe", "empty.txt": b"",
-    }.items():  # fmt: skip
+        "two.txt": b"a\nb\n",
+        "gap.txt": b"a\n\nb\n",
+        "greek.txt": "a\nb\nη γάτα\n".encode(),
+        "bad.json": b"[",
+        "bytes.txt": b"\xff\xfe",
+        "empty.txt": b"",
+    }.items():
         Path(name).write_bytes(held)
     said = attnlab("rouge", *argv)
     refused(said, 2)
     assert word.casefold() in said.err.casefold()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.binary(max_size=31), st.binary(max_size=31), st.sampled_from(["txt", "json", "jsonl"]))
 def test_any_two_files_end_in_a_documented_way(
     attnlab: Any, folder: Path, one: bytes, other: bytes, ending: str
 ) -> None:
     Path(f"one.{ending}").write_bytes(one)
     Path(f"other.{ending}").write_bytes(other)
-    said = attnlab("rouge", "--predictions", f"one.{ending}", "--references", f"other.{ending}",
-                   "--json")  # fmt: skip
+    said = attnlab(
+        "rouge", "--predictions", f"one.{ending}", "--references", f"other.{ending}", "--json"
+    )
     assert said.code in (0, 2), said
     if said.code:
         refused(said, 2)

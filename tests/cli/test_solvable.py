@@ -35,8 +35,19 @@ def test_critical_points(attnlab: Any) -> None:
 
 
 def test_simulate(attnlab: Any) -> None:
-    argv = ("simulate", "--dim", "31", "--alpha", "1.3", "--device", "cpu", "--seed", "7",
-            "--set", "test_samples=101")  # fmt: skip
+    argv = (
+        "simulate",
+        "--dim",
+        "31",
+        "--alpha",
+        "1.3",
+        "--device",
+        "cpu",
+        "--seed",
+        "7",
+        "--set",
+        "test_samples=101",
+    )
     found = json.loads(attnlab(*argv, "--json").out)
     assert set(found) >= SIMULATED and found["reasons"] == {}
     assert found["gradient_max"] < 1e-5 and found["evaluations"] > 1

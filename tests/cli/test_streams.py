@@ -24,17 +24,27 @@ def shell(script: str, folder: Path, **environment: str) -> subprocess.Completed
     """Run a bash script in which $A is attnlab."""
     quoted = " ".join([sys.executable, "-m", "attnlab"])
     return subprocess.run(
-        ["bash", "-c", f'A="{quoted}"\n{script}'], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, **environment}, timeout=60,
-    )  # fmt: skip
+        ["bash", "-c", f'A="{quoted}"\n{script}'],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=60,
+    )
 
 
 def on_terminal(*argv: str, folder: Path, **environment: str) -> str:
     """What a person sees in a terminal of 80 columns."""
     main, side = pty.openpty()
     fixed = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm"}
-    process = subprocess.Popen(command(*argv), stdin=side, stdout=side, stderr=side, cwd=folder,
-                               env={**os.environ, **fixed, **environment})  # fmt: skip
+    process = subprocess.Popen(
+        command(*argv),
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        cwd=folder,
+        env={**os.environ, **fixed, **environment},
+    )
     os.close(side)
     seen = b""
     try:
@@ -93,8 +103,15 @@ def test_a_pipe_has_no_control_codes_and_a_terminal_fits(stored: Path, tmp_path:
 
 
 def test_the_claims_fit_a_terminal_and_colour_can_be_refused(stored: Path, tmp_path: Path) -> None:
-    argv = ("run", str(stored.parents[1] / "pebbles.py"), "--device", "cpu", "--quiet",
-            "--out", str(stored.parent))  # fmt: skip
+    argv = (
+        "run",
+        str(stored.parents[1] / "pebbles.py"),
+        "--device",
+        "cpu",
+        "--quiet",
+        "--out",
+        str(stored.parent),
+    )
     seen = on_terminal(*argv, folder=tmp_path)
     assert "\x1b[32m✓ holds" in seen and "\x1b[31m✗ fails" in seen
     assert seen.splitlines()[-1] == str(stored / "report.html")
@@ -105,8 +122,15 @@ def test_the_claims_fit_a_terminal_and_colour_can_be_refused(stored: Path, tmp_p
 
 
 def test_json_is_alone_on_stdout(stored: Path, tmp_path: Path) -> None:
-    argv = ("run", str(stored.parents[1] / "pebbles.py"), "--device", "cpu", "--json",
-            "--out", str(stored.parent))  # fmt: skip
+    argv = (
+        "run",
+        str(stored.parents[1] / "pebbles.py"),
+        "--device",
+        "cpu",
+        "--json",
+        "--out",
+        str(stored.parent),
+    )
     done = subprocess.run(command(*argv), capture_output=True, text=True, cwd=tmp_path, timeout=60)
     assert json.loads(done.stdout)["run"] == stored.name
     assert "Are pebbles round?" in done.stderr

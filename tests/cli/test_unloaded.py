@@ -20,28 +20,62 @@ from attnlab.studies import study_names
 from .test_refusals import refused
 
 ASKING = {
-    "generate": ("--prompt", "x"), "perplexity": ("--text", "two words"), "audit": (),
-    "attend": ("--text", "two words"), "export": ("new",), "compare": ("{run}",),
+    "generate": ("--prompt", "x"),
+    "perplexity": ("--text", "two words"),
+    "audit": (),
+    "attend": ("--text", "two words"),
+    "export": ("new",),
+    "compare": ("{run}",),
     "predict": ("--text", "x"),
-}  # fmt: skip
-TARGETS = ("none", "./none", "none.gguf", "some.txt", "empty", "unnamed", "noise.gguf", "{run}",
-           "none@1", "none:f", "some:f", "x" * 5003, "shakespeare")  # fmt: skip
+}
+TARGETS = (
+    "none",
+    "./none",
+    "none.gguf",
+    "some.txt",
+    "empty",
+    "unnamed",
+    "noise.gguf",
+    "{run}",
+    "none@1",
+    "none:f",
+    "some:f",
+    "x" * 5003,
+    "shakespeare",
+)
 OTHERS = (
-    ("generate", "none", "--strategy", "tpo-k"), ("generate", "none", "--device", "cuda"),
-    ("generate", "smollm2", "--device", "tpu"), ("attend", "none", "--text", "x y", "--head", "3"),
-    ("audit", "none", "--only", "casuality"), ("audit", "{run}", "--revision", "main"),
-    ("compare", "smollm2", "none"), ("export", "smollm2", "new"), ("show", "none"),
-    ("show", "./some.txt"), ("verify", "some.txt"), ("verify", "empty"), ("report", "some.txt"),
-    ("report", "empty", "--pdf"), ("table", "unnamed"), ("run", "none"), ("run", "./empty"),
-    ("run", "phase-transition", "--seeds", "1000000007"), ("run", "./pebbles.py", "--set", "siz=2"),
+    ("generate", "none", "--strategy", "tpo-k"),
+    ("generate", "none", "--device", "cuda"),
+    ("generate", "smollm2", "--device", "tpu"),
+    ("attend", "none", "--text", "x y", "--head", "3"),
+    ("audit", "none", "--only", "casuality"),
+    ("audit", "{run}", "--revision", "main"),
+    ("compare", "smollm2", "none"),
+    ("export", "smollm2", "new"),
+    ("show", "none"),
+    ("show", "./some.txt"),
+    ("verify", "some.txt"),
+    ("verify", "empty"),
+    ("report", "some.txt"),
+    ("report", "empty", "--pdf"),
+    ("table", "unnamed"),
+    ("run", "none"),
+    ("run", "./empty"),
+    ("run", "phase-transition", "--seeds", "1000000007"),
+    ("run", "./pebbles.py", "--set", "siz=2"),
     ("run", "phase-transition", "--set", "large_seeds=1001985289"),
-    ("run", "hard-attention", "--seeds", "199999"), ("finetune", "--data", "some.txt"),
-    ("finetune", "--data", "empty"), ("finetune", "--data", "few.csv", "--label", "stars"),
-    ("finetune", "--data", "few.csv"), ("finetune", "--data", "sentiment", "--model", "none"),
-    ("finetune", "--data", "sentiment", "--method", "lorra"), ("run", "knowledge", "--set",
-    "source=files"), ("run", "adapters", "--set", 'encoders=["none"]'), ("predict", "none",
-    "--text", "x", "--device", "tpu"), ("run", "fine-tuning", "--set", "data=empty"),
-)  # fmt: skip
+    ("run", "hard-attention", "--seeds", "199999"),
+    ("finetune", "--data", "some.txt"),
+    ("finetune", "--data", "empty"),
+    ("finetune", "--data", "few.csv", "--label", "stars"),
+    ("finetune", "--data", "few.csv"),
+    ("finetune", "--data", "sentiment", "--model", "none"),
+    ("finetune", "--data", "sentiment", "--method", "lorra"),
+    ("run", "knowledge", "--set", "source=files"),
+    ("run", "adapters", "--set", 'encoders=["none"]'),
+    ("predict", "none", "--text", "x", "--device", "tpu"),
+    ("run", "fine-tuning", "--set", "data=empty"),
+)
 SCRIPT = """
 import io, json, sys
 from contextlib import redirect_stderr
@@ -69,9 +103,13 @@ def test_a_refusal_loads_no_torch(here: Path, stored: Path) -> None:
     asked = [(name, target, *more) for name, more in ASKING.items() for target in TARGETS]
     argvs = [[word.replace("{run}", str(stored)) for word in argv] for argv in (*asked, *OTHERS)]
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT], cwd=here, input=json.dumps(argvs),
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        cwd=here,
+        input=json.dumps(argvs),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     for argv, (code, err) in zip(argvs, json.loads(done.stdout), strict=True):
         damaged = argv[1] in ("unnamed", "noise.gguf") and argv[0] not in ("predict", "table")
@@ -130,9 +168,10 @@ def test_too_many_seeds_are_refused_before_a_trial_is_made(
     monkeypatch.setattr(Study, "trial", made)
     monkeypatch.setattr(running, "resolve_device", made)
     counts = {
-        key: value for key, value in load_study_class(name).at().settings_json().items()
+        key: value
+        for key, value in load_study_class(name).at().settings_json().items()
         if key.endswith("seeds") and value is not None
-    }  # fmt: skip
+    }
     assert "seeds" in counts
     for key, value in counts.items():
         many: Any = [running.MOST_TRIALS + 1] * len(value) if isinstance(value, list) else 10**9

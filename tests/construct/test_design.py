@@ -37,10 +37,12 @@ def verify(
 
 def refuted(keys: np.ndarray, goals: tuple[str | None, str], free: list[int], proof: dict) -> None:
     """lambda >= 0 over differences, whose mean is a combination of the differences within goals."""
-    rows = np.array([
-        keys[int(a[1:])] - keys[int(b[1:])]
-        for a, b in (name.split(" - ") for name in proof["differences"])
-    ])  # fmt: skip
+    rows = np.array(
+        [
+            keys[int(a[1:])] - keys[int(b[1:])]
+            for a, b in (name.split(" - ") for name in proof["differences"])
+        ]
+    )
     shares = np.asarray(proof["lambda"])
     assert shares.min() >= 0
     assert shares.sum() == pytest.approx(1, abs=1e-9)

@@ -43,14 +43,15 @@ WRITERS: dict[str, Callable[[np.ndarray], bytes]] = {
     "space.txt": lambda m: spelled(m, "  ").encode(),
     "windows.csv": lambda m: b"\xef\xbb\xbf" + spelled(m, ",").replace("\n", "\r\n").encode(),
     "names.csv": lambda m: ('a,"b, c",μ_1\n# 7\n\n' + spelled(m, ",")).encode(),
-    "quoted.csv": lambda m: ('"' + '"\n"'.join(
-        '","'.join(repr(float(x)) for x in row) for row in m) + '"').encode(),
+    "quoted.csv": lambda m: (
+        '"' + '"\n"'.join('","'.join(repr(float(x)) for x in row) for row in m) + '"'
+    ).encode(),
     "rows.json": lambda m: json.dumps(m.tolist()).encode(),
     "object.json": lambda m: json.dumps({"other": 1, "keys": m.tolist()}).encode(),
     "array.npy": npy,
     "fortran.npy": lambda m: npy(np.asfortranarray(m)),
     "swapped.npy": lambda m: npy(m.astype(">f8")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -163,8 +164,13 @@ def test_an_unreadable_or_endless_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     with (tmp_path / "large.npy").open("wb") as sparse:
         sparse.truncate(files.LARGEST + 1)
-    cases = {"pipe.csv": "not a file", ".": "not a file", "large.npy": "larger than 128 MB",
-             "x" * 5003: "too long", "nul\0.csv": "null"}  # fmt: skip
+    cases = {
+        "pipe.csv": "not a file",
+        ".": "not a file",
+        "large.npy": "larger than 128 MB",
+        "x" * 5003: "too long",
+        "nul\0.csv": "null",
+    }
     for name, words in cases.items():
         with pytest.raises(UsageError, match=words):
             read_matrix(tmp_path / name, "keys")

@@ -306,9 +306,22 @@ def test_a_goal_survives_being_written(kind: str, members: set[int], weight: flo
     assert parse_goal(f" {goal} ") == goal
 
 
-BAD = ("", "average", "average:", "mean:0", "average:0,0", "select:0,1", "select:-1", "select:1.5",
-       "select:0@", "select:0@1", "select:0@nan", "average:0,", "select:٣",
-       "select:9999999999")  # fmt: skip
+BAD = (
+    "",
+    "average",
+    "average:",
+    "mean:0",
+    "average:0,0",
+    "select:0,1",
+    "select:-1",
+    "select:1.5",
+    "select:0@",
+    "select:0@1",
+    "select:0@nan",
+    "average:0,",
+    "select:٣",
+    "select:9999999999",
+)
 
 
 @pytest.mark.parametrize("text", BAD)

@@ -223,7 +223,10 @@ def test_bad_input_is_refused() -> None:
     ):
         with pytest.raises(UsageError):
             robustness(means, covariances, queries, pair)
-    for bad in (lambda: Settings(tolerance=0.5), lambda: Settings(samples=1),
-                lambda: noisy(means, -1.0, 0)):  # fmt: skip
+    for bad in (
+        lambda: Settings(tolerance=0.5),
+        lambda: Settings(samples=1),
+        lambda: noisy(means, -1.0, 0),
+    ):
         with pytest.raises(UsageError):
             bad()

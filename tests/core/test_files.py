@@ -77,10 +77,19 @@ def test_a_folder_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", '{"a": NaN}', "[Infinity]", "-Infinity", '{"a": 1, "a": 2}', "[" * 100_003,
-        '{"a":' * 100_003, "nul", '"\ud800"'.encode("utf-8", "surrogatepass"), b"\xff\xfe",
+        "",
+        "{",
+        '{"a": NaN}',
+        "[Infinity]",
+        "-Infinity",
+        '{"a": 1, "a": 2}',
+        "[" * 100_003,
+        '{"a":' * 100_003,
+        "nul",
+        '"\ud800"'.encode("utf-8", "surrogatepass"),
+        b"\xff\xfe",
     ],
-)  # fmt: skip
+)
 def test_read_json_refuses_what_was_not_written(tmp_path: Path, text: str | bytes) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -95,12 +104,17 @@ def test_read_json_refuses_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         read_json(tmp_path)
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.text(max_size=7)
-    | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=11,
-))  # fmt: skip
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(10**30), 10**30)
+        | st.text(max_size=7)
+        | st.floats(allow_nan=False, allow_infinity=False),
+        lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=11,
+    )
+)
 @settings(max_examples=60, derandomize=True, deadline=None)
 def test_json_round_trip(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.getbasetemp() / "round.json"

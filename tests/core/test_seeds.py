@@ -32,9 +32,16 @@ def test_a_new_consumer_shifts_no_old_one() -> None:
 def test_names_of_another_type_order_or_depth_are_other_streams() -> None:
     root = Seed(2)
     streams = [
-        root, root.child(), root.child("7"), root.child(7), root.child("a", "b"),
-        root.child("b", "a"), root.child("a").child("b"), root.child("ab"), Seed(3).child("7"),
-    ]  # fmt: skip
+        root,
+        root.child(),
+        root.child("7"),
+        root.child(7),
+        root.child("a", "b"),
+        root.child("b", "a"),
+        root.child("a").child("b"),
+        root.child("ab"),
+        Seed(3).child("7"),
+    ]
     numbers = [stream.number for stream in streams]
     assert len(set(numbers)) == len(numbers)
 
@@ -47,8 +54,9 @@ def test_children_fit_a_generator_and_do_not_collide() -> None:
 
 def test_children_are_uncorrelated() -> None:
     n = 997
-    draws = [Seed(s).child("x", c).numpy_generator().normal(size=n)
-             for s in range(5) for c in range(7)]  # fmt: skip
+    draws = [
+        Seed(s).child("x", c).numpy_generator().normal(size=n) for s in range(5) for c in range(7)
+    ]
     pairs = list(itertools.combinations(draws, 2))
     worst = max(abs(float(np.corrcoef(a, b)[0, 1])) for a, b in pairs)
     # 595 pairs of independent streams: P(any |r| > 4.5/√n) is below 0.005

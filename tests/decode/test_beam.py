@@ -87,10 +87,15 @@ def test_the_librarys_own_beam_where_nothing_ends(name: str) -> None:
     found = generate(model, PROMPTS, parse_strategy("beam:width=3"), max_new_tokens=11, n=3)
     for i, prompt in enumerate(PROMPTS):
         theirs = model.library.generate(
-            torch.tensor([prompt]), max_new_tokens=11, do_sample=False, num_beams=3,
-            num_return_sequences=3, length_penalty=0.0, eos_token_id=None,
+            torch.tensor([prompt]),
+            max_new_tokens=11,
+            do_sample=False,
+            num_beams=3,
+            num_return_sequences=3,
+            length_penalty=0.0,
+            eos_token_id=None,
             attention_mask=torch.ones(1, len(prompt)),
-        )  # fmt: skip
+        )
         ours = [list(text.ids) for text in found[3 * i : 3 * i + 3]]
         assert theirs[:, len(prompt) :].tolist() == ours
 
@@ -101,8 +106,10 @@ def test_a_wider_beam_finds_what_greedy_misses() -> None:
     table[4, 0], table[4, 1] = math.log(0.6), math.log(0.4)
     table[0], table[1, 3] = math.log(0.2), 0.0
     model = Markov(table)
-    found = [generate(model, [[4]], parse_strategy(f"beam:width={w}"), max_new_tokens=2)[0].ids
-             for w in (1, 2)]  # fmt: skip
+    found = [
+        generate(model, [[4]], parse_strategy(f"beam:width={w}"), max_new_tokens=2)[0].ids
+        for w in (1, 2)
+    ]
     assert found == [(0, 0), (1, 3)]
 
 
@@ -110,8 +117,9 @@ def test_it_ends_as_soon_as_nothing_better_can_come() -> None:
     table = torch.full((5, 5), -5.0, dtype=torch.float64)
     table[:, 2] = 5.0
     model = Markov(table)
-    (found,) = generate(model, [[0]], parse_strategy("beam:width=3"), max_new_tokens=40,
-                        stop_ids=[2])  # fmt: skip
+    (found,) = generate(
+        model, [[0]], parse_strategy("beam:width=3"), max_new_tokens=40, stop_ids=[2]
+    )
     assert (found.ids, found.ended) == ((), "token")
     assert len(model.asked) == 3, "one step of three rows"
 
@@ -126,6 +134,7 @@ def test_more_texts_than_there_are() -> None:
 def test_the_penalty_knows_each_beams_own_text() -> None:
     """With a large one no token comes twice while others are left."""
     model = Markov(torch.rand(7, 7, generator=torch.Generator().manual_seed(1)) + 1)
-    (found,) = generate(model, [[3]], parse_strategy("beam:width=4,repetition=1000"),
-                        max_new_tokens=6)  # fmt: skip
+    (found,) = generate(
+        model, [[3]], parse_strategy("beam:width=4,repetition=1000"), max_new_tokens=6
+    )
     assert sorted(found.ids) == [0, 1, 2, 4, 5, 6]

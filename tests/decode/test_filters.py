@@ -17,14 +17,24 @@ from tests.decode import plain
 
 SIZE = 17
 SETTINGS: list[dict[str, Any]] = [
-    {"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.7}, {"min_p": 0.2}, {"typical": 0.6},
-    {"temperature": 1.3, "top_k": 7, "top_p": 0.8}, {"top_k": 11, "typical": 0.4},
-    {"temperature": 0.5, "top_p": 0.9, "min_p": 0.05}, {"temperature": 0.0}, {"top_k": 1},
-    {"top_p": 0.0}, {"min_p": 1.0}, {"typical": 0.0},
-]  # fmt: skip
+    {"temperature": 0.7},
+    {"top_k": 5},
+    {"top_p": 0.7},
+    {"min_p": 0.2},
+    {"typical": 0.6},
+    {"temperature": 1.3, "top_k": 7, "top_p": 0.8},
+    {"top_k": 11, "typical": 0.4},
+    {"temperature": 0.5, "top_p": 0.9, "min_p": 0.05},
+    {"temperature": 0.0},
+    {"top_k": 1},
+    {"top_p": 0.0},
+    {"min_p": 1.0},
+    {"typical": 0.0},
+]
 # few values: ties everywhere; −inf among them
-ROW = st.lists(st.sampled_from([-plain.INF, -2.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=2,
-               max_size=SIZE).filter(lambda row: max(row) > -plain.INF)  # fmt: skip
+ROW = st.lists(
+    st.sampled_from([-plain.INF, -2.0, -0.5, 0.0, 0.25, 1.0, 3.0]), min_size=2, max_size=SIZE
+).filter(lambda row: max(row) > -plain.INF)
 
 
 def some_logits(rows: int = 7, size: int = SIZE, seed: int = 1) -> Tensor:
@@ -88,10 +98,11 @@ def test_the_librarys_filters_where_nothing_ties() -> None:
 
     logits, ids = some_logits(5, 53), torch.tensor([[3, 7, 7]] * 5)
     pairs: list[tuple[Any, Any]] = [
-        (TopKLogitsWarper(5), f.top_k(logits, 5)), (TopPLogitsWarper(0.7), f.top_p(logits, 0.7)),
+        (TopKLogitsWarper(5), f.top_k(logits, 5)),
+        (TopPLogitsWarper(0.7), f.top_p(logits, 0.7)),
         (MinPLogitsWarper(0.2), f.min_p(logits, 0.2)),
         (TypicalLogitsWarper(0.6), f.typical(logits, 0.6)),
-    ]  # fmt: skip
+    ]
     for theirs, ours in pairs:
         assert torch.equal(theirs(ids, logits.clone()), ours)
     seen = torch.zeros(5, 53, dtype=torch.bool)
@@ -102,15 +113,25 @@ def test_the_librarys_filters_where_nothing_ties() -> None:
 
 def test_neutral_settings_change_no_bit() -> None:
     logits = some_logits()
-    neutral = [f.temperature(logits, 1), f.top_k(logits, 0), f.top_k(logits, SIZE),
-               f.top_k(logits, SIZE + 1), f.top_p(logits, 1), f.min_p(logits, 0),
-               f.typical(logits, 1), Filters()(logits),
-               f.repetition_penalty(logits, 1, logits > 0)]  # fmt: skip
+    neutral = [
+        f.temperature(logits, 1),
+        f.top_k(logits, 0),
+        f.top_k(logits, SIZE),
+        f.top_k(logits, SIZE + 1),
+        f.top_p(logits, 1),
+        f.min_p(logits, 0),
+        f.typical(logits, 1),
+        Filters()(logits),
+        f.repetition_penalty(logits, 1, logits > 0),
+    ]
     assert all(torch.equal(logits, found) for found in neutral)
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 0.0},
-                                     {"min_p": 1.0}, {"top_p": 1e-9}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 0.0}, {"min_p": 1.0}, {"top_p": 1e-9}],
+    ids=str,
+)
 def test_the_other_limit_is_the_likeliest_and_of_equals_the_lowest(options: Any) -> None:
     logits = torch.tensor([[0.0, 3.0, 1.0, 3.0], [2.0, 2.0, 2.0, 2.0], [-plain.INF, 0.0, 0.0, -1]])
     assert kept(Filters(**options)(logits)) == [{1}, {0}, {1}]
@@ -142,22 +163,38 @@ def test_what_are_no_numbers_is_refused(bad: list[float]) -> None:
     logits = torch.tensor([[0.0, 1.0], bad])
     seen = torch.ones(2, 2, dtype=torch.bool)
     calls: list[Any] = [
-        lambda: Filters()(logits), lambda: f.temperature(logits, 0.5), lambda: f.top_k(logits, 1),
-        lambda: f.temperature(logits, 0), lambda: f.top_p(logits, 0.5),
-        lambda: f.min_p(logits, 0.5), lambda: f.min_p(logits, 1), lambda: f.typical(logits, 0.5),
+        lambda: Filters()(logits),
+        lambda: f.temperature(logits, 0.5),
+        lambda: f.top_k(logits, 1),
+        lambda: f.temperature(logits, 0),
+        lambda: f.top_p(logits, 0.5),
+        lambda: f.min_p(logits, 0.5),
+        lambda: f.min_p(logits, 1),
+        lambda: f.typical(logits, 0.5),
         lambda: f.repetition_penalty(logits, 2, seen),
-    ]  # fmt: skip
+    ]
     for call in calls:
         with pytest.raises(UsageError, match="not numbers"):
             call()
 
 
 BAD: list[dict[str, Any]] = [
-    {"temperature": -0.1}, {"temperature": math.nan}, {"temperature": math.inf},
-    {"temperature": 10**400}, {"top_k": -1}, {"top_k": 2.5}, {"top_k": True}, {"top_p": -0.1},
-    {"top_p": 1.1}, {"top_p": math.nan}, {"min_p": 2}, {"typical": -1}, {"repetition": 0},
-    {"repetition": -1}, {"repetition": math.inf},
-]  # fmt: skip
+    {"temperature": -0.1},
+    {"temperature": math.nan},
+    {"temperature": math.inf},
+    {"temperature": 10**400},
+    {"top_k": -1},
+    {"top_k": 2.5},
+    {"top_k": True},
+    {"top_p": -0.1},
+    {"top_p": 1.1},
+    {"top_p": math.nan},
+    {"min_p": 2},
+    {"typical": -1},
+    {"repetition": 0},
+    {"repetition": -1},
+    {"repetition": math.inf},
+]
 
 
 @pytest.mark.parametrize("options", BAD, ids=lambda o: str(o)[:30])

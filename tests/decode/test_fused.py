@@ -71,12 +71,21 @@ def test_the_loop_runs_ahead_and_finds_the_same_texts(monkeypatch: pytest.Monkey
         lambda model, batch, length: StaticGPT(model, batch, length),
     )
     heard: list[tuple[int, int]] = []
-    ahead = generate(model, prompts, GREEDY, max_new_tokens=23, stop_ids=[stop],
-                     on_token=lambda row, token: heard.append((row, token)))  # fmt: skip
+    ahead = generate(
+        model,
+        prompts,
+        GREEDY,
+        max_new_tokens=23,
+        stop_ids=[stop],
+        on_token=lambda row, token: heard.append((row, token)),
+    )
     assert [t.ids for t in ahead] == [t.ids for t in plain]
     assert [t.ended for t in ahead] == [t.ended for t in plain]
-    gaps = [abs(a - b) for x, y in zip(ahead, plain, strict=True)
-            for a, b in zip(x.logprobs, y.logprobs, strict=True)]  # fmt: skip
+    gaps = [
+        abs(a - b)
+        for x, y in zip(ahead, plain, strict=True)
+        for a, b in zip(x.logprobs, y.logprobs, strict=True)
+    ]
     assert max(gaps) < 64 * torch.finfo(torch.float32).eps
     assert [tuple(t for r, t in heard if r == row) for row in range(3)] == [t.ids for t in plain]
 

@@ -74,14 +74,31 @@ MODELS = {"ours": lambda: gpt(small(), torch.float32), **{n: lambda n=n: hub(n) 
 def test_limits_are_greedy_or_plain_draw_by_draw(name: str) -> None:
     model = MODELS[name]()
     greedy, drawn = (texts(model, PROMPTS, s, n=2) for s in ("greedy", "sample"))
-    for same in ("temperature:t=0", "top-k:k=1", "top-p:p=0", "top-p:p=1e-12", "min-p:p=1",
-                 "sample:temperature=0", "top-k:k=1,temperature=1.7", "beam:width=1",
-                 "greedy:repetition=1", "top-p:p=0.9,temperature=0"):  # fmt: skip
+    for same in (
+        "temperature:t=0",
+        "top-k:k=1",
+        "top-p:p=0",
+        "top-p:p=1e-12",
+        "min-p:p=1",
+        "sample:temperature=0",
+        "top-k:k=1,temperature=1.7",
+        "beam:width=1",
+        "greedy:repetition=1",
+        "top-p:p=0.9,temperature=0",
+    ):
         assert texts(model, PROMPTS, same, n=1 if "beam" in same else 2) == (
             greedy[::2] if "beam" in same else greedy
         ), same
-    for same in ("temperature:t=1", "top-k:k=0", "top-k:k=53", "top-k:k=54", "top-p:p=1",
-                 "min-p:p=0", "typical:p=1", "sample:repetition=1,temperature=1"):  # fmt: skip
+    for same in (
+        "temperature:t=1",
+        "top-k:k=0",
+        "top-k:k=53",
+        "top-k:k=54",
+        "top-p:p=1",
+        "min-p:p=0",
+        "typical:p=1",
+        "sample:repetition=1,temperature=1",
+    ):
         assert texts(model, PROMPTS, same, n=2) == drawn, same
     assert greedy != drawn
     assert texts(model, PROMPTS, "sample", n=2, seed=4) != drawn
@@ -100,8 +117,9 @@ def test_a_text_knows_neither_neighbours_nor_batch_nor_order(name: str, strategy
     if strategy != "beam:width=3":
         many = texts(model, prompts, strategy, n=5)
         assert many[::5] == together
-        assert texts(model, prompts, strategy, n=3) == [t for i in range(4) for t in
-                                                        many[5 * i : 5 * i + 3]]  # fmt: skip
+        assert texts(model, prompts, strategy, n=3) == [
+            t for i in range(4) for t in many[5 * i : 5 * i + 3]
+        ]
         longer = texts(model, prompts, strategy, max_new_tokens=23)
         assert [t[:9] for t in longer] == together
 
@@ -130,14 +148,18 @@ def test_greedy_is_the_librarys_own(name: str) -> None:
     ours = texts(model, PROMPTS, "greedy", max_new_tokens=17)
     for prompt, found in zip(PROMPTS, ours, strict=True):
         theirs = model.library.generate(
-            torch.tensor([prompt]), max_new_tokens=17, do_sample=False, eos_token_id=None,
+            torch.tensor([prompt]),
+            max_new_tokens=17,
+            do_sample=False,
+            eos_token_id=None,
             attention_mask=torch.ones(1, len(prompt)),
-        )  # fmt: skip
+        )
         assert theirs[0, len(prompt) :].tolist() == list(found)
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "top-k:k=7,temperature=0.5", "beam:width=2",
-                                      "sample:repetition=1.5"])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy", ["greedy", "top-k:k=7,temperature=0.5", "beam:width=2", "sample:repetition=1.5"]
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_log_probabilities_are_the_models_before_any_filter(name: str, strategy: str) -> None:
     model = MODELS[name]()
@@ -146,8 +168,9 @@ def test_log_probabilities_are_the_models_before_any_filter(name: str, strategy:
         whole = torch.tensor([[*prompt, *text.ids]])
         log_p = model.logits(whole)[0].double().log_softmax(-1)[len(prompt) - 1 : -1]
         expected = log_p.gather(1, torch.tensor(text.ids)[:, None])[:, 0]
-        torch.testing.assert_close(torch.tensor(text.logprobs).double(), expected, rtol=0,
-                                   atol=1e-4)  # fmt: skip
+        torch.testing.assert_close(
+            torch.tensor(text.logprobs).double(), expected, rtol=0, atol=1e-4
+        )
         assert text.logprob == math.fsum(text.logprobs)
 
 
@@ -195,19 +218,34 @@ def test_stop_strings_end_it_before_them() -> None:
 def test_rows_end_one_by_one() -> None:
     """The others go on as if nothing had been."""
     model = chain(0, 1, 2, 3, 4, 5)
-    found = generate(model, [[0], [2], [4], [3]], Strategy("greedy"), max_new_tokens=7,
-                     stop_ids=[4, 10])  # fmt: skip
+    found = generate(
+        model, [[0], [2], [4], [3]], Strategy("greedy"), max_new_tokens=7, stop_ids=[4, 10]
+    )
     assert [t.ids for t in found] == [(1, 2, 3), (3,), (5,), ()]
     heard: list[tuple[int, int]] = []
-    generate(model, [[0], [2], [4], [3]], Strategy("greedy"), max_new_tokens=7, n=2,
-             stop_ids=[4, 10], on_token=lambda row, token: heard.append((row, token)))  # fmt: skip
+    generate(
+        model,
+        [[0], [2], [4], [3]],
+        Strategy("greedy"),
+        max_new_tokens=7,
+        n=2,
+        stop_ids=[4, 10],
+        on_token=lambda row, token: heard.append((row, token)),
+    )
     assert sorted(heard) == [(0, 1), (0, 2), (0, 3), (2, 3), (4, 5)]
 
 
 def test_tokens_are_heard_as_they_come() -> None:
     model, heard = gpt(small()), []
-    found = generate(model, PROMPTS, Strategy("sample"), max_new_tokens=5, n=3, batch=4,
-                     on_token=lambda row, token: heard.append((row, token)))  # fmt: skip
+    found = generate(
+        model,
+        PROMPTS,
+        Strategy("sample"),
+        max_new_tokens=5,
+        n=3,
+        batch=4,
+        on_token=lambda row, token: heard.append((row, token)),
+    )
     assert [tuple(t for r, t in heard if r == row) for row in range(12)] == [t.ids for t in found]
 
 
@@ -219,8 +257,7 @@ def test_what_are_no_numbers_is_refused(strategy: str) -> None:
         with pytest.raises(UsageError, match="logits are not numbers"):
             one(model, [0], strategy)
         # a row that has ended is not asked; beams end when nothing better can come
-        done = generate(model, [[1], [0]], parse_strategy(strategy), max_new_tokens=3,
-                        stop_ids=[2])  # fmt: skip
+        done = generate(model, [[1], [0]], parse_strategy(strategy), max_new_tokens=3, stop_ids=[2])
         assert [t.ids for t in done] == [(), (1,)]
     model.table[2] = -INF
     with pytest.raises(UsageError, match="logits are not numbers"):
@@ -260,13 +297,17 @@ def test_half_precision_and_any_vocabulary() -> None:
 def test_bad_calls_are_refused() -> None:
     model = gpt(small())
     bad: list[tuple[dict[str, Any], str]] = [
-        ({"max_new_tokens": 0}, "max_new_tokens"), ({"n": 0}, "n must"), ({"batch": 0}, "batch"),
-        ({"prompts": [[1], []]}, "prompt 1 has no token"), ({"prompts": [[53]]}, "ids are 0 … 52"),
-        ({"prompts": [[-1]]}, "ids are 0 … 52"), ({"stop_strings": ["a"]}, "need `decode`"),
+        ({"max_new_tokens": 0}, "max_new_tokens"),
+        ({"n": 0}, "n must"),
+        ({"batch": 0}, "batch"),
+        ({"prompts": [[1], []]}, "prompt 1 has no token"),
+        ({"prompts": [[53]]}, "ids are 0 … 52"),
+        ({"prompts": [[-1]]}, "ids are 0 … 52"),
+        ({"stop_strings": ["a"]}, "need `decode`"),
         ({"stop_strings": [""], "decode": spell}, "not empty"),
         ({"strategy": "beam:width=2", "n": 3}, "gives 2 texts at most, not 3"),
         ({"strategy": "beam:width=2", "stop_strings": ["a"], "decode": spell}, "not at strings"),
-    ]  # fmt: skip
+    ]
     for change, words in bad:
         given: dict[str, Any] = {"prompts": [[1]], "max_new_tokens": 3, "strategy": "sample"}
         given |= change

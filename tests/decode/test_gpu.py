@@ -11,9 +11,17 @@ from tests.models.variants import gpt, small
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("strategy", ["greedy", "sample", "top-p:p=0.8,temperature=1.3",
-                                      "typical:p=0.5", "beam:width=3",
-                                      "greedy:repetition=1.3"])  # fmt: skip
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "greedy",
+        "sample",
+        "top-p:p=0.8,temperature=1.3",
+        "typical:p=0.5",
+        "beam:width=3",
+        "greedy:repetition=1.3",
+    ],
+)
 @pytest.mark.parametrize("name", ["ours", "llama", "gpt2"])
 def test_the_same_texts_as_on_the_cpu(name: str, strategy: str) -> None:
     """Float32; 37 tokens go beyond the context of ours and of gpt2 (31)."""

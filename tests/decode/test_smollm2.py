@@ -12,9 +12,17 @@ from attnlab.decode.strategy import Strategy, parse_strategy
 pytestmark = [pytest.mark.assets, pytest.mark.slow]
 NEW = 16
 SUBJECTS = (
-    "The king", "My neighbour", "A lost dog", "The old ship", "In winter the river", "The doctor",
-    "Her letter", "The last train", "An honest answer", "The garden",
-)  # fmt: skip
+    "The king",
+    "My neighbour",
+    "A lost dog",
+    "The old ship",
+    "In winter the river",
+    "The doctor",
+    "Her letter",
+    "The last train",
+    "An honest answer",
+    "The garden",
+)
 ENDS = ("", " was", " had never seen the sea before, and", " said that", ", because of the war,")
 PROMPTS = [subject + end for subject in SUBJECTS for end in ENDS]
 
@@ -25,16 +33,26 @@ def target() -> Any:
 
 
 def theirs(library: Any, ids: list[int], new: int) -> list[int]:
-    found = library.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)),
-                             max_new_tokens=new, do_sample=False)[0, len(ids) :]  # fmt: skip
+    found = library.generate(
+        torch.tensor([ids]),
+        attention_mask=torch.ones(1, len(ids)),
+        max_new_tokens=new,
+        do_sample=False,
+    )[0, len(ids) :]
     return [int(i) for i in found if int(i) != library.generation_config.eos_token_id]
 
 
 def test_greedy_is_transformers_generate_on_fifty_prompts(target: Any) -> None:
     prompts = [target.ids(text) for text in PROMPTS]
     assert len(set(PROMPTS)) == 50 and len({len(p) for p in prompts}) > 5
-    ours = generate(target.model, prompts, Strategy("greedy"), max_new_tokens=NEW,
-                    stop_ids=[target.reader.stop], batch=25)  # fmt: skip
+    ours = generate(
+        target.model,
+        prompts,
+        Strategy("greedy"),
+        max_new_tokens=NEW,
+        stop_ids=[target.reader.stop],
+        batch=25,
+    )
     for ids, text in zip(prompts, ours, strict=True):
         assert list(text.ids) == theirs(target.model.library, ids, NEW)
 

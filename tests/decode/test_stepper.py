@@ -144,10 +144,11 @@ def test_beyond_the_context_the_last_tokens_are_read() -> None:
 def test_rows_can_be_exchanged(kind: str) -> None:
     model: Any = hub("llama", torch.float64) if kind == "library" else gpt(small(block=13))
     made = {
-        "whole": lambda: Whole(model), "ours": lambda: OwnCache(model, 12),
+        "whole": lambda: Whole(model),
+        "ours": lambda: OwnCache(model, 12),
         "library": lambda: HubCache(model, frozenset({"position_ids", "logits_to_keep"})),
         "sliding": lambda: stepper_for(model, 3, 20),
-    }  # fmt: skip
+    }
     stepper: Stepper = made[kind]()
     prompts = [[1, 2, 3, 4], [5, 6], [7]]
     stepper.start(*padded(prompts, 13))
@@ -178,9 +179,11 @@ def test_a_library_model_without_a_cache_is_read_whole() -> None:
     original = model.library.forward
 
     def forward(
-        input_ids: Tensor, attention_mask: Any = None, past_key_values: Any = None,
+        input_ids: Tensor,
+        attention_mask: Any = None,
+        past_key_values: Any = None,
         use_cache: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         found = original(input_ids=input_ids, attention_mask=attention_mask)
         found.past_key_values = None
         return found

@@ -11,18 +11,22 @@ from attnlab.decode.strategy import NAMES, Strategy, parse_strategy
 READ = {
     "greedy": (Filters(temperature=0.0), "the likeliest"),
     "greedy:repetition=1.2": (
-        Filters(temperature=0.0, repetition=1.2), "repetition 1.2 → the likeliest"),
+        Filters(temperature=0.0, repetition=1.2),
+        "repetition 1.2 → the likeliest",
+    ),
     "sample": (Filters(), "draw"),
     "temperature:t=0.8": (Filters(temperature=0.8), "temperature 0.8 → draw"),
     "top-k:k=20,temperature=0.8": (
-        Filters(top_k=20, temperature=0.8), "temperature 0.8 → top-k 20 → draw"),
+        Filters(top_k=20, temperature=0.8),
+        "temperature 0.8 → top-k 20 → draw",
+    ),
     "top-p:p=0.7": (Filters(top_p=0.7), "top-p 0.7 → draw"),
     "top-p:p=0.9,top-k=40": (Filters(top_p=0.9, top_k=40), "top-k 40 → top-p 0.9 → draw"),
     "min-p:p=0.1": (Filters(min_p=0.1), "min-p 0.1 → draw"),
     "typical:p=0.5": (Filters(typical=0.5), "typical 0.5 → draw"),
     "beam:width=4": (Filters(), "beam of 4"),
     " top-k : k = 3 ": (Filters(top_k=3), "top-k 3 → draw"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", READ)
@@ -56,7 +60,7 @@ REFUSED = {
     "beam:width=0": "width must be a whole number in 1 … 1024, got 0",
     "beam:width=2.5": "width must be a whole number",
     "beam:width=2,top-k=3": "beam has no setting 'top-k'",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -76,8 +80,13 @@ ADDED = st.fixed_dictionaries(
 @st.composite
 def strategies(draw: st.DrawFn) -> Strategy:
     name = draw(st.sampled_from(NAMES))
-    own = {"temperature": {"t": st.floats(0, 1e9)}, "top-k": {"k": st.integers(0, 10**9)},
-           "beam": {"width": st.integers(1, 1024)}, "greedy": {}, "sample": {}}  # fmt: skip
+    own = {
+        "temperature": {"t": st.floats(0, 1e9)},
+        "top-k": {"k": st.integers(0, 10**9)},
+        "beam": {"width": st.integers(1, 1024)},
+        "greedy": {},
+        "sample": {},
+    }
     settings = draw(st.fixed_dictionaries(own.get(name, {"p": SHARE}))) | draw(ADDED)
     if name in ("greedy", "temperature"):
         settings.pop("temperature", None)
@@ -93,8 +102,15 @@ def test_what_is_said_is_read_back(strategy: Strategy) -> None:
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)
-@given(st.text(max_size=13) | st.builds("{}:{}={}".format, st.sampled_from(NAMES),
-       st.sampled_from(["k", "p", "t", "width", "repetition"]), st.text(max_size=7)))  # fmt: skip
+@given(
+    st.text(max_size=13)
+    | st.builds(
+        "{}:{}={}".format,
+        st.sampled_from(NAMES),
+        st.sampled_from(["k", "p", "t", "width", "repetition"]),
+        st.text(max_size=7),
+    )
+)
 def test_any_text_is_a_strategy_or_a_line(text: str) -> None:
     try:
         parse_strategy(text)

@@ -24,9 +24,20 @@ from typing import Any, Protocol
 from attnlab.cli.app import _explain as explain  # pyright: ignore[reportPrivateUsage]
 
 CHANGING = (
-    "openat", "write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "unlinkat", "mkdir",
-    "rmdir", "ftruncate", "chmod", "link",
-)  # fmt: skip
+    "openat",
+    "write",
+    "pwrite64",
+    "fsync",
+    "fdatasync",
+    "rename",
+    "unlink",
+    "unlinkat",
+    "mkdir",
+    "rmdir",
+    "ftruncate",
+    "chmod",
+    "link",
+)
 # what the kernel may say to which call
 REFUSED = {
     "ENOSPC": ("openat", "write", "pwrite64", "fsync", "fdatasync", "rename", "mkdir", "ftruncate"),
@@ -112,8 +123,9 @@ def sweep(writer: Writer, folder: Path, fault: Fault, every: int = 1) -> Iterato
         code = traced(lambda own=own: writer.work(own), log, said, fault.injection(nth))
         hit = code == -signal.SIGKILL or "INJECTED" in log.read_text()
         problem = judged(code, hit, fault, said.read_text()) or writer.judge(own)
-        yield Point(fault.call, fault.what, fault.onwards, nth, hit, code, problem,
-                    said.read_text()[:300])  # fmt: skip
+        yield Point(
+            fault.call, fault.what, fault.onwards, nth, hit, code, problem, said.read_text()[:300]
+        )
         shutil.rmtree(own, ignore_errors=True)
         if not hit:
             return

@@ -126,9 +126,11 @@ class Disk:
 def _passing(name: str) -> bool:
     """Under a name that counts for nothing."""
     last = Path(name).name
-    return last.startswith((".partial-", ".owner")) or last.endswith((".lock", JOURNAL)) or any(
-        part.startswith((".partial-", ".locks", ".downloads")) for part in Path(name).parts
-    )  # fmt: skip
+    return (
+        last.startswith((".partial-", ".owner"))
+        or last.endswith((".lock", JOURNAL))
+        or any(part.startswith((".partial-", ".locks", ".downloads")) for part in Path(name).parts)
+    )
 
 
 def judged(trace: str, root: str) -> Disk:

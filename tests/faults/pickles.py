@@ -22,11 +22,17 @@ def calls(canary: Path) -> list[tuple[str, str, str]]:
     touch, opened = f"touch {canary}", f"open({str(canary)!r}, 'w')"
     quoted = opened.replace("'", '"')
     return [
-        ("os", "system", touch), ("posix", "system", touch), ("os", "mkdir", str(canary)),
-        ("subprocess", "getoutput", touch), ("builtins", "exec", quoted),
-        ("builtins", "eval", quoted), ("os", "popen", touch), ("timeit", "timeit", quoted),
-        ("cProfile", "run", quoted), ("os", "mkfifo", str(canary)),
-    ]  # fmt: skip
+        ("os", "system", touch),
+        ("posix", "system", touch),
+        ("os", "mkdir", str(canary)),
+        ("subprocess", "getoutput", touch),
+        ("builtins", "exec", quoted),
+        ("builtins", "eval", quoted),
+        ("os", "popen", touch),
+        ("timeit", "timeit", quoted),
+        ("cProfile", "run", quoted),
+        ("os", "mkfifo", str(canary)),
+    ]
 
 
 def pickled(call: tuple[str, str, str], protocol: int = 0) -> bytes:

@@ -89,15 +89,22 @@ def test_settings_are_no_bombs(tmp_path: Path, note: Note) -> None:
 
 def test_what_people_give_is_no_bomb(tmp_path: Path, note: Note) -> None:
     readers: dict[str, Callable[[Path], object]] = {
-        "texts.json": read_texts, "texts.jsonl": read_texts, "table.jsonl": read_table,
-        "keys.json": lambda p: read_matrix(p, "keys"), "stored.json": read_json,
+        "texts.json": read_texts,
+        "texts.jsonl": read_texts,
+        "table.jsonl": read_table,
+        "keys.json": lambda p: read_matrix(p, "keys"),
+        "stored.json": read_json,
         "tokenizer.json": lambda p: Tokenizer.from_json(p.read_bytes().decode(errors="replace")),
-    }  # fmt: skip
+    }
     harmless = ("not a number", "infinite", "doubled key", "newer format")  # in a person's table
     allowed = {("table.jsonl", name) for name in harmless}
-    allowed |= {("texts.json", "lone surrogate"), ("texts.jsonl", "lone surrogate"),
-               ("stored.json", "lone surrogate"), ("stored.json", "newer format"),
-               ("stored.json", "long float")}  # fmt: skip
+    allowed |= {
+        ("texts.json", "lone surrogate"),
+        ("texts.jsonl", "lone surrogate"),
+        ("stored.json", "lone surrogate"),
+        ("stored.json", "newer format"),
+        ("stored.json", "long float"),
+    }
     tried = 0
     for file, read in readers.items():
         for name, text in JSON.items():
@@ -125,8 +132,15 @@ def test_a_run_holds_no_bomb(tmp_path: Path, note: Note) -> None:
     note("bombs in place of stored files", tried, tried)
 
 
-@pytest.mark.parametrize("word", ["_target_ = 'os.system'", "x = '{{ 7*7 }}'", "x = '${HOME}'",
-                                  "device = '!!python/object:os.system'"])  # fmt: skip
+@pytest.mark.parametrize(
+    "word",
+    [
+        "_target_ = 'os.system'",
+        "x = '{{ 7*7 }}'",
+        "x = '${HOME}'",
+        "device = '!!python/object:os.system'",
+    ],
+)
 def test_settings_are_data(tmp_path: Path, word: str) -> None:
     (tmp_path / "s.toml").write_text(word)
     said = call("run", "counting", "--config", str(tmp_path / "s.toml"), "--dry-run")

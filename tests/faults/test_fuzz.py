@@ -29,20 +29,33 @@ heavy = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(3600)]
 SECONDS = 2.0
 PLANNING = 20.0  # of up to 200,000 trials
 # what would compute for long if all else were right is given one thing that is not
-SPOILT = {"train": ["--size", "no-such-size"], "finetune": ["--method", "no-such-method"],
-          "run": ["--dry-run"], "assets get": ["--source", "no-such-source"]}  # fmt: skip
+SPOILT = {
+    "train": ["--size", "no-such-size"],
+    "finetune": ["--method", "no-such-method"],
+    "run": ["--dry-run"],
+    "assets get": ["--source", "no-such-source"],
+}
 VALUE = st.sampled_from([w for w in WORDS if w != "phase-transition"]) | TEXT
 SCALAR = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
     | st.sampled_from([0, -1, 1, 7, 0.5, 1e300, 10**40, "", "cpu", "smoke"])
-)  # fmt: skip
+)
 NESTED = st.recursive(
     SCALAR,
     lambda i: st.lists(i, max_size=4) | st.dictionaries(st.text(max_size=5), i, max_size=3),
     max_leaves=7,
 )
-CHECKS = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large,
-          HealthCheck.large_base_example, HealthCheck.function_scoped_fixture)  # fmt: skip
+CHECKS = (
+    HealthCheck.too_slow,
+    HealthCheck.filter_too_much,
+    HealthCheck.data_too_large,
+    HealthCheck.large_base_example,
+    HealthCheck.function_scoped_fixture,
+)
 
 
 @st.composite
@@ -53,8 +66,13 @@ def argvs(draw: st.DrawFn) -> list[str]:
     argv = name.split()
     for _ in range(draw(st.integers(0, 5))):
         option = st.sampled_from(options) if options else st.just("--json")
-        argv += draw(st.one_of(VALUE.map(lambda v: [v]), option.map(lambda o: [o]),
-                               st.tuples(option, VALUE).map(list)))  # fmt: skip
+        argv += draw(
+            st.one_of(
+                VALUE.map(lambda v: [v]),
+                option.map(lambda o: [o]),
+                st.tuples(option, VALUE).map(list),
+            )
+        )
     return argv + SPOILT.get(name, [])
 
 
@@ -93,8 +111,14 @@ def fuzz(examples: int, what: st.SearchStrategy[Any], check: Callable[[Any], Non
     """So many examples, the same every time; how many there were."""
     count = 0
 
-    @settings(max_examples=examples, derandomize=True, deadline=None, database=None,
-              suppress_health_check=CHECKS, phases=[Phase.generate])  # fmt: skip
+    @settings(
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=CHECKS,
+        phases=[Phase.generate],
+    )
     @given(what)
     def each(example: Any) -> None:
         nonlocal count
@@ -139,10 +163,15 @@ def as_processes(examples: int, folder: Path) -> int:
     def run(argv: list[str]) -> None:
         words = [word.replace("\0", "") for word in argv]
         with subprocess.Popen(
-            [sys.executable, "-m", "attnlab", *words], cwd=folder, env=environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            text=True, errors="replace",
-        ) as process:  # fmt: skip
+            [sys.executable, "-m", "attnlab", *words],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as process:
             assert process.stderr is not None
             error = process.stderr.read()
             _, status, used = os.wait4(process.pid, 0)

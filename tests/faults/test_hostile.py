@@ -75,9 +75,11 @@ def with_problems(folder: Path) -> None:
         assert all(len(row.arrays) and len(row.curves) and row.samples for row in rows)
 
     looks: tuple[Callable[[], object], ...] = (
-        lambda: Record.open(folder).sessions(), lambda: Record.open(folder).read_results(),
-        open_all, lambda: write_report(folder),
-    )  # fmt: skip
+        lambda: Record.open(folder).sessions(),
+        lambda: Record.open(folder).read_results(),
+        open_all,
+        lambda: write_report(folder),
+    )
     for look in looks:
         try:
             look()
@@ -126,14 +128,18 @@ def places(room: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Path,
     package.write_bytes(packing.WHEEL[1])
     shelf = assets.get("pebbles", source="path", path=package).path
     found: dict[str, tuple[Path, Open]] = {}
-    for folder, read in ((record.path, read_run), (room / "training", read_checkpoint),
-                         (shelf, read_asset)):  # fmt: skip
+    for folder, read in (
+        (record.path, read_run),
+        (room / "training", read_checkpoint),
+        (shelf, read_asset),
+    ):
         for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != ".lock"):
             if path.name == "log.jsonl" and path.parent == folder:
                 continue  # rebuilt from the checkpoint, never read
             found[f"{folder.name}/{path.relative_to(folder)}"] = (
-                path, lambda _, folder=folder, read=read: read(folder),
-            )  # fmt: skip
+                path,
+                lambda _, folder=folder, read=read: read(folder),
+            )
     return found
 
 
@@ -181,11 +187,20 @@ def test_nothing_that_a_person_gives_is_ever_unpickled(room: Path, note: Note) -
         return read_matrix(path, "keys")
 
     given: dict[str, Open] = {
-        "settings.toml": read_toml, "keys.npy": matrix, "keys.json": matrix, "keys.csv": matrix,
-        "keys.pkl": matrix, "keys.npz": matrix, "my.txt": Corpus.read, "my.jsonl": read_texts,
-        "my.json": read_texts, "table.csv": read_table, "table.jsonl": read_table,
-        "tokenizer.json": tokenizer, "stored.json": read_json,
-    }  # fmt: skip
+        "settings.toml": read_toml,
+        "keys.npy": matrix,
+        "keys.json": matrix,
+        "keys.csv": matrix,
+        "keys.pkl": matrix,
+        "keys.npz": matrix,
+        "my.txt": Corpus.read,
+        "my.jsonl": read_texts,
+        "my.json": read_texts,
+        "table.csv": read_table,
+        "table.jsonl": read_table,
+        "tokenizer.json": tokenizer,
+        "stored.json": read_json,
+    }
     canary, tried = room / CANARY, 0
     for name, read in given.items():
         for kind, data in hostile(canary).items():

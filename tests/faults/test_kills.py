@@ -14,9 +14,13 @@ from .conftest import Note
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(1800)]
 SEED = 20261116
 BAD = {
-    "segfault": "crashed", "vanish": "crashed", "memory": "oom", "loop": "timeout",
-    "exception": "failed", "nan": "diverged",
-}  # fmt: skip
+    "segfault": "crashed",
+    "vanish": "crashed",
+    "memory": "oom",
+    "loop": "timeout",
+    "exception": "failed",
+    "nan": "diverged",
+}
 
 
 def test_fifty_kills_of_a_training(room: Path, note: Note) -> None:

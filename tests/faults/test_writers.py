@@ -24,8 +24,10 @@ def swept(*words: str) -> list[dict[str, Any]]:
     """The lines of sweep.py; a traceback anywhere in it is a failure."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HERE / "sweep.py"), *words],
-        capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -61,9 +63,10 @@ def test_renames_of_a_run_may_be_the_last(room: Path, note: Note) -> None:
     note("run: SIGKILL at every rename", len(points), hit)
 
 
-@pytest.mark.parametrize("writer", ["run", *(
-    pytest.param(w, marks=[pytest.mark.slow, pytest.mark.faults]) for w in WRITERS[1:]
-)])  # fmt: skip
+@pytest.mark.parametrize(
+    "writer",
+    ["run", *(pytest.param(w, marks=[pytest.mark.slow, pytest.mark.faults]) for w in WRITERS[1:])],
+)
 def test_everything_is_on_the_disk_before_it_counts(room: Path, writer: str, note: Note) -> None:
     swept(writer, str(room), "trace")
     found = judged((room / "trace.log").read_text(), str(room))

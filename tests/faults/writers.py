@@ -141,8 +141,9 @@ class AssetWriter:
         (folder / "wheels").mkdir()
         for name, data in self.packing.PACKAGES.items():
             (folder / "wheels" / name).write_bytes(data)
-        os.environ.update(PIP_FIND_LINKS=str(folder / "wheels"), PIP_NO_INDEX="1",
-                          PIP_CONFIG_FILE=os.devnull)  # fmt: skip
+        os.environ.update(
+            PIP_FIND_LINKS=str(folder / "wheels"), PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull
+        )
         self.work(folder / "whole")  # what is loaded late is loaded now
         self.digest = self._digest()
 
@@ -168,8 +169,9 @@ class AssetWriter:
         from attnlab import assets
 
         for each in assets.listing():
-            if each.state == "damaged" or (each.state == "cached"
-                                           and assets.verify(each.entry.name)):  # fmt: skip
+            if each.state == "damaged" or (
+                each.state == "cached" and assets.verify(each.entry.name)
+            ):
                 return f"{each.entry.name} is {each.state}"
         return ""
 
@@ -215,6 +217,10 @@ class HastyWriter(PlainWriter):
 
 
 WRITERS: dict[str, Any] = {
-    "run": RunWriter, "report": ReportWriter, "checkpoint": CheckpointWriter,
-    "asset": AssetWriter, "plain": PlainWriter, "hasty": HastyWriter,
-}  # fmt: skip
+    "run": RunWriter,
+    "report": ReportWriter,
+    "checkpoint": CheckpointWriter,
+    "asset": AssetWriter,
+    "plain": PlainWriter,
+    "hasty": HastyWriter,
+}

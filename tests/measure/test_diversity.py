@@ -34,8 +34,9 @@ def slow_bleu(text: list[int], others: list[list[int]], n: int) -> float:
         own = [tuple(text[i : i + k]) for i in range(c - k + 1)]
         matched = 0.0
         for gram in set(own):
-            most = max(sum(tuple(o[i : i + k]) == gram for i in range(len(o) - k + 1))
-                       for o in others)  # fmt: skip
+            most = max(
+                sum(tuple(o[i : i + k]) == gram for i in range(len(o) - k + 1)) for o in others
+            )
             matched += min(own.count(gram), most)
         if matched == 0 and k == 1:
             return 0.0
@@ -55,9 +56,19 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("text", "loop", "repeat"),
-    [("", 0, 0), ("a", 0, 0), ("abc", 0, 0), ("abca", 0, 1), ("aa", 2, 1), ("aaaaa", 5, 4),
-     ("xababay", 5, 3), ("abcxabc", 0, 3), ("abcabc", 6, 3), ("aabcdbcd", 6, 3)],
-)  # fmt: skip
+    [
+        ("", 0, 0),
+        ("a", 0, 0),
+        ("abc", 0, 0),
+        ("abca", 0, 1),
+        ("aa", 2, 1),
+        ("aaaaa", 5, 4),
+        ("xababay", 5, 3),
+        ("abcxabc", 0, 3),
+        ("abcabc", 6, 3),
+        ("aabcdbcd", 6, 3),
+    ],
+)
 def test_loops_and_repeats_by_hand(text: str, loop: int, repeat: int) -> None:
     assert (longest_loop(text), longest_repeat(text)) == (loop, repeat)
 
@@ -67,9 +78,10 @@ def test_loops_and_repeats_by_hand(text: str, loop: int, repeat: int) -> None:
 def test_loops_and_repeats_are_what_a_search_finds(tokens: list[int]) -> None:
     stretches = [(i, j) for i in range(len(tokens)) for j in range(i + 1, len(tokens) + 1)]
     looped = [
-        j - i for i, j in stretches
+        j - i
+        for i, j in stretches
         if any(tokens[i + p : j] == tokens[i : j - p] for p in range(1, (j - i) // 2 + 1))
-    ]  # fmt: skip
+    ]
     assert longest_loop(tokens) == max(looped, default=0)
     seen: dict[tuple[int, ...], int] = {}
     for i, j in stretches:
@@ -110,8 +122,10 @@ def test_a_copying_sampler_is_told_from_a_varied_one() -> None:
     varied = [rng.integers(0, 101, 47).tolist() for _ in range(11)]
     copies = [varied[0][:23] + rng.integers(0, 101, 24).tolist() for _ in range(11)]
     stuck = [(text[:5] + text[5:8] * 14) for text in varied]
-    told = {name: diversity(texts) for name, texts in
-            {"varied": varied, "copies": copies, "stuck": stuck}.items()}  # fmt: skip
+    told = {
+        name: diversity(texts)
+        for name, texts in {"varied": varied, "copies": copies, "stuck": stuck}.items()
+    }
     assert told["copies"]["self_bleu_4"] > 0.3 > told["varied"]["self_bleu_4"]
     assert told["stuck"]["repetition_4"] > 0.7 > 0.1 > told["varied"]["repetition_4"]
     assert told["stuck"]["longest_loop"] >= 42 > told["varied"]["longest_loop"]

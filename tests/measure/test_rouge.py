@@ -83,8 +83,10 @@ def test_a_text_scores_one_against_itself(text: str, variant: Variant) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(prediction=ENGLISH, reference=ENGLISH.map("x {}".format), variant=st.sampled_from(VARIANTS))
 def test_bounds_and_symmetry(prediction: str, reference: str, variant: Variant) -> None:
-    there, back = (scored(*pair, variant) for pair in (
-        (f"y {prediction}", reference), (reference, f"y {prediction}")))  # fmt: skip
+    there, back = (
+        scored(*pair, variant)
+        for pair in ((f"y {prediction}", reference), (reference, f"y {prediction}"))
+    )
     for kind, (p, r, f) in there.items():
         assert 0 <= min(p, r) <= f + 1e-12 and f <= max(p, r) + 1e-12 and max(p, r) <= 1
         assert f <= there["rouge1"].f + 1e-12
@@ -182,8 +184,11 @@ def test_remarks_and_document() -> None:
     assert clean.remarks() == []
     document = found.as_json()
     assert document["variant"] == {
-        "package": "rouge-score 0.1.2", "stemmer": "porter", "tokenizer": "ascii",
-        "splitter": "newline"}  # fmt: skip
+        "package": "rouge-score 0.1.2",
+        "stemmer": "porter",
+        "tokenizer": "ascii",
+        "splitter": "newline",
+    }
     assert set(document["scores"]) == set(document["items"]) == set(KINDS)
     assert document["items"]["rouge1"][1] == 0 and document["n"] == 3
     assert "stemmer porter, tokenizer ascii, Lsum by newline" in str(found.variant)

@@ -19,21 +19,55 @@ SPLIT = {
     "Mr. Brown v. Board was long.": ["Mr. Brown v. Board was long."],
     "Case No. 7 was heard. No. The end.": ["Case No. 7 was heard.", "No.", "The end."],
     "J. K. Smith sued under 42 U.S.C. § 1983. He won.": [
-        "J. K. Smith sued under 42 U.S.C. § 1983.", "He won."],
+        "J. K. Smith sued under 42 U.S.C. § 1983.",
+        "He won.",
+    ],
     "It came to the U.S. The court met in the U.S. District of D.C. on May 1.": [
-        "It came to the U.S.", "The court met in the U.S. District of D.C. on May 1."],
+        "It came to the U.S.",
+        "The court met in the U.S. District of D.C. on May 1.",
+    ],
     "Acme Inc. Holdings fell. So did Acme Inc. The rest rose.": [
-        "Acme Inc. Holdings fell.", "So did Acme Inc.", "The rest rose."],
+        "Acme Inc. Holdings fell.",
+        "So did Acme Inc.",
+        "The rest rose.",
+    ],
     "Wait... and see... The end": ["Wait... and see...", "The end"],
     "今日は。明日！はい": ["今日は。", "明日！", "はい"],
     "no stop at all": ["no stop at all"],
     " \n\t ": [],
     "": [],
-}  # fmt: skip
+}
 PIECES = st.sampled_from(
-    ["a", "B", "7", ".", "!", "?", "…", " ", "\n", "\t", '"', "”", "(", ")", "。", "Mr", "U.S",
-     "No", "Inc", "The", "v", "é", "\u0301", "\x85", "\u2028", "'", "Ω"]
-)  # fmt: skip
+    [
+        "a",
+        "B",
+        "7",
+        ".",
+        "!",
+        "?",
+        "…",
+        " ",
+        "\n",
+        "\t",
+        '"',
+        "”",
+        "(",
+        ")",
+        "。",
+        "Mr",
+        "U.S",
+        "No",
+        "Inc",
+        "The",
+        "v",
+        "é",
+        "\u0301",
+        "\x85",
+        "\u2028",
+        "'",
+        "Ω",
+    ]
+)
 TEXTS = st.lists(PIECES, max_size=31).map("".join) | st.text(max_size=53)
 
 
@@ -70,10 +104,24 @@ def test_linear_on_any_text(unit: str) -> None:
 
 def test_words_of_any_script() -> None:
     assert words("Don't stop, Ζωή: 3½ नेपाली 東京!") == [
-        "don", "t", "stop", "ζωή", "3½", "नेपाली", "東", "京"]  # fmt: skip
+        "don",
+        "t",
+        "stop",
+        "ζωή",
+        "3½",
+        "नेपाली",
+        "東",
+        "京",
+    ]
     assert words("cafe\u0301 CAFÉ") == ["café", "café"]
     assert words("soft\u00adhyphen می\u200cخواهم ខ្មែរ\u200bភាសា a_b") == [
-        "softhyphen", "میخواهم", "ខ្មែរ", "ភាសា", "a", "b"]  # fmt: skip
+        "softhyphen",
+        "میخواهم",
+        "ខ្មែរ",
+        "ភាសា",
+        "a",
+        "b",
+    ]
     assert words("ひらカタ\ud800x") == ["ひ", "ら", "カ", "タ", "x"]
     assert words(" …§\n") == []
 

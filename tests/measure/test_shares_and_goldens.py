@@ -44,14 +44,25 @@ NEWCOMBE = [
     ((0, 13), (5, 29), -0.3454843989019524, 0.07522960102742665),
     ((2033, 3270), (93, 500), 0.39559210219929697, 0.4714055949849175),
 ]
-MCNEMAR = [(5, 17, 0.01690053939819336), (0, 6, 0.03125), (11, 11, 1.0), (1, 0, 1.0),
-           (37, 61, 0.019690184799846844)]  # fmt: skip
+MCNEMAR = [
+    (5, 17, 0.01690053939819336),
+    (0, 6, 0.03125),
+    (11, 11, 1.0),
+    (1, 0, 1.0),
+    (37, 61, 0.019690184799846844),
+]
 P_VALUES = [0.0121, 0.0003, 0.2, 0.044, 0.031, 0.0121, 0.7]
 HOLM = [0.0726, 0.0021, 0.4, 0.132, 0.124, 0.0726, 0.7]
 RUNS = [0.31, -0.12, 0.57, 0.44, 0.2, 0.09, 0.73]
 OTHER = [0.11, 0.02, 0.3, 0.41, 0.25, -0.1, 0.6]
-POWER = [(0.5, 0.95, 0.8, 34), (1.0, 0.95, 0.8, 10), (2.0, 0.95, 0.9, 5), (3.0, 0.99, 0.8, 5),
-         (0.2, 0.95, 0.8, 199), (0.1, 0.9, 0.95, 1084)]  # fmt: skip
+POWER = [
+    (0.5, 0.95, 0.8, 34),
+    (1.0, 0.95, 0.8, 10),
+    (2.0, 0.95, 0.9, 5),
+    (3.0, 0.99, 0.8, 5),
+    (0.2, 0.95, 0.8, 199),
+    (0.1, 0.9, 0.95, 1084),
+]
 SAME = 1e-12  # two libraries, the same formula in float64
 shares = st.integers(1, 997).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -142,9 +153,13 @@ def test_paired_bootstrap_is_that_of_scipy() -> None:
     draws = 9973
     found = paired_bootstrap(a, b, np.random.default_rng(43), draws=draws)
     other = scipy.stats.bootstrap(
-        (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), paired=True, n_resamples=draws,
-        method="percentile", rng=np.random.default_rng(47),
-    )  # fmt: skip
+        (a, b),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        paired=True,
+        n_resamples=draws,
+        method="percentile",
+        rng=np.random.default_rng(47),
+    )
     low, high = other.confidence_interval
     # a quantile at 2.5 % of 9,973 draws: standard error √(.025·.975/draws)/density = 0.027 sd
     noise = 4 * math.sqrt(2) * 0.027 * float(other.standard_error)

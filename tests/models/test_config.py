@@ -21,10 +21,18 @@ def test_json_and_back(config: GPTConfig) -> None:
 
 def test_every_field_survives_json() -> None:
     config = GPTConfig(
-        vocab=11, block=13, layers=2, heads=5, d_model=35, position=Rotary.Config(base=7.0),
-        mask=Causal.Config() & Window.Config(size=3), tie=False, bias=False, mlp_ratio=3,
+        vocab=11,
+        block=13,
+        layers=2,
+        heads=5,
+        d_model=35,
+        position=Rotary.Config(base=7.0),
+        mask=Causal.Config() & Window.Config(size=3),
+        tie=False,
+        bias=False,
+        mlp_ratio=3,
         norm_eps=1e-6,
-    )  # fmt: skip
+    )
     assert GPTConfig.from_json(config.to_json()) == config
     assert config != GPTConfig(vocab=11)
 

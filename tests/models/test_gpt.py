@@ -27,10 +27,20 @@ POSITIONS = {name: c for name, c in NAMED.items() if name.startswith("position")
 def gpt2(tie: bool = True) -> GPT2LMHeadModel:
     """Random weights, biases and norms too, none of them at its start."""
     config = GPT2Config(
-        vocab_size=53, n_positions=31, n_embd=42, n_layer=3, n_head=7, n_inner=126,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, tie_word_embeddings=tie,
-        bos_token_id=0, eos_token_id=1, layer_norm_epsilon=1e-4,
-    )  # fmt: skip
+        vocab_size=53,
+        n_positions=31,
+        n_embd=42,
+        n_layer=3,
+        n_head=7,
+        n_inner=126,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        tie_word_embeddings=tie,
+        bos_token_id=0,
+        eos_token_id=1,
+        layer_norm_epsilon=1e-4,
+    )
     model = GPT2LMHeadModel(config).double()
     generator = Seed(11).torch_generator()
     with torch.no_grad():

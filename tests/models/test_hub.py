@@ -26,17 +26,31 @@ LOOSE = 1e-5  # float32, sums of another order
 
 def tiny_gpt2() -> GPT2LMHeadModel:
     return GPT2LMHeadModel(
-        GPT2Config(vocab_size=53, n_positions=31, n_embd=42, n_layer=2, n_head=3, bos_token_id=0,
-                   eos_token_id=1)
-    )  # fmt: skip
+        GPT2Config(
+            vocab_size=53,
+            n_positions=31,
+            n_embd=42,
+            n_layer=2,
+            n_head=3,
+            bos_token_id=0,
+            eos_token_id=1,
+        )
+    )
 
 
 def tiny_llama() -> LlamaForCausalLM:
     """Rotary positions, six query heads on two key heads."""
     return LlamaForCausalLM(
-        LlamaConfig(vocab_size=53, max_position_embeddings=37, hidden_size=48, num_hidden_layers=2,
-                    num_attention_heads=6, num_key_value_heads=2, intermediate_size=41)
-    )  # fmt: skip
+        LlamaConfig(
+            vocab_size=53,
+            max_position_embeddings=37,
+            hidden_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            intermediate_size=41,
+        )
+    )
 
 
 MAKERS: dict[str, Any] = {"gpt2": tiny_gpt2, "llama": tiny_llama}

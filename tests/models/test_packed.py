@@ -69,8 +69,12 @@ def test_where_there_is_no_such_layout_the_product_is_plain(
 ) -> None:
     double = Owner(torch.float64)
     assert "float32" in str(why_not_packed(list(double.weights)))
-    for x, one, other in zip(inputs(3, torch.float64), packed(double, double.groups(), 3),
-                             plain(double.groups()), strict=True):  # fmt: skip
+    for x, one, other in zip(
+        inputs(3, torch.float64),
+        packed(double, double.groups(), 3),
+        plain(double.groups()),
+        strict=True,
+    ):
         assert torch.equal(one(x), other(x))
     monkeypatch.setattr(room, "MOST", 100)
     assert "too large" in str(why_not_packed(list(Owner().weights)))

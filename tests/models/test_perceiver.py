@@ -181,10 +181,11 @@ def test_configurations_round_trip_and_wrong_ones_are_refused() -> None:
     assert model(some_ids()).shape == (3, 17, 53) and "block" in model.name
     assert isinstance(own_model(BASE.to_json(), Seed(1).torch_generator()), GPT)
     wrong: list[tuple[str, dict[str, Any]]] = [
-        ("whole number", {"latents": 0}), ("at most one each", {"latents": 32}),
+        ("whole number", {"latents": 0}),
+        ("at most one each", {"latents": 32}),
         ("needs 3 layers", {"base": replace(BASE, layers=2)}),
         ("causal by", {"base": replace(BASE, mask=Window.Config(size=3))}),
-    ]  # fmt: skip
+    ]
     for words, changes in wrong:
         with pytest.raises(UsageError, match=words):
             PerceiverConfig(**{"base": BASE, "latents": 7, **changes})

@@ -73,9 +73,12 @@ def odd(tmp_path: Path, mark: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "config.json").write_text(json.dumps(settings))
     draws = torch.Generator().manual_seed(7)
     sizes = {
-        "table.weight": (53, 11), "mix.weight": (11, 11, 3), "mix.bias": (11,),
-        "out.weight": (53, 11), "out.bias": (53,),
-    }  # fmt: skip
+        "table.weight": (53, 11),
+        "mix.weight": (11, 11, 3),
+        "mix.bias": (11,),
+        "out.weight": (53, 11),
+        "out.bias": (53,),
+    }
     weights = {name: torch.randn(size, generator=draws) for name, size in sizes.items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

@@ -21,9 +21,15 @@ STATIC = [name for name, config in NAMED.items() if why_not_static(gpt(config)) 
 def tiny_llama(groups: int = 2, **more: Any) -> LlamaForCausalLM:
     """Rotary positions, six query heads on `groups` key heads."""
     config = LlamaConfig(
-        vocab_size=56, max_position_embeddings=37, hidden_size=48, num_hidden_layers=2,
-        num_attention_heads=6, num_key_value_heads=groups, intermediate_size=41, **more,
-    )  # fmt: skip
+        vocab_size=56,
+        max_position_embeddings=37,
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=6,
+        num_key_value_heads=groups,
+        intermediate_size=41,
+        **more,
+    )
     model = LlamaForCausalLM(config).double().eval()
     with torch.no_grad():
         for p in model.parameters():

@@ -14,9 +14,13 @@ MARKS = ["<s>", "<pad>", "</s>", "<unk>"]
 GOOD, BAD, PLAIN = ("good", "fine", "lovely"), ("bad", "dull", "awful"), ("a", "film", "the", "it")
 WORDS = [*GOOD, *BAD, *PLAIN, *(f"w{i}" for i in range(30))]
 SHAPE: dict[str, Any] = {
-    "vocab_size": 53, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
-    "intermediate_size": 17, "pad_token_id": 1,
-}  # fmt: skip
+    "vocab_size": 53,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "pad_token_id": 1,
+}
 POSITIONS = 31  # texts, markers included
 
 
@@ -41,11 +45,16 @@ def _write(path: Path, model: Any, pair: str, names: list[str]) -> Path:
     model.save_pretrained(path)
     (path / "tokenizer.json").write_text(tokenizer_json(pair))
     (path / "tokenizer_config.json").write_text(
-        json.dumps({
-            "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>",
-            "unk_token": "<unk>", "model_max_length": POSITIONS, "model_input_names": names,
-        })
-    )  # fmt: skip
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "pad_token": "<pad>",
+                "unk_token": "<unk>",
+                "model_max_length": POSITIONS,
+                "model_input_names": names,
+            }
+        )
+    )
     return path
 
 

@@ -41,9 +41,12 @@ def test_sinusoids_have_size_0_7_and_scale_with_scale() -> None:
 
 
 def test_rotary_scores_depend_on_the_distance_only() -> None:
-    rotary, x = made(Rotary.Config(), DIMS), torch.randn(
-        1, DIMS.heads, 6, DIMS.d_head, generator=Seed(5).torch_generator(), dtype=torch.float64
-    )  # fmt: skip
+    rotary, x = (
+        made(Rotary.Config(), DIMS),
+        torch.randn(
+            1, DIMS.heads, 6, DIMS.d_head, generator=Seed(5).torch_generator(), dtype=torch.float64
+        ),
+    )
     same = x[:, :, :1].expand_as(x)
     q, k = rotary.on_heads(same, same, Places.of(same, same))
     scores = torch.einsum("bhid,bhjd->bhij", q, k)

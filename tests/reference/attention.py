@@ -73,18 +73,26 @@ def _row(
         [not off and looks(attention.mask, i, j) for j, off in zip(at_key, hidden, strict=True)]
         for i in at_query
     ]
-    weights = torch.stack([
-        torch.stack([
-            torch.stack(normalised(attention.normalise, list(row), allowed[i]))
-            for i, row in enumerate(one_head)
-        ])
-        for one_head in scores
-    ])  # fmt: skip
-    heads = torch.stack([
-        torch.stack([
-            torch.stack([w * value[h] for w, value in zip(row, values, strict=True)]).sum(0)
-            for row in one_head
-        ])
-        for h, one_head in enumerate(weights)
-    ])  # fmt: skip
+    weights = torch.stack(
+        [
+            torch.stack(
+                [
+                    torch.stack(normalised(attention.normalise, list(row), allowed[i]))
+                    for i, row in enumerate(one_head)
+                ]
+            )
+            for one_head in scores
+        ]
+    )
+    heads = torch.stack(
+        [
+            torch.stack(
+                [
+                    torch.stack([w * value[h] for w, value in zip(row, values, strict=True)]).sum(0)
+                    for row in one_head
+                ]
+            )
+            for h, one_head in enumerate(weights)
+        ]
+    )
     return scores, weights, heads

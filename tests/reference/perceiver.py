@@ -64,8 +64,9 @@ def attended(block: Block, question: Tensor, keys: list[Tensor]) -> Tensor:
     assert isinstance(project, Linear)
     qkv: nn.Linear = project.qkv
     inner, d = project.inner, project.inner // project.heads
-    maps = [lambda v, a=a: (qkv.weight @ v + qkv.bias)[a : a + inner]
-            for a in (0, inner, 2 * inner)]  # fmt: skip
+    maps = [
+        lambda v, a=a: (qkv.weight @ v + qkv.bias)[a : a + inner] for a in (0, inner, 2 * inner)
+    ]
     heads = []
     for h in range(project.heads):
         own = slice(h * d, (h + 1) * d)

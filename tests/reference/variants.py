@@ -156,14 +156,26 @@ def _same(part: Any, x: Tensor, *rest: object) -> Tensor:
 
 
 EMBED: dict[str, Callable[[Any, Row, int], Row]] = {
-    "none": _same, "learned": _learned, "sinusoidal": _sinusoidal, "rotary": _same, "alibi": _same,
-}  # fmt: skip
+    "none": _same,
+    "learned": _learned,
+    "sinusoidal": _sinusoidal,
+    "rotary": _same,
+    "alibi": _same,
+}
 TURN: dict[str, Callable[[Any, Head, int], Head]] = {
-    "none": _same, "learned": _same, "sinusoidal": _same, "rotary": _rotary, "alibi": _same,
-}  # fmt: skip
+    "none": _same,
+    "learned": _same,
+    "sinusoidal": _same,
+    "rotary": _rotary,
+    "alibi": _same,
+}
 SCORE: dict[str, Callable[[Any, Tensor, tuple[int, int], tuple[int, int]], Tensor]] = {
-    "none": _same, "learned": _same, "sinusoidal": _same, "rotary": _same, "alibi": _alibi,
-}  # fmt: skip
+    "none": _same,
+    "learned": _same,
+    "sinusoidal": _same,
+    "rotary": _same,
+    "alibi": _alibi,
+}
 
 # ---------------------------------------------------------------------------------------- mask
 
@@ -235,13 +247,17 @@ def merged(part: Merge, heads: Tensor) -> Tensor:
         return part(heads)
     batch, count, length, _ = heads.shape
     arranged = formula(part, heads)
-    return torch.stack([
-        torch.stack([
-            of(part.out, torch.cat([arranged[b][h][t] for h in range(count)]))
-            for t in range(length)
-        ])
-        for b in range(batch)
-    ])  # fmt: skip
+    return torch.stack(
+        [
+            torch.stack(
+                [
+                    of(part.out, torch.cat([arranged[b][h][t] for h in range(count)]))
+                    for t in range(length)
+                ]
+            )
+            for b in range(batch)
+        ]
+    )
 
 
 def _size(head: Tensor) -> Tensor:
@@ -279,10 +295,12 @@ def _reweighted_causal(part: Any, heads: Tensor) -> Any:
     for row in heads:
         norms = [[_size(head[: t + 1]) for t in range(len(head))] for head in row]
         sums = [total(norm[t] for norm in norms) for t in range(row.shape[1])]
-        out.append([
-            torch.stack([_share(head[t], norms[h][t], sums[t]) for t in range(len(head))])
-            for h, head in enumerate(row)
-        ])  # fmt: skip
+        out.append(
+            [
+                torch.stack([_share(head[t], norms[h][t], sums[t]) for t in range(len(head))])
+                for h, head in enumerate(row)
+            ]
+        )
     return out
 
 
@@ -294,6 +312,9 @@ MERGE: dict[str, Callable[[Any, Tensor], Any]] = {
     "reweight-causal": _reweighted_causal,
 }
 TABLES: dict[str, list[dict[str, Any]]] = {
-    "project": [PROJECT], "position": [EMBED, TURN, SCORE], "mask": [MASK],
-    "normalise": [NORMALISE], "merge": [MERGE],
-}  # fmt: skip
+    "project": [PROJECT],
+    "position": [EMBED, TURN, SCORE],
+    "mask": [MASK],
+    "normalise": [NORMALISE],
+    "merge": [MERGE],
+}

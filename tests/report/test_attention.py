@@ -138,11 +138,12 @@ def test_summary_is_what_slow_loops_say() -> None:
             bits = [-sum(x * math.log2(x) for x in w[q]) for q in queries]
             far = [sum(w[q, k] * abs(q - k) for k in range(7)) for q in queries]
             wanted = (
-                (found.entropy, bits), (found.distance, far),
+                (found.entropy, bits),
+                (found.distance, far),
                 (found.first, [w[q, 0] for q in queries]),
                 (found.previous, [w[q, q - 1] for q in queries]),
                 (found.itself, [w[q, q] for q in queries]),
-            )  # fmt: skip
+            )
             for ours, values in wanted:
                 assert ours[layer, head] == pytest.approx(sum(values) / 6, rel=1e-12)
 

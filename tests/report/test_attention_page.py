@@ -17,11 +17,29 @@ from attnlab.report.attention import AttentionMaps, page, table, write_page
 from attnlab.report.attention_page import LIMIT_BYTES, packed
 
 HOSTILE = (
-    "<script>alert(1)</script>", "</script><script>alert(2)</script>", "</style>", "<!--",
-    "<img src=x onerror=alert(3)>", "\"><svg onload=alert(4)>", "' onfocus='alert(5)", "{{ 7*7 }}",
-    "&lt;b&gt;", "\0", "\u202e<b>", "e\u0301", "\u0301", "👩\u200d🚀", "שלום", "", "\ud800", " a\n",
-    "</title>", "]]>", "z" + "\u0301" * 99, "x" * 999,
-)  # fmt: skip
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    "</style>",
+    "<!--",
+    "<img src=x onerror=alert(3)>",
+    '"><svg onload=alert(4)>',
+    "' onfocus='alert(5)",
+    "{{ 7*7 }}",
+    "&lt;b&gt;",
+    "\0",
+    "\u202e<b>",
+    "e\u0301",
+    "\u0301",
+    "👩\u200d🚀",
+    "שלום",
+    "",
+    "\ud800",
+    " a\n",
+    "</title>",
+    "]]>",
+    "z" + "\u0301" * 99,
+    "x" * 999,
+)
 
 
 class Page(HTMLParser):

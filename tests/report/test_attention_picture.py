@@ -20,9 +20,25 @@ from attnlab.report.style import PRINT_WIDTH, house_style
 
 WORDS = ("O", "that", "this", "too", "solid", "flesh", ",", "unprofitable", "self-slaughter", "!")
 ODD = (
-    "<script>", "$x^2$", "$", "a b", "\n", "\0", "\u202ex", "e\u0301", "\u0301", "😀", "你好世界",
-    "שלום", "", "\ud800", "z" + "\u0301" * 30, "W" * 90, "\\frac", "_^{}",
-)  # fmt: skip
+    "<script>",
+    "$x^2$",
+    "$",
+    "a b",
+    "\n",
+    "\0",
+    "\u202ex",
+    "e\u0301",
+    "\u0301",
+    "😀",
+    "你好世界",
+    "שלום",
+    "",
+    "\ud800",
+    "z" + "\u0301" * 30,
+    "W" * 90,
+    "\\frac",
+    "_^{}",
+)
 
 
 def maps_of(

@@ -171,8 +171,10 @@ def hostile(value: Any, text: str) -> Any:
 def test_what_is_stored_cannot_become_markup(record: Make, text: str) -> None:
     made = record()
     clean = Page(render(made))
-    rows = [replace(r, state=text, error=text, config={text: text, "v": i}, metrics={text: text})
-            for i, r in enumerate(made.rows)]  # fmt: skip
+    rows = [
+        replace(r, state=text, error=text, config={text: text, "v": i}, metrics={text: text})
+        for i, r in enumerate(made.rows)
+    ]
     rows[0] = replace(rows[0], id=text, reasons={"gone": text}, metrics={"gone": None})
     results = hostile(made.results, text)
     results["claims"][0]["trials"] = [text]
@@ -210,8 +212,10 @@ def test_only_plain_svg_files_of_the_run_are_read(record: Make, tmp_path: Path, 
 
 def test_two_thousand_trials_stay_under_the_limit(record: Make) -> None:
     made = record(trials=2_000)
-    wide = [replace(r, metrics={f"metric_{k}": k + i / 7 for k in range(150)})
-            for i, r in enumerate(made.rows)]  # fmt: skip
+    wide = [
+        replace(r, metrics={f"metric_{k}": k + i / 7 for k in range(150)})
+        for i, r in enumerate(made.rows)
+    ]
     ids = [row.id for row in wide]
     for claim in made.results["claims"]:
         claim["trials"] = ids

@@ -99,9 +99,11 @@ def test_check_values_of_an_independent_implementation() -> None:
     (an independent implementation). At D = 701, four instances: within four standard errors."""
     runs = [simulate(settings(dim=701, alpha=1.464286), Seed(s)) for s in range(4)]
     for start, name, expected in (
-        ("semantic", "theta", 0.1317), ("semantic", "train_error", 0.003007),
-        ("positional", "m", 0.2551), ("positional", "train_error", 0.003228),
-    ):  # fmt: skip
+        ("semantic", "theta", 0.1317),
+        ("semantic", "train_error", 0.003007),
+        ("positional", "m", 0.2551),
+        ("positional", "train_error", 0.003228),
+    ):
         values = torch.tensor([getattr(r.student(start), name) for r in runs])
         error = float(values.std()) / 2
         assert abs(float(values.mean()) - expected) < 4 * error + 0.01 * expected, (start, name)

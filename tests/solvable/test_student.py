@@ -37,9 +37,12 @@ def test_value_and_gradient_equal_the_definition(variant: str, student_rank: int
     teacher = Teacher.draw(settings, Seed(3))
     data = teacher.sample(7, Seed(5))
     size = 1.0 if settings.scaling == "paper" else 0.05  # else every softmax is saturated
-    weights = torch.randn(
-        5, student_rank, settings.dim, generator=Seed(11).torch_generator(), dtype=torch.float64
-    ) * size  # fmt: skip
+    weights = (
+        torch.randn(
+            5, student_rank, settings.dim, generator=Seed(11).torch_generator(), dtype=torch.float64
+        )
+        * size
+    )
     loss = Loss.of(data, 0.01)
     value, gradient = loss.value_and_gradient(weights)
     for k in range(5):

@@ -105,9 +105,17 @@ def test_any_bytes_are_refused_with_one_of_our_errors(
 
 @pytest.mark.parametrize(
     "bad",
-    [{"mixing": [[0.6, 0.4]]}, {"mixing": [[0.6, 0.5], [0.4, 0.6]]}, {"omega": 1.5}, {"dim": 1},
-     {"mixing": [[1.2, -0.2], [0.4, 0.6]]}, {"tokens": 3}, {"dimm": 10}, {"scaling": "papper"}],
-)  # fmt: skip
+    [
+        {"mixing": [[0.6, 0.4]]},
+        {"mixing": [[0.6, 0.5], [0.4, 0.6]]},
+        {"omega": 1.5},
+        {"dim": 1},
+        {"mixing": [[1.2, -0.2], [0.4, 0.6]]},
+        {"tokens": 3},
+        {"dimm": 10},
+        {"scaling": "papper"},
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         build(TeacherSettings, bad)

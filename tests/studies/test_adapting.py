@@ -30,17 +30,25 @@ from attnlab.train.tune import tuned
 KINDS: tuple[type[AdaptStudy], ...] = (FineTuning, Optimizers, Adapters)
 D, L, LENGTH = 12, 2, 5  # of the tiny encoder, and its prefixes
 COUNTS = {
-    "head": 2 * D + 2, "prefix": (LENGTH + 2) * D + 2, "lora": 4 * 8 * L * D + 2 * D + 2,
+    "head": 2 * D + 2,
+    "prefix": (LENGTH + 2) * D + 2,
+    "lora": 4 * 8 * L * D + 2 * D + 2,
     "prefix-layers": (2 * LENGTH * L + 2) * D + 2,
-}  # fmt: skip
+}
 
 
 def row_of(trial: Trial, out: Outcome) -> Row:
     return Row(
-        trial.id, trial.seed, "done", trial.config, out.metrics, cost=out.cost,
-        load_arrays=lambda: out.arrays, load_curves=lambda: out.curves,
+        trial.id,
+        trial.seed,
+        "done",
+        trial.config,
+        out.metrics,
+        cost=out.cost,
+        load_arrays=lambda: out.arrays,
+        load_curves=lambda: out.curves,
         load_documents=lambda: out.documents,
-    )  # fmt: skip
+    )
 
 
 def smoke(kind: type[AdaptStudy], **changed: Any) -> Study:
@@ -71,9 +79,16 @@ def test_every_study_runs_to_its_words_and_pictures(done: tuple[Study, Table]) -
         assert all(ax.get_xlabel() for ax in figure.draw().axes)
     audits = {f.name: f.verdict for f in study.audits(table)}
     assert audits["split-overlap"] == audits["freeze"] == audits["adapter-effect"] == "pass"
-    assert set(audits) == {"seeds-and-interval", "split-overlap", "freeze", "collapse",
-                           "baselines", "adapter-effect", "metric-invariance",
-                           "small-sample"}  # fmt: skip
+    assert set(audits) == {
+        "seeds-and-interval",
+        "split-overlap",
+        "freeze",
+        "collapse",
+        "baselines",
+        "adapter-effect",
+        "metric-invariance",
+        "small-sample",
+    }
 
 
 def test_a_study_without_trials_says_nothing_wrong() -> None:
@@ -126,9 +141,16 @@ def test_a_further_encoder_is_an_arm_of_its_own() -> None:
 
 def base(**changed: Any) -> FinetuneSettings:
     return FinetuneSettings(
-        data="made-up", model="tiny", method="head", rows=24, longest=24, epochs=1.0, batch=8,
-        evaluations=1, **changed,
-    )  # fmt: skip
+        data="made-up",
+        model="tiny",
+        method="head",
+        rows=24,
+        longest=24,
+        epochs=1.0,
+        batch=8,
+        evaluations=1,
+        **changed,
+    )
 
 
 class Told(Search):
@@ -248,9 +270,19 @@ def test_what_cannot_be_meant() -> None:
 def test_a_real_encoder_on_real_sentences() -> None:
     """Thirty-two sentences teach little: what is checked is that data, encoder and audits fit."""
     study = Adapters.at(
-        "quick", seeds=1, rows=32, scored=16, tested=16, epochs=1.0, methods=["head"], encoders=[],
-        pair_rows=16, pair_scored=16, pair_longest=48, factors=[1.0],
-    )  # fmt: skip
+        "quick",
+        seeds=1,
+        rows=32,
+        scored=16,
+        tested=16,
+        epochs=1.0,
+        methods=["head"],
+        encoders=[],
+        pair_rows=16,
+        pair_scored=16,
+        pair_longest=48,
+        factors=[1.0],
+    )
     study.fetch()
     for trial in study.trials():
         out = study.run(trial, Bench())

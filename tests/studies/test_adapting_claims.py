@@ -28,14 +28,26 @@ def planted(arm: str, seed: int, accuracy: float, cells: list[dict[str, Any]]) -
     """738 test rows, of which the majority is half."""
     best = max(cells, key=lambda c: c["dev_accuracy"])
     metrics = {
-        "accuracy": accuracy, "right": round(738 * accuracy), "tested": 738, "majority": 0.5,
-        "dev_majority": 0.5, "dev_rows": 872, "rate": best["rate"],
+        "accuracy": accuracy,
+        "right": round(738 * accuracy),
+        "tested": 738,
+        "majority": 0.5,
+        "dev_majority": 0.5,
+        "dev_rows": 872,
+        "rate": best["rate"],
         "dev_accuracy": best["dev_accuracy"],
-    }  # fmt: skip
+    }
     config = {"kind": "search", "arm": arm, "task": "texts"}
     right = (np.arange(738) < round(738 * accuracy)).astype(np.uint8)
-    return Row(f"{arm}{seed}", seed, "done", config, metrics, load_arrays=lambda: {RIGHT: right},
-               load_documents=lambda: {CELLS: json.dumps(cells)})  # fmt: skip
+    return Row(
+        f"{arm}{seed}",
+        seed,
+        "done",
+        config,
+        metrics,
+        load_arrays=lambda: {RIGHT: right},
+        load_documents=lambda: {CELLS: json.dumps(cells)},
+    )
 
 
 def verdicts(found: list[Claim]) -> dict[str, str]:
@@ -56,8 +68,10 @@ def test_one_rate_for_all_is_told_from_each_at_its_own() -> None:
     study = Optimizers.at("quick")
     level, worse = optimizer_table(0.84), optimizer_table(0.70)
     assert verdicts(study.claims(level)) == {
-        "sgd-behind-at-one-rate": "holds", "sgd-level-at-its-own": "holds", "no-collapse": "holds",
-    }  # fmt: skip
+        "sgd-behind-at-one-rate": "holds",
+        "sgd-level-at-its-own": "holds",
+        "no-collapse": "holds",
+    }
     assert study.answer(study.claims(level)).startswith("It was given the wrong rate: at 5e-5")
     assert verdicts(study.claims(worse))["sgd-level-at-its-own"] == "fails"
     assert study.answer(study.claims(worse)).startswith("Worse even at its own rate")
@@ -65,11 +79,19 @@ def test_one_rate_for_all_is_told_from_each_at_its_own() -> None:
 
 def collapse_rows(accuracy: float, share: float, first: str) -> list[Row]:
     """Three seeds at the high rate, three at the sane one, of 3,270 questions."""
-    high = {"whole_accuracy": accuracy, "whole_majority": 2033 / 3270, "whole_top_share": share,
-            "audit_collapse": "fail: constant" if share > 0.95 else "pass",
-            "collapse_first_epoch": first}  # fmt: skip
-    sane = {"whole_majority": 2033 / 3270, "whole_top_share": 0.7, "audit_collapse": "pass",
-            "collapse_first_epoch": "pass"}  # fmt: skip
+    high = {
+        "whole_accuracy": accuracy,
+        "whole_majority": 2033 / 3270,
+        "whole_top_share": share,
+        "audit_collapse": "fail: constant" if share > 0.95 else "pass",
+        "collapse_first_epoch": first,
+    }
+    sane = {
+        "whole_majority": 2033 / 3270,
+        "whole_top_share": 0.7,
+        "audit_collapse": "pass",
+        "collapse_first_epoch": "pass",
+    }
     rows = []
     for seed in range(3):
         config = {"kind": "collapse", "arm": "rate 0.001", "learning_rate": 1e-3}
@@ -86,8 +108,11 @@ def test_a_collapse_is_claimed_only_where_it_is() -> None:
     assert "sane-rate-learns" not in verdicts(claims(Runs(table), few)), "a subset is no result"
     s = few.model_copy(update={"collapse_rows": 0})
     yes = claims(Runs(Table(collapse_rows(2033 / 3270, 1.0, "fail: step 3"))), s)
-    assert verdicts(yes) == {"collapses-at-0.001": "holds", "collapse-is-named": "holds",
-                             "sane-rate-learns": "holds"}  # fmt: skip
+    assert verdicts(yes) == {
+        "collapses-at-0.001": "holds",
+        "collapse-is-named": "holds",
+        "sane-rate-learns": "holds",
+    }
     late = claims(Runs(Table(collapse_rows(2033 / 3270, 1.0, "pass"))), s)
     assert verdicts(late)["collapse-is-named"] == "fails"
     no = claims(Runs(Table(collapse_rows(0.70, 0.66, "pass"))), s)
@@ -135,8 +160,9 @@ def test_a_choice_at_the_edge_of_its_grid_is_told() -> None:
 
 def test_a_leak_leaves_the_claims_undecided() -> None:
     row = planted("adamw", 0, 0.84, [cell(5e-5, 0.85)])
-    leaky = Row(row.id, 0, "done", row.config,
-                {**row.metrics, "audit_split-overlap": "fail: 3 rows"})  # fmt: skip
+    leaky = Row(
+        row.id, 0, "done", row.config, {**row.metrics, "audit_split-overlap": "fail: 3 rows"}
+    )
     claim = Optimizers.at("quick").claims(optimizer_table(0.84))[0]
     found = {f.name: f for f in findings(Table([leaky]), [claim])}
     assert found["split-overlap"].verdict == "fail"
@@ -153,10 +179,12 @@ def test_methods_near_full_and_the_worth_of_pretraining() -> None:
     study = Adapters.at("quick")
     found = study.claims(Table(rows))
     assert verdicts(found) == {
-        "texts-full-beats-majority": "holds", "texts-head-near-full": "fails",
-        "texts-lora-near-full": "holds", "texts-beats-random": "holds",
+        "texts-full-beats-majority": "holds",
+        "texts-head-near-full": "fails",
+        "texts-lora-near-full": "holds",
+        "texts-beats-random": "holds",
         "no-collapse": "holds",
-    }  # fmt: skip
+    }
     assert adapters_answer(found) == (
         "On sentiment, within five points of all of it: LoRA; further behind: head only; "
         "pretraining is worth 12 points."
@@ -183,9 +211,17 @@ def test_a_collapse_is_told_in_the_first_line() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "typed"),
-    [(5e-5, "5e-5"), (1e-4, "1e-4"), (1.25e-4, "1.25e-4"), (9.99e-4, "9.99e-4"), (1e-3, "0.001"),
-     (0.0125, "0.0125"), (1.0, "1"), (3e-10, "3e-10")],
-)  # fmt: skip
+    [
+        (5e-5, "5e-5"),
+        (1e-4, "1e-4"),
+        (1.25e-4, "1.25e-4"),
+        (9.99e-4, "9.99e-4"),
+        (1e-3, "0.001"),
+        (0.0125, "0.0125"),
+        (1.0, "1"),
+        (3e-10, "3e-10"),
+    ],
+)
 def test_a_rate_is_written_as_one_types_it(rate: float, typed: str) -> None:
     assert rate_text(rate) == typed
     assert float(rate_text(rate)) == rate

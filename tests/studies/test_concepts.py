@@ -36,8 +36,11 @@ def test_merges_by_hand() -> None:
     assert found == [("e", "r"), ("l", "o"), ("lo", "w"), ("e", "w"), ("n", "ew")]
     shown = merges.steps("lower", found)
     assert [pieces for _, pieces in shown] == [
-        ("l", "o", "w", "e", "r"), ("l", "o", "w", "er"), ("lo", "w", "er"), ("low", "er"),
-    ]  # fmt: skip
+        ("l", "o", "w", "e", "r"),
+        ("l", "o", "w", "er"),
+        ("lo", "w", "er"),
+        ("low", "er"),
+    ]
     assert merges.joined(("a", "a", "a", "b"), ("a", "a")) == ("aa", "a", "b")
     assert merges.learn({"a": 3}, 7) == [], "one letter has no neighbour"
 
@@ -64,9 +67,12 @@ def test_a_pair_is_told_from_what_is_none() -> None:
     ids, kinds = np.array([101, 7, 102, 8, 9, 102]), np.array([0, 0, 0, 1, 1, 1])
     assert pairs.is_pair(ids, kinds, cls, sep)
     for wrong_ids, wrong_kinds in (
-        (ids[1:], kinds[1:]), (ids[:-1], kinds[:-1]), (ids, np.zeros(6, dtype=int)),
-        (ids, np.array([0, 0, 1, 1, 1, 1])), (np.array([101, 7, 8, 9, 5, 102]), kinds),
-    ):  # fmt: skip
+        (ids[1:], kinds[1:]),
+        (ids[:-1], kinds[:-1]),
+        (ids, np.zeros(6, dtype=int)),
+        (ids, np.array([0, 0, 1, 1, 1, 1])),
+        (np.array([101, 7, 8, 9, 5, 102]), kinds),
+    ):
         assert not pairs.is_pair(wrong_ids, wrong_kinds, cls, sep)
 
 
@@ -156,8 +162,13 @@ def test_the_collator_masks_as_it_is_told() -> None:
 
     names = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(97))]
     library = Tokenizer(models.WordLevel(dict(zip(names, range(101), strict=True)), "[PAD]"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=library, pad_token="[PAD]",
-        cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")  # fmt: skip
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=library,
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
     rng = Seed(7).numpy_generator()
     ids = [[1, *rng.integers(4, 101, size=31).tolist(), 2] for _ in range(300)]
     inputs, labels = masking.masked(tokenizer, ids, 11)
@@ -194,8 +205,10 @@ def test_bits_are_per_byte_and_dev_chooses() -> None:
     from attnlab.measure.perplexity import Perplexity
 
     assert anew.bits(Perplexity(nll=6 * math.log(2), tokens=2), ["é1"]) == pytest.approx(2)
-    log = [{"value": v, "test_bits": t, "test_perplexity": 1.0, "step": i}
-           for i, (v, t) in enumerate(((3.0, 1.0), (2.0, 7.0), (2.0, 5.0)))]  # fmt: skip
+    log = [
+        {"value": v, "test_bits": t, "test_perplexity": 1.0, "step": i}
+        for i, (v, t) in enumerate(((3.0, 1.0), (2.0, 7.0), (2.0, 5.0)))
+    ]
     assert anew.at_best(log) == {"bits": 7.0, "perplexity": 1.0, "step": 1}
 
 
@@ -203,12 +216,16 @@ def test_bits_are_per_byte_and_dev_chooses() -> None:
 def tried(monkeypatch: pytest.MonkeyPatch) -> tuple[Concepts, Outcome]:
     """One trial of `anew` on made-up texts, without the audits of models."""
     draw = np.random.default_rng(5)
-    vocabularies = {"news": ["the", "king", "came", "home", "and", "was", "over"],
-                    "records": ["17,83", "91;x", "44,zz", "0.07", "q|q", "5e3"]}  # fmt: skip
+    vocabularies = {
+        "news": ["the", "king", "came", "home", "and", "was", "over"],
+        "records": ["17,83", "91;x", "44,zz", "0.07", "q|q", "5e3"],
+    }
 
     def made(name: str) -> Splits:
-        parts = (tuple(" ".join(draw.choice(vocabularies[name], size=400)) for _ in range(n))
-                 for n in (13, 3, 3))  # fmt: skip
+        parts = (
+            tuple(" ".join(draw.choice(vocabularies[name], size=400)) for _ in range(n))
+            for n in (13, 3, 3)
+        )
         return Splits(*parts)
 
     class Coarse:
@@ -254,37 +271,97 @@ def test_the_plan(scale: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"sizes": [5000, 2000]}, {"sizes": [10]}, {"parts": ["loop", "loop"]}, {"parts": ["lop"]},
-     {"width": 49}, {"vocabulary": 3}, {"stepps": 3}],
-)  # fmt: skip
+    [
+        {"sizes": [5000, 2000]},
+        {"sizes": [10]},
+        {"parts": ["loop", "loop"]},
+        {"parts": ["lop"]},
+        {"width": 49},
+        {"vocabulary": 3},
+        {"stepps": 3},
+    ],
+)
 def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         Concepts.at("quick", **wrong)
 
 
 GOOD: dict[str, dict[str, Any]] = {
-    "pair": {"form_share": 1.0, "masked_most": 1e-12, "unmasked": 0.02, "no_segments": 0.01,
-             "one_text": 0.02, "rows": 3, "places": 17, "padding_share": 0.1, "cut_rows": 1,
-             "cut_tokens": 7, "pairs": 3},
-    "loop": {"not_zeroed": 2.0, "zeroed": 1.0, "dropout_train": 1.0, "dropout_eval": 0.0,
-             "neighbours_train": 0.7, "neighbours_eval": 0.0, "kept_train": 7, "kept_eval": 5,
-             "kept_no_grad": 0},
+    "pair": {
+        "form_share": 1.0,
+        "masked_most": 1e-12,
+        "unmasked": 0.02,
+        "no_segments": 0.01,
+        "one_text": 0.02,
+        "rows": 3,
+        "places": 17,
+        "padding_share": 0.1,
+        "cut_rows": 1,
+        "cut_tokens": 7,
+        "pairs": 3,
+    },
+    "loop": {
+        "not_zeroed": 2.0,
+        "zeroed": 1.0,
+        "dropout_train": 1.0,
+        "dropout_eval": 0.0,
+        "neighbours_train": 0.7,
+        "neighbours_eval": 0.0,
+        "kept_train": 7,
+        "kept_eval": 5,
+        "kept_no_grad": 0,
+    },
     "order": {"shuffled_accuracy": 0.7, "sorted_accuracy": 0.5, "majority": 0.5, "tested": 997},
     "merges": {"merges_same": 20, "merges_learnt": 20, "words_same": 31, "words_applied": 31},
-    "masking": {"words": 100_000, "chosen": 15_000, "mask": 12_000, "random": 1500, "kept": 1500,
-                "markers": 0},
-    "ids": {"log_ratio": 7.0, "log_over_uniform": 0.5, "segment_gap": 0.0, "own_perplexity": 50.0,
-            "foreign_perplexity": 80_000.0, "vocabulary": 49_152, "refused": 3, "reader": "x"},
-    "anew": {"own_fertility": 2.0, "borrowed_fertility": 3.0, "gpt2_fertility": 1.5,
-             "own_log_ratio": 1.5, "own_right": 100.0, "own_wrong": 450.0, "untouched_bits": 3.0,
-             "vocabulary": 1024, "own_1000_bits": 3.0, "continued_1000_bits": 2.5,
-             "own_9000_bits": 2.0, "borrowed_9000_bits": 2.2, "continued_9000_bits": 2.3,
-             "borrowed_1000_bits": 3.1, "own_9000_perplexity": 150.0,
-             "borrowed_9000_perplexity": 70.0},
-}  # fmt: skip
-MOVED = ("unmasked", "no_segments", "neighbours_train", "shuffled_accuracy", "log_ratio",
-         "log_over_uniform", "own_log_ratio", "own_fertility", "own_9000_bits",
-         "continued_1000_bits")  # fmt: skip
+    "masking": {
+        "words": 100_000,
+        "chosen": 15_000,
+        "mask": 12_000,
+        "random": 1500,
+        "kept": 1500,
+        "markers": 0,
+    },
+    "ids": {
+        "log_ratio": 7.0,
+        "log_over_uniform": 0.5,
+        "segment_gap": 0.0,
+        "own_perplexity": 50.0,
+        "foreign_perplexity": 80_000.0,
+        "vocabulary": 49_152,
+        "refused": 3,
+        "reader": "x",
+    },
+    "anew": {
+        "own_fertility": 2.0,
+        "borrowed_fertility": 3.0,
+        "gpt2_fertility": 1.5,
+        "own_log_ratio": 1.5,
+        "own_right": 100.0,
+        "own_wrong": 450.0,
+        "untouched_bits": 3.0,
+        "vocabulary": 1024,
+        "own_1000_bits": 3.0,
+        "continued_1000_bits": 2.5,
+        "own_9000_bits": 2.0,
+        "borrowed_9000_bits": 2.2,
+        "continued_9000_bits": 2.3,
+        "borrowed_1000_bits": 3.1,
+        "own_9000_perplexity": 150.0,
+        "borrowed_9000_perplexity": 70.0,
+    },
+}
+MOVED = (
+    "unmasked",
+    "no_segments",
+    "neighbours_train",
+    "shuffled_accuracy",
+    "log_ratio",
+    "log_over_uniform",
+    "own_log_ratio",
+    "own_fertility",
+    "own_9000_bits",
+    "continued_1000_bits",
+)
 
 
 def study_of() -> Concepts:
@@ -368,8 +445,9 @@ def test_an_empty_table_breaks_nothing() -> None:
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     from attnlab.api import run
 
-    done = run("concepts", scale="smoke", out=tmp_path / "runs", workers=2,
-               settings={"device": "cpu"})  # fmt: skip
+    done = run(
+        "concepts", scale="smoke", out=tmp_path / "runs", workers=2, settings={"device": "cpu"}
+    )
     assert not done.failed and done.report.is_file()
     assert {"pair", "merges", "bits", "units", "ids", "order"} == {
         f["name"] for f in done.results["figures"]

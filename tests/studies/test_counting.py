@@ -131,8 +131,17 @@ def test_counting_by_hand_is_right() -> None:
 
 
 def trained(arm: str, seed: int = 1) -> Outcome:
-    study = Counting.at("smoke", length=7, tokens=5, width=22, hidden=13, steps=23, freed_steps=5,
-                        scored=101, points=3)  # fmt: skip
+    study = Counting.at(
+        "smoke",
+        length=7,
+        tokens=5,
+        width=22,
+        hidden=13,
+        steps=23,
+        freed_steps=5,
+        scored=101,
+        points=3,
+    )
     trial = next(t for t in study.trials() if t.config["arm"] == arm and t.seed == seed)
     return study.run(trial, Bench())
 
@@ -173,9 +182,13 @@ def metrics_of(arm: str, **changes: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"majority": base, "collapse": "pass", "held": 0.0}
     for phase in ("first",) if arm in ("free", "off") else ("first", "gentle", "strong"):
         own = {"positional": (good, base), "semantic": (base, good)}.get(arm, (base, base))
-        found |= {f"{phase}_accuracy": good, f"{phase}_nll": 0.1 if good > 0.9 else 1.1,
-                  f"{phase}_by_places": own[0], f"{phase}_by_tokens": own[1],
-                  f"{phase}_moved": 0.002}  # fmt: skip
+        found |= {
+            f"{phase}_accuracy": good,
+            f"{phase}_nll": 0.1 if good > 0.9 else 1.1,
+            f"{phase}_by_places": own[0],
+            f"{phase}_by_tokens": own[1],
+            f"{phase}_moved": 0.002,
+        }
         found |= {f"{phase}_share_{term}": 0.25 for term in TERMS}
     return found | changes
 

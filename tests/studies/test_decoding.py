@@ -191,11 +191,18 @@ def test_nearest_to_people_is_near_from_both_sides() -> None:
     assert found.nearest("x") == "b" and found.not_told() == ["b"] and found.told("a", "x")
 
 
-@pytest.mark.parametrize("text, said", [
-    ("greedy", "greedy"), ("sample", "sampling"), ("temperature:t=0.5", "T = 0.5"),
-    ("top-p:p=0.9,temperature=0.7", "top-p 0.9, T 0.7"), ("beam:width=4", "beam 4"),
-    ("greedy:repetition=1.3", "greedy, penalty 1.3"), (PEOPLE, "people"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("greedy", "greedy"),
+        ("sample", "sampling"),
+        ("temperature:t=0.5", "T = 0.5"),
+        ("top-p:p=0.9,temperature=0.7", "top-p 0.9, T 0.7"),
+        ("beam:width=4", "beam 4"),
+        ("greedy:repetition=1.3", "greedy, penalty 1.3"),
+        (PEOPLE, "people"),
+    ],
+)
 def test_names_for_readers(text: str, said: str) -> None:
     assert label(text) == said
 
@@ -217,10 +224,16 @@ def test_a_file_of_prompts_is_read_as_written(tmp_path_factory: Any, lines: list
             openings(str(file))
 
 
-@pytest.mark.parametrize("data, said", [
-    (b"one\n\ntwo\n", "line 2 is empty"), (b"one\ntwo\none\n", "line 3 is line 1 again"),
-    (b"\xff\xfe", "UTF-8"), (b"one\n", "two or more"), (b"", "two or more"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data, said",
+    [
+        (b"one\n\ntwo\n", "line 2 is empty"),
+        (b"one\ntwo\none\n", "line 3 is line 1 again"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"one\n", "two or more"),
+        (b"", "two or more"),
+    ],
+)
 def test_files_that_hold_no_prompts(tmp_path: Path, data: bytes, said: str) -> None:
     file = tmp_path / "prompts.txt"
     file.write_bytes(data)
@@ -228,13 +241,20 @@ def test_files_that_hold_no_prompts(tmp_path: Path, data: bytes, said: str) -> N
         Decoding.at("smoke", prompts=str(file), human="none").fetch()
 
 
-@pytest.mark.parametrize("changed, said", [
-    ({"human": "xsum"}, "use both"), ({"model": "smollm2"}, "use both"),
-    ({"more": ["top-q:p=0.5"]}, "top-p"), ({"more": ["top-k:k=20"]}, "twice"),
-    ({"prompts": "nowhere.txt"}, "no file"), ({"human": "nowhere.txt"}, "nor a file"),
-    ({"temperature": [0.3]}, "temperatures"), ({"temperatures": [-0.3]}, ">= 0"),
-    ({"seeds": 1}, "greater than or equal to 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"human": "xsum"}, "use both"),
+        ({"model": "smollm2"}, "use both"),
+        ({"more": ["top-q:p=0.5"]}, "top-p"),
+        ({"more": ["top-k:k=20"]}, "twice"),
+        ({"prompts": "nowhere.txt"}, "no file"),
+        ({"human": "nowhere.txt"}, "nor a file"),
+        ({"temperature": [0.3]}, "temperatures"),
+        ({"temperatures": [-0.3]}, ">= 0"),
+        ({"seeds": 1}, "greater than or equal to 2"),
+    ],
+)
 def test_settings_that_cannot_be(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Decoding.at("smoke", **changed)
@@ -246,8 +266,14 @@ def test_anyones_prompts_and_texts(tmp_path: Path) -> None:
     texts.write_text(
         "The old school sold a bridge.\n" * 2 + "The mayor lost a boat again.\nshort\n"
     )
-    own: dict[str, Any] = {"prompts": str(prompts), "first_prompts": 0, "human": str(texts),
-                           "human_texts": 2, "human_tokens": 3, "new_tokens": 4}  # fmt: skip
+    own: dict[str, Any] = {
+        "prompts": str(prompts),
+        "first_prompts": 0,
+        "human": str(texts),
+        "human_texts": 2,
+        "human_tokens": 3,
+        "new_tokens": 4,
+    }
     study = Decoding.at("smoke", **own)
     study.fetch()
     trial = next(t for t in study.trials() if t.config["arm"] == PEOPLE)
@@ -276,8 +302,9 @@ def test_log_probabilities_that_are_off_are_found(monkeypatch: pytest.MonkeyPatc
 
     def wrong(*given: Any, **named: Any) -> Any:
         made = generate(*given, **named)
-        return [replace(text, logprobs=(*text.logprobs[:-1], text.logprobs[-1] - 0.1))
-                for text in made]  # fmt: skip
+        return [
+            replace(text, logprobs=(*text.logprobs[:-1], text.logprobs[-1] - 0.1)) for text in made
+        ]
 
     monkeypatch.setattr(checks, "generate", wrong)
     assert checks.rescoring(model, prompts, 5).verdict == "fail"
@@ -311,10 +338,12 @@ def test_a_limit_that_is_missed_fails_its_claim(done: Run, monkeypatch: pytest.M
 
 
 def with_metrics(table: Table, arm: str, metrics: Any) -> Table:
-    return Table([
-        replace(row, metrics={**row.metrics, **metrics}) if row["arm"] == arm else row
-        for row in table
-    ])  # fmt: skip
+    return Table(
+        [
+            replace(row, metrics={**row.metrics, **metrics}) if row["arm"] == arm else row
+            for row in table
+        ]
+    )
 
 
 def test_a_broken_sampler_undermines_what_rests_on_draws(
@@ -366,8 +395,10 @@ def test_names_on_a_plane_cover_neither_marks_nor_each_other() -> None:
     drawing, (ax,) = panels(height=3.0)
     rng = np.random.default_rng(11)
     points = [Estimate(float(x), float(x) - 0.01, float(x) + 0.01, 5) for x in rng.random(23)]
-    names = [Name(x, y, f"T = {i}", "#555555") for i, (x, y) in
-             enumerate(zip(points[:11], points[11:22], strict=True))]  # fmt: skip
+    names = [
+        Name(x, y, f"T = {i}", "#555555")
+        for i, (x, y) in enumerate(zip(points[:11], points[11:22], strict=True))
+    ]
     for name in names:
         ax.plot(name.x.value, name.y.value, "o")
     place(drawing, ax, names)
@@ -388,10 +419,16 @@ def test_without_trials_nothing_is_drawn_and_nothing_decided() -> None:
 @pytest.mark.assets
 @pytest.mark.slow
 def test_the_encoder_finds_the_prompt_a_text_belongs_to() -> None:
-    prompts = ("The home side won the final by two goals after", "To make a vegetable soup, first",
-               "Scientists have discovered a new species of frog that")  # fmt: skip
-    texts = ["a penalty in the last minute of the match.", "chop the carrots and onions.",
-             "lives in the trees of the rain forest."]  # fmt: skip
+    prompts = (
+        "The home side won the final by two goals after",
+        "To make a vegetable soup, first",
+        "Scientists have discovered a new species of frog that",
+    )
+    texts = [
+        "a penalty in the last minute of the match.",
+        "chop the carrots and onions.",
+        "lives in the trees of the rain forest.",
+    ]
     data = Material(((1,), (2,), (3,)), prompts, 3, (), ())
     found = related(texts, data, "minilm-l6", "cpu")
     assert found["rank_judge"].tolist() == [1, 1, 1] and found["margin_judge"].min() > 0

@@ -58,8 +58,17 @@ def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
     heads = [section["heading"] for section in done.results["discussion"]]
     assert heads[:2] == ["ROUGE of every arm", "Which differences are real"] and len(heads) == 7
     audits = {audit["name"]: audit["verdict"] for audit in done.results["audits"]}
-    for name in ("distillation-identity", "freeze", "teacher-unchanged", "loss-mask", "label-shift",
-                 "split-overlap", "rouge", "eval-determinism", "causality"):  # fmt: skip
+    for name in (
+        "distillation-identity",
+        "freeze",
+        "teacher-unchanged",
+        "loss-mask",
+        "label-shift",
+        "split-overlap",
+        "rouge",
+        "eval-determinism",
+        "causality",
+    ):
         assert audits[name] == "pass", name
     verdicts = {claim["name"]: claim["verdict"] for claim in done.results["claims"]}
     assert len(verdicts) == 14 and verdicts["one-line"] == verdicts["line-ends"] == "holds"
@@ -202,11 +211,17 @@ def test_layers_and_first_weights_of_a_student() -> None:
     assert weights_sha256(redrawn(student.library, Seed(1))) == one
 
 
-@pytest.mark.parametrize("changed, said", [
-    ({"teacher": "smollm2"}, "use both"), ({"arms": ["text", "text"]}, "twice"),
-    ({"batch": 4, "accumulate": 3}, "cannot be cut"), ({"arms": ["texts"]}, "text"),
-    ({"data": "nowhere.jsonl"}, "nor a file"), ({"divergence": "backward"}, "reverse"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"teacher": "smollm2"}, "use both"),
+        ({"arms": ["text", "text"]}, "twice"),
+        ({"batch": 4, "accumulate": 3}, "cannot be cut"),
+        ({"arms": ["texts"]}, "text"),
+        ({"data": "nowhere.jsonl"}, "nor a file"),
+        ({"divergence": "backward"}, "reverse"),
+    ],
+)
 def test_settings_that_cannot_be(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Distillation.at("smoke", **changed)
@@ -238,9 +253,13 @@ def test_any_pair_of_models_and_any_file(tmp_path: Path, monkeypatch: pytest.Mon
     teacher = saved(tmp_path / "teacher", "Summarize the following text in a few sentences.")
     student = saved(tmp_path / "student", "Other words altogether, and more of them than before.")
     own: dict[str, Any] = {
-        "teacher": str(teacher), "student": str(student), "train": 5, "test": 3, "epochs": 1,
+        "teacher": str(teacher),
+        "student": str(student),
+        "train": 5,
+        "test": 3,
+        "epochs": 1,
         "data": str(written_rows(tmp_path / "rows.jsonl")),
-    }  # fmt: skip
+    }
     with pytest.raises(UsageError, match=r"cannot be compared; leave the arm 'logits' out"):
         check_without_lines(Distillation.at("smoke", **own))
     study = Distillation.at("smoke", arms=["text", "lead"], **own)
@@ -280,8 +299,9 @@ def pieces() -> tuple[DistilSettings, HubModel, HubModel, list[Example]]:
     return s, teacher, student, [ask.example(r.article, r.summary, 24) for r in tiny.rows(5)]
 
 
-def judged(s: DistilSettings, student: HubModel, examples: list[Example],
-           loss: Loss) -> dict[str, str]:  # fmt: skip
+def judged(
+    s: DistilSettings, student: HubModel, examples: list[Example], loss: Loss
+) -> dict[str, str]:
     plan = training(s, len(examples), 0, "cpu")
     return checks.of_training(student, examples, prompter_of(s, student), loss, plan)
 
@@ -321,10 +341,20 @@ def test_what_trials_report_undermines_the_claims_that_rest_on_them(done: Run) -
 
     def with_metric(arm: str, **metrics: Any) -> dict[str, Any]:
         rows = [
-            Row(r.id, r.seed, r.state, r.config, {**r.metrics, **metrics}, r.cost,
-                load_arrays=r.load_arrays, load_curves=r.load_curves)
-            if r["arm"] == arm else r for r in done.table
-        ]  # fmt: skip
+            Row(
+                r.id,
+                r.seed,
+                r.state,
+                r.config,
+                {**r.metrics, **metrics},
+                r.cost,
+                load_arrays=r.load_arrays,
+                load_curves=r.load_curves,
+            )
+            if r["arm"] == arm
+            else r
+            for r in done.table
+        ]
         table = Table(rows)
         assert isinstance(study.settings, DistilSettings)
         return {f.name: f for f in findings(table, study.claims(table), study.settings)}

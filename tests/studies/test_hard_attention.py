@@ -40,9 +40,13 @@ def rows() -> Rows:
 
 def test_a_row_asks_for_a_key_it_shows(rows: Rows) -> None:
     for keys, values, asked, answer, place in zip(
-        rows.keys.tolist(), rows.values.tolist(), rows.asked.tolist(), rows.answer.tolist(),
-        rows.place.tolist(), strict=True,
-    ):  # fmt: skip
+        rows.keys.tolist(),
+        rows.values.tolist(),
+        rows.asked.tolist(),
+        rows.answer.tolist(),
+        rows.place.tolist(),
+        strict=True,
+    ):
         assert len(set(keys)) == 5 and set(keys) <= set(range(11)) and set(values) <= set(range(7))
         assert keys.index(asked) == place and values[place] == answer
     again = draw(SIZES, 101, Seed(2))
@@ -174,8 +178,9 @@ def test_errors_push_what_the_loss_says() -> None:
     hard = Choice(normalise="argmax")
     sizes: dict[bool, list[float]] = {True: [], False: []}
     for at in range(307):
-        row = Rows(*(getattr(rows, n)[at : at + 1] for n in
-                     ("keys", "values", "asked", "answer", "place")))  # fmt: skip
+        row = Rows(
+            *(getattr(rows, n)[at : at + 1] for n in ("keys", "values", "asked", "answer", "place"))
+        )
         items = made.items(row).detach().requires_grad_(True)
         steps = made.steps(row, items)
         torch.nn.functional.cross_entropy(made.logits(steps), row.answer).backward()
@@ -249,8 +254,12 @@ def test_the_turned_query() -> None:
 
 
 def test_the_given_example_is_a_staircase() -> None:
-    settings = {"keys": [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], "values": [3.0, 5.0, 7.0],
-                "query": [2.0, 1.0], "kind": "given"}  # fmt: skip
+    settings = {
+        "keys": [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]],
+        "values": [3.0, 5.0, 7.0],
+        "query": [2.0, 1.0],
+        "kind": "given",
+    }
     out = given(Trial("hard-attention", 1, settings, 0))
     assert out.metrics["index"] == 0 and out.metrics["output"] == 3.0
     assert out.metrics["gap"] == pytest.approx(1.0)
@@ -299,13 +308,30 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
 
 
 GOOD = {
-    "accuracy": 1.0, "hard_accuracy": 1.0, "dev_accuracy": 1.0, "nll": 0.01, "found": 1.0,
-    "found_start": 0.125, "moved_query": 0.5, "moved_key": 0.5, "log_noise": 0.0,
-    "gradient_query": 0.1, "collapse": "pass",
-}  # fmt: skip
-POOR = {**GOOD, "accuracy": 0.18, "hard_accuracy": 0.18, "dev_accuracy": 0.18, "nll": 2.7,
-        "found": 0.125, "moved_query": 0.0, "moved_key": 0.0, "log_noise": None,
-        "pushed_wrong": 1.5}  # fmt: skip
+    "accuracy": 1.0,
+    "hard_accuracy": 1.0,
+    "dev_accuracy": 1.0,
+    "nll": 0.01,
+    "found": 1.0,
+    "found_start": 0.125,
+    "moved_query": 0.5,
+    "moved_key": 0.5,
+    "log_noise": 0.0,
+    "gradient_query": 0.1,
+    "collapse": "pass",
+}
+POOR = {
+    **GOOD,
+    "accuracy": 0.18,
+    "hard_accuracy": 0.18,
+    "dev_accuracy": 0.18,
+    "nll": 2.7,
+    "found": 0.125,
+    "moved_query": 0.0,
+    "moved_key": 0.0,
+    "log_noise": None,
+    "pushed_wrong": 1.5,
+}
 
 
 def model_row(arm: str, seed: int, rate: float = 0.01, **changes: Any) -> Row:
@@ -324,18 +350,28 @@ def judged(**changes: Mapping[str, Any]) -> tuple[HardAttention, Table, dict[str
     planted = {name.replace("_", " "): values for name, values in changes.items()}
     study = HardAttention.at("quick")
     assert isinstance(study, HardAttention)
-    table = Table([
-        model_row(arm, seed, **planted.get(arm, {})) for arm in arms(HardSettings())
-        for seed in range(5)
-    ])  # fmt: skip
+    table = Table(
+        [
+            model_row(arm, seed, **planted.get(arm, {}))
+            for arm in arms(HardSettings())
+            for seed in range(5)
+        ]
+    )
     return study, table, {c.name: c for c in study.claims(table)}
 
 
 def test_verdicts_follow_the_table() -> None:
     _, _, found = judged()
-    held = ("softmax-learns", "attention-matters", "argmax-falls-short", "straight-through-learns",
-            "softmax-can-be-hardened", "argmax-maps-stay", "argmax-routing-stays",
-            "values-learn-the-rest")  # fmt: skip
+    held = (
+        "softmax-learns",
+        "attention-matters",
+        "argmax-falls-short",
+        "straight-through-learns",
+        "softmax-can-be-hardened",
+        "argmax-maps-stay",
+        "argmax-routing-stays",
+        "values-learn-the-rest",
+    )
     assert {name: found[name].verdict for name in held} == dict.fromkeys(held, "holds")
     assert found["argmax-has-no-slope"].verdict == "undecided", "no slopes in this table"
 
@@ -354,10 +390,13 @@ def test_verdicts_follow_the_table() -> None:
 )
 def test_a_planted_fault_turns_a_verdict(arm: str, changes: dict[str, Any], claim: str) -> None:
     study = HardAttention.at("quick")
-    table = Table([
-        model_row(name, seed, **(changes if name == arm else {}))
-        for name in arms(HardSettings()) for seed in range(5)
-    ])  # fmt: skip
+    table = Table(
+        [
+            model_row(name, seed, **(changes if name == arm else {}))
+            for name in arms(HardSettings())
+            for seed in range(5)
+        ]
+    )
     found = {c.name: c for c in study.claims(table)}
     assert found[claim].verdict != "holds"
 
@@ -410,7 +449,12 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) == 6 and len(done.results["claims"]) == 20
     verdicts = {c["name"]: c["verdict"] for c in done.results["claims"]}
-    for name in ("argmax-has-no-slope", "argmax-maps-stay", "argmax-routing-stays",
-                 "straight-through-disagrees", "softmax-agrees"):  # fmt: skip
+    for name in (
+        "argmax-has-no-slope",
+        "argmax-maps-stay",
+        "argmax-routing-stays",
+        "straight-through-disagrees",
+        "softmax-agrees",
+    ):
         assert verdicts[name] == "holds", name
     assert done.results["answer"].startswith("Its output is a staircase")

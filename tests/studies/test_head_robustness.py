@@ -27,8 +27,13 @@ from attnlab.studies.head_robustness.study import HeadRobustness
 from attnlab.studies.head_robustness.work import Drawn, draws, orthonormal
 
 POINT: dict[str, Any] = {
-    "keys": 5, "dims": 11, "alpha": 0.013, "spread": 0.53, "beta": 7.0, "tolerance": 0.23,
-}  # fmt: skip
+    "keys": 5,
+    "dims": 11,
+    "alpha": 0.013,
+    "spread": 0.53,
+    "beta": 7.0,
+    "tolerance": 0.23,
+}
 
 
 def drawn(count: int, seed: int = 3, **changes: Any) -> Trial:
@@ -44,10 +49,17 @@ def smoke() -> tuple[HeadRobustness, Table]:
     rows = []
     for trial in study.trials():
         out = study.run(trial, Bench())
-        rows.append(Row(
-            id=trial.id, seed=trial.seed, state="done", config=trial.config, metrics=out.metrics,
-            load_arrays=lambda out=out: out.arrays, load_curves=lambda out=out: out.curves,
-        ))  # fmt: skip
+        rows.append(
+            Row(
+                id=trial.id,
+                seed=trial.seed,
+                state="done",
+                config=trial.config,
+                metrics=out.metrics,
+                load_arrays=lambda out=out: out.arrays,
+                load_curves=lambda out=out: out.curves,
+            )
+        )
     return study, Table(rows)
 
 
@@ -91,8 +103,9 @@ def test_two_keys_have_closed_forms() -> None:
     edge = math.log((0.5 + c["tolerance"]) / (0.5 - c["tolerance"]))
     assert found["off"] == pytest.approx(2 * norm.sf(edge / spread), abs=1e-12)
     assert found["mean_a"] == pytest.approx(0.5, abs=1e-12)
-    square, error = quad(lambda x: norm.pdf(x) / (1 + math.exp(-spread * x)) ** 2, -30, 30,
-                         epsabs=1e-12)  # fmt: skip
+    square, error = quad(
+        lambda x: norm.pdf(x) / (1 + math.exp(-spread * x)) ** 2, -30, 30, epsabs=1e-12
+    )
     assert error < 1e-10
     assert found["variance_a"] == pytest.approx(square - 0.25, abs=1e-9)
     assert found["square"] == pytest.approx(2 * found["variance_a"], abs=1e-12)
@@ -112,8 +125,12 @@ def test_the_limit_is_hard_attention() -> None:
     exact = limit(n, alpha, spread)
     assert abs(off - exact) < allowed(math.log(2 / 1e-6), exact * (1 - exact), count)
     assert abs(exact - limit(n, alpha, spread, 0.1)) < 1e-12
-    direct, _ = quad(lambda x: norm.pdf(x, 1, math.sqrt(alpha)) * norm.cdf(x / math.sqrt(alpha))
-                     ** (n - 1), -9, 11, epsabs=1e-13)  # fmt: skip
+    direct, _ = quad(
+        lambda x: norm.pdf(x, 1, math.sqrt(alpha)) * norm.cdf(x / math.sqrt(alpha)) ** (n - 1),
+        -9,
+        11,
+        epsabs=1e-13,
+    )
     assert returns_own(n, alpha, alpha, 0.05) == pytest.approx(direct, abs=1e-11)
 
 
@@ -158,8 +175,10 @@ def test_exact_and_draws_agree_and_a_wrong_law_is_seen() -> None:
 
 def test_a_coarse_quadrature_is_seen() -> None:
     study, table = smoke()
-    rows = [replace(r, metrics={**r.metrics, "quadrature_gap": 1e-6}) if r["kind"] == "exact" else r
-            for r in table]  # fmt: skip
+    rows = [
+        replace(r, metrics={**r.metrics, "quadrature_gap": 1e-6}) if r["kind"] == "exact" else r
+        for r in table
+    ]
     found = quadrature(Evidence(Table(rows), study.settings))
     assert found.verdict == "fail" and found.number == 1e-6
 
@@ -168,9 +187,17 @@ def test_the_verdicts_follow_the_table() -> None:
     """The smoke draws, then the same with the arms exchanged: the answer turns round."""
     study, table = smoke()
     claims = {c.name: c for c in study.claims(table)}
-    for name in ("one-head-swings", "two-heads-swing-less", "two-heads-off-less", "not-never",
-                 "larger-beta-one", "larger-beta-two", "no-beta-saves-one-head", "noise-alone",
-                 "equal-lengths"):  # fmt: skip
+    for name in (
+        "one-head-swings",
+        "two-heads-swing-less",
+        "two-heads-off-less",
+        "not-never",
+        "larger-beta-one",
+        "larger-beta-two",
+        "no-beta-saves-one-head",
+        "noise-alone",
+        "equal-lengths",
+    ):
         assert claims[name].verdict == "holds", name
     assert study.answer(list(claims.values())).startswith("Yes, but not always: two heads miss")
 
@@ -181,8 +208,14 @@ def test_the_verdicts_follow_the_table() -> None:
 
     swapped = [exchanged(row) if row["kind"] == "draws" else row for row in table]
     against = {c.name: c for c in study.claims(Table(swapped))}
-    for name in ("one-head-swings", "two-heads-swing-less", "two-heads-off-less", "noise-alone",
-                 "larger-beta-one", "larger-beta-two"):  # fmt: skip
+    for name in (
+        "one-head-swings",
+        "two-heads-swing-less",
+        "two-heads-off-less",
+        "noise-alone",
+        "larger-beta-one",
+        "larger-beta-two",
+    ):
         assert against[name].verdict == "fails", name
     assert study.answer(list(against.values())).startswith("No")
     two_seeds = Table([row for row in table if row.seed < 2])
@@ -214,9 +247,16 @@ def test_the_plan() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"dims": 3}, {"betas": [1.0]}, {"spreads": [0.1, 0.1]}, {"alphas": [0.0, 0.1]},
-     {"tolerance": 0.5}, {"spread": 0.0}, {"beta": -1.0}],
-)  # fmt: skip
+    [
+        {"dims": 3},
+        {"betas": [1.0]},
+        {"spreads": [0.1, 0.1]},
+        {"alphas": [0.0, 0.1]},
+        {"tolerance": 0.5},
+        {"spread": 0.0},
+        {"beta": -1.0},
+    ],
+)
 def test_settings_that_make_no_study_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         HeadRobustness.at("smoke", **wrong)
@@ -235,8 +275,13 @@ def test_an_empty_table_breaks_nothing() -> None:
 def test_words_in_figures_are_large_enough_and_inside() -> None:
     study, table = smoke()
     made = study.figures(table)
-    assert [f.name for f in made] == ["draws", "distribution", "against-beta", "against-spread",
-                                      "against-noise"]  # fmt: skip
+    assert [f.name for f in made] == [
+        "draws",
+        "distribution",
+        "against-beta",
+        "against-spread",
+        "against-noise",
+    ]
     for figure in made:
         drawing = figure.draw()
         drawing.draw_without_rendering()
@@ -260,7 +305,10 @@ def test_the_smoke_scale_runs_to_its_report(settings: dict[str, Any], tmp_path: 
     done = run("head-robustness", scale="smoke", out=tmp_path, workers=1, settings=few)
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) == 5
-    assert not [a for a in done.results["audits"] if a["name"] != "seeds-and-interval"
-                and a["verdict"] != "pass"]  # fmt: skip
+    assert not [
+        a
+        for a in done.results["audits"]
+        if a["name"] != "seeds-and-interval" and a["verdict"] != "pass"
+    ]
     html = done.report.read_text(encoding="utf-8")
     assert "Where the usual answer stops" in html and "nan" not in html.lower().split()

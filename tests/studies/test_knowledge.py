@@ -84,10 +84,16 @@ def test_every_model_is_audited_at_its_start_and_end(files: Mapping[str, Any]) -
 
 def row_of(trial: Trial, out: Outcome) -> Row:
     return Row(
-        trial.id, trial.seed, "done", trial.config, out.metrics, load_arrays=lambda: out.arrays,
-        load_curves=lambda: out.curves, load_samples=lambda: out.samples,
+        trial.id,
+        trial.seed,
+        "done",
+        trial.config,
+        out.metrics,
+        load_arrays=lambda: out.arrays,
+        load_curves=lambda: out.curves,
+        load_samples=lambda: out.samples,
         load_documents=lambda: out.documents,
-    )  # fmt: skip
+    )
 
 
 def test_every_arm_reads_is_asked_and_examined(done: tuple[Knowledge, Table]) -> None:
@@ -126,9 +132,12 @@ def test_the_audits_find_the_traps_that_are_shown(done: tuple[Knowledge, Table])
 
 def test_a_course_mask_that_is_not_blind_would_be_a_failure(done: tuple[Knowledge, Table]) -> None:
     study, table = done
-    turned = Table([
-        Row(r.id, r.seed, r.state, r.config, {**r.metrics, "audit_coverage": "pass"}) for r in table
-    ])  # fmt: skip
+    turned = Table(
+        [
+            Row(r.id, r.seed, r.state, r.config, {**r.metrics, "audit_coverage": "pass"})
+            for r in table
+        ]
+    )
     found = {f.name: f for f in checks(Arms(turned), study.settings, [])}
     assert found["coverage"].verdict == "fail"
 
@@ -150,11 +159,17 @@ def table_of(values: Mapping[str, list[tuple[float, float]]]) -> Table:
     for arm, seeds in values.items():
         for seed, (right, kept) in enumerate(seeds):
             metrics = {
-                "read_accuracy": right, "read_right": round(100 * right), "read_n": 100,
-                "majority": 0.2, "commonest_taught": 0.18, "ceiling": 1.0,
-                "recalled_right": round(100 * kept), "recalled_n": 100,
-                "auroc_invented": 0.5 + right / 2, "auroc_unread": 0.5,
-            }  # fmt: skip
+                "read_accuracy": right,
+                "read_right": round(100 * right),
+                "read_n": 100,
+                "majority": 0.2,
+                "commonest_taught": 0.18,
+                "ceiling": 1.0,
+                "recalled_right": round(100 * kept),
+                "recalled_n": 100,
+                "auroc_invented": 0.5 + right / 2,
+                "auroc_unread": 0.5,
+            }
             rows.append(Row(f"{arm}{seed}", seed, "done", {"arm": arm}, metrics))
     return Table(rows)
 
@@ -165,16 +180,31 @@ def verdicts(found: list[Claim]) -> dict[str, str]:
 
 def test_verdicts_follow_the_numbers_both_ways() -> None:
     settings = KnowledgeSettings(arms=("none", "pretrained"))
-    knows = Arms(table_of({"none": [(0.2, 0.0), (0.22, 0.0), (0.18, 0.0)],
-                           "pretrained": [(0.8, 0.99), (0.84, 0.97), (0.79, 0.98)]}))  # fmt: skip
+    knows = Arms(
+        table_of(
+            {
+                "none": [(0.2, 0.0), (0.22, 0.0), (0.18, 0.0)],
+                "pretrained": [(0.8, 0.99), (0.84, 0.97), (0.79, 0.98)],
+            }
+        )
+    )
     found = claims(knows, settings)
     assert verdicts(found) == {
-        "pretraining-knows": "holds", "no-text-no-knowledge": "holds",
-        "memorised-not-extracted": "holds", "sure-of-invented": "holds", "sure-of-unread": "fails",
-    }  # fmt: skip
+        "pretraining-knows": "holds",
+        "no-text-no-knowledge": "holds",
+        "memorised-not-extracted": "holds",
+        "sure-of-invented": "holds",
+        "sure-of-unread": "fails",
+    }
     assert answer(found).startswith("Yes: ")
-    blank = Arms(table_of({"none": [(0.5, 0.0), (0.55, 0.0), (0.52, 0.0)],
-                           "pretrained": [(0.5, 0.5), (0.56, 0.5), (0.52, 0.52)]}))  # fmt: skip
+    blank = Arms(
+        table_of(
+            {
+                "none": [(0.5, 0.0), (0.55, 0.0), (0.52, 0.0)],
+                "pretrained": [(0.5, 0.5), (0.56, 0.5), (0.52, 0.52)],
+            }
+        )
+    )
     other = claims(blank, settings)
     assert (
         verdicts(other)["pretraining-knows"] == verdicts(other)["no-text-no-knowledge"] == "fails"
@@ -264,11 +294,13 @@ def test_the_models_of_a_run_open_as_targets_and_answer_as_they_did(
 
 def test_files_and_settings_that_do_not_fit_are_one_line(files: Mapping[str, Any]) -> None:
     wrong: list[tuple[str, dict[str, Any]]] = [
-        ("no dev", {**files, "dev": ""}), ("for source 'files'", {"train": "x"}),
+        ("no dev", {**files, "dev": ""}),
+        ("for source 'files'", {"train": "x"}),
         ("no such file", {**files, "dev": "/nowhere"}),
         ("one-phrasing", {**files, "arms": ["one-phrasing"]}),
-        ("named twice", {"arms": ["none", "none"]}), ("heads", {"width": 30, "heads": 4}),
-    ]  # fmt: skip
+        ("named twice", {"arms": ["none", "none"]}),
+        ("heads", {"width": 30, "heads": 4}),
+    ]
     for words, given in wrong:
         with pytest.raises(UsageError, match=words):
             Knowledge.at("smoke", **given)

@@ -32,12 +32,22 @@ def test_the_report_tells_memorised_from_extracted_and_names_what_decides() -> N
     rows = []
     for seed in range(3):
         metrics = {
-            "read_accuracy": 0.3, "read_right": 30, "read_n": 100, "majority": 0.2, "ceiling": 1.0,
-            "recalled_right": 80, "recalled_n": 100, "memorised_n": 80, "memorised_right": 20,
-            "forgotten_n": 20, "forgotten_right": 10, "surname_agreement": 0.5,
-            "surname_shuffled": 0.3, "surname_excess": 0.2 + 0.01 * seed,
+            "read_accuracy": 0.3,
+            "read_right": 30,
+            "read_n": 100,
+            "majority": 0.2,
+            "ceiling": 1.0,
+            "recalled_right": 80,
+            "recalled_n": 100,
+            "memorised_n": 80,
+            "memorised_right": 20,
+            "forgotten_n": 20,
+            "forgotten_right": 10,
+            "surname_agreement": 0.5,
+            "surname_shuffled": 0.3,
+            "surname_excess": 0.2 + 0.01 * seed,
             "surname_p": 0.01 if seed == 1 else 0.4,
-        }  # fmt: skip
+        }
         rows.append(Row(f"p{seed}", seed, "done", {"arm": "pretrained"}, metrics))
     arms, settings = Arms(Table(rows)), KnowledgeSettings(arms=("pretrained",))
     found = claims(arms, settings)
@@ -65,9 +75,13 @@ def test_a_sentence_is_told_of_whole_names_up_to_the_place_after_them() -> None:
 def test_memorised_and_asked_are_counted_together() -> None:
     kept, right = np.array([1, 1, 1, 0, 0, -1, -1]), np.array([1, 0, 1, 1, 0, 1, 0], dtype=bool)
     assert together(kept, right) == {
-        "recalled_right": 3, "recalled_n": 5, "memorised_n": 3, "memorised_right": 2,
-        "forgotten_n": 2, "forgotten_right": 1,
-    }  # fmt: skip
+        "recalled_right": 3,
+        "recalled_n": 5,
+        "memorised_n": 3,
+        "memorised_right": 2,
+        "forgotten_n": 2,
+        "forgotten_right": 1,
+    }
 
 
 @pytest.mark.parametrize("reads", ["course", "block", "block+local"])
@@ -124,8 +138,15 @@ def test_names_are_crossed_and_nobody_known_is_among_them() -> None:
     made = [Question(f"Where was {n} born?", n, None) for n in ("Al Ames", "Bo Bird", "Cy Cox")]
     found = crossed(made, {"Al Bird"}, 3)
     assert [q.name for q in found] == [
-        "Al Ames", "Al Cox", "Bo Ames", "Bo Bird", "Bo Cox", "Cy Ames", "Cy Bird", "Cy Cox",
-    ]  # fmt: skip
+        "Al Ames",
+        "Al Cox",
+        "Bo Ames",
+        "Bo Bird",
+        "Bo Cox",
+        "Cy Ames",
+        "Cy Bird",
+        "Cy Cox",
+    ]
     assert found[1].text == "Where was Al Cox born?" and found[1].place is None
     assert len(crossed(made, set(), 2)) == 4
     assert crossed(made, set(), 0) == crossed(made[:1], set(), 5) == []

@@ -123,8 +123,11 @@ def row(arm: str, seed: int, **metrics: float) -> Row:
 def test_ratios_are_paired_and_geometric() -> None:
     """Origin: 110/100, 231/210, 55/50 are all 1.1, whatever the level of the seed."""
     pairs = {0: (110, 100), 1: (231, 210), 2: (55, 50)}
-    rows = [row(arm, s, dev_perplexity=p[i]) for s, p in pairs.items()
-            for i, arm in enumerate(("a", "b"))]  # fmt: skip
+    rows = [
+        row(arm, s, dev_perplexity=p[i])
+        for s, p in pairs.items()
+        for i, arm in enumerate(("a", "b"))
+    ]
     arms = Arms(Table(rows))
     claim = ratio_claim(arms, "x", "a is worse than b", ("a", "b"), above=1.0)
     assert claim.verdict == "holds" and claim.estimate.value == pytest.approx(1.1, rel=1e-12)

@@ -30,9 +30,19 @@ def test_every_scale_has_a_plan_without_doubles(scale: str) -> None:
     assert len({t.id for t in trials}) == len(trials)
     parts = {t.config["part"] for t in trials}
     assert parts == {
-        "theory", "large D", "finite size", "open questions", "Figure 2", "Figure 3", "ridge",
-        "rank 2", "other F", "matched norms", "scaling", "course recipe",
-    }  # fmt: skip
+        "theory",
+        "large D",
+        "finite size",
+        "open questions",
+        "Figure 2",
+        "Figure 3",
+        "ridge",
+        "rank 2",
+        "other F",
+        "matched norms",
+        "scaling",
+        "course recipe",
+    }
     assert study.expected[scale]
 
 
@@ -65,10 +75,15 @@ def figure_two_row(alpha: float, seed: int, difference: float) -> Row:
 def critical_rows(value: float) -> list[Row]:
     mixing = [[0.6, 0.4], [0.4, 0.6]]
     return [
-        Row(rule, 0, "done", {"kind": "critical", "omega": 0.3, "rule": rule, "mixing": mixing},
-            {"alpha_c": value, "alpha_l": 1.49, "alpha_w": 0.67})
+        Row(
+            rule,
+            0,
+            "done",
+            {"kind": "critical", "omega": 0.3, "rule": rule, "mixing": mixing},
+            {"alpha_c": value, "alpha_l": 1.49, "alpha_w": 0.67},
+        )
         for rule in ("sobol", "sobol-coarse", "lattice")
-    ]  # fmt: skip
+    ]
 
 
 def planted(sign: Callable[[float], float], value: float = 1.25) -> Table:
@@ -119,9 +134,22 @@ def test_an_empty_table_is_undecided() -> None:
 
 
 @pytest.mark.parametrize(
-    "lost", ["theory", "Figure 2", "Figure 3", "finite size", "open questions", "ridge", "scaling",
-             "other F", "rank 2", "large D", "matched norms", "course recipe"],
-)  # fmt: skip
+    "lost",
+    [
+        "theory",
+        "Figure 2",
+        "Figure 3",
+        "finite size",
+        "open questions",
+        "ridge",
+        "scaling",
+        "other F",
+        "rank 2",
+        "large D",
+        "matched norms",
+        "course recipe",
+    ],
+)
 def test_losing_any_part_spoils_no_other(smoke: Run, lost: str) -> None:
     """Every trial of one part failed: claims, text and the remaining figures still come out."""
     study = PhaseTransition.at("smoke")
@@ -139,8 +167,11 @@ def test_pooled_crossing_covers_the_truth_and_keeps_every_instance() -> None:
     rng = np.random.default_rng(5)
     hits = 0
     for _ in range(200):
-        rows = [figure_two_row(a, seed, a - 1.25 + 0.3 * rng.standard_normal())
-                for a in (1.0, 1.25, 1.5) for seed in range(12)]  # fmt: skip
+        rows = [
+            figure_two_row(a, seed, a - 1.25 + 0.3 * rng.standard_normal())
+            for a in (1.0, 1.25, 1.5)
+            for seed in range(12)
+        ]
         found = pooled_crossing(Table(rows), gap)
         assert found.n == 12
         hits += found.low < 1.25 < found.high

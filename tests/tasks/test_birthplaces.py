@@ -34,7 +34,11 @@ def test_the_groups_share_nobody_and_the_text_tells_of_the_mentioned_alone() -> 
     world = draw_world(PEOPLE, SIZES, Seed(5))
     kinds = {kind: {q.name for q in questions} for kind, questions in world.as_dict().items()}
     assert {kind: len(names) for kind, names in kinds.items()} == {
-        "taught": 9, "read": 8, "unread": 7, "invented": 3}  # fmt: skip
+        "taught": 9,
+        "read": 8,
+        "unread": 7,
+        "invented": 3,
+    }
     assert len(set.union(*kinds.values())) == 9 + 8 + 7 + 3
     assert not kinds["invented"] & {p.name for p in PEOPLE}
     assert all(q.place is None for q in world.invented)
@@ -100,9 +104,14 @@ def test_a_world_from_files_of_any_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "why"),
-    [("Where?", "no TAB"), ("", "is empty"), ("a\tb\tc", "2 TABs"), ("a\t ", "no place"),
-     ("\tRome", "no question")],
-)  # fmt: skip
+    [
+        ("Where?", "no TAB"),
+        ("", "is empty"),
+        ("a\tb\tc", "2 TABs"),
+        ("a\t ", "no place"),
+        ("\tRome", "no question"),
+    ],
+)
 def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: str, why: str) -> None:
     path = write(tmp_path, "train.tsv", f"Where was Al born?\tRome\n{line}\nx\ty\n")
     with pytest.raises(UsageError, match=rf"train.tsv: line 2: must be .*{why}") as raised:

@@ -204,7 +204,7 @@ def test_paths_that_are_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("", []),
         (" \n\n ", []),
     ],
-)  # fmt: skip
+)
 def test_sentences(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
 

@@ -27,8 +27,14 @@ def test_pairs_as_each_tokenizer_wants_them(bert: Any, tmp_path: Path) -> None:
     pair = [Example("good film", "bad film", 1)]
     found = encode(bert, pair, 31)
     assert bert.convert_ids_to_tokens(found.ids[0]) == [
-        "<s>", "good", "film", "</s>", "bad", "film", "</s>",
-    ]  # fmt: skip
+        "<s>",
+        "good",
+        "film",
+        "</s>",
+        "bad",
+        "film",
+        "</s>",
+    ]
     assert found.kinds is not None and found.kinds[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
     roberta = open_encoder(roberta_folder(tmp_path / "roberta")).tokenizer
     other = encode(roberta, pair, 31)
@@ -81,8 +87,10 @@ def test_every_row_once_an_epoch_and_little_padding(bert: Any) -> None:
     assert {b.ids.shape[1] for b in wide} == {31}
     assert pads < 0.1 < sum(int(b.hidden.sum()) for b in wide) / sum(b.ids.numel() for b in wide)
     again = Shuffled(rows, batch, Seed(5)).batch(11)
-    assert all((x is None and y is None) or bool((x == y).all())
-               for x, y in zip(again, made.batch(11), strict=True))  # fmt: skip
+    assert all(
+        (x is None and y is None) or bool((x == y).all())
+        for x, y in zip(again, made.batch(11), strict=True)
+    )
     assert not np.array_equal(made.batch(0).labels, made.batch(steps).labels)
 
 

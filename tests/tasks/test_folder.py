@@ -18,8 +18,14 @@ def jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def questions(name: str, count: int, passages: int) -> list[dict[str, Any]]:
-    return [{"question": f"is it {name} {i}", "passage": f"{name} passage {i % passages}",
-             "answer": i % 3 > 0} for i in range(count)]  # fmt: skip
+    return [
+        {
+            "question": f"is it {name} {i}",
+            "passage": f"{name} passage {i % passages}",
+            "answer": i % 3 > 0,
+        }
+        for i in range(count)
+    ]
 
 
 def sizes(found: Labelled) -> list[int]:

@@ -89,7 +89,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "number": ("a.jsonl", '{"review": 3, "stars": 1}\n', "line 1: 'review' must be a text, is 3"),
     "null": ("a.jsonl", '{"review": "x", "stars": null}\n', "line 1: 'stars' must name a class"),
     "fraction": ("a.jsonl", '{"review": "x", "stars": 1.5}\n', "must name a class, is 1.5"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -199,8 +199,9 @@ def test_the_real_sets(name: str, sizes: tuple[int, ...]) -> None:
     found = real(name)
     assert tuple(len(p) for p in found.as_dict().values()) == sizes
     labels = {n: [e.label for e in p] for n, p in found.as_dict().items()}
-    audit = split_overlap(found.texts(), labels=labels, classes=len(found.labels),
-                          chosen_on="dev", reported_on="test")  # fmt: skip
+    audit = split_overlap(
+        found.texts(), labels=labels, classes=len(found.labels), chosen_on="dev", reported_on="test"
+    )
     assert audit.verdict == "pass", audit.why
     if name == "boolq":
         both = (*found.dev, *found.test)

@@ -106,7 +106,10 @@ def test_marks_in_a_text_are_characters_and_strangers_are_unknown_everywhere() -
     assert ids[-1] == VOCABULARY.unknown and VOCABULARY.unknown not in ids[:-1]
     batches = Corrupted(["éééééééé"], VOCABULARY, Corruption(29), 5, Seed(1))
     assert set(batches.batch(0).ids.flatten().tolist()) == {
-        VOCABULARY.start, VOCABULARY.pad, VOCABULARY.unknown}  # fmt: skip
+        VOCABULARY.start,
+        VOCABULARY.pad,
+        VOCABULARY.unknown,
+    }
 
 
 def test_batches_are_a_function_of_the_step_and_differ_by_epoch() -> None:

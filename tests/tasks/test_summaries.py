@@ -46,7 +46,8 @@ def test_a_split_is_by_content_and_shares_nothing() -> None:
     assert 0.6 < len(found.train) / 101 < 0.8 and 0.1 < len(found.test) / 101 < 0.3
     backwards = split(given[::-1])
     assert [set(p) for p in backwards.as_dict().values()] == [
-        set(p) for p in found.as_dict().values()]  # fmt: skip
+        set(p) for p in found.as_dict().values()
+    ]
     more = split([*given, *rows(131)[101:]])
     assert all(
         set(old) <= set(new)
@@ -60,7 +61,7 @@ def test_rows_that_share_a_text_stay_together(pairs: list[tuple[int, int]]) -> N
     given = [
         Row(f"{'ARTICLE ' if i % 2 else 'Article'} {a}", f"{'Short' if i % 3 else 'short'}\n{s}")
         for i, (a, s) in enumerate(pairs)
-    ]  # fmt: skip
+    ]
     try:
         found = split(given, dev=0.3, test=0.3)
     except UsageError as error:  # all tied to each other
@@ -80,10 +81,12 @@ def test_rows_of_a_file(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in held), encoding="utf-8")
     assert read_rows(path) == (Row("Two\nlines.", "Short."), Row("Other key.", "Also."))
     for line, word in {
-        "x": "line 1: not JSON", "[]": "must be an object", '{"document": "a"}': "'summary' or",
+        "x": "line 1: not JSON",
+        "[]": "must be an object",
+        '{"document": "a"}': "'summary' or",
         '{"document": 7, "summary": "a"}': "'document' or 'article'",
         '{"document": "", "summary": "a"}': "no row has both",
-    }.items():  # fmt: skip
+    }.items():
         path.write_text(line, encoding="utf-8")
         with pytest.raises(UsageError, match=word):
             read_rows(path)

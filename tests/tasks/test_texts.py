@@ -59,27 +59,41 @@ def test_any_bytes_are_texts_or_refused(tmp_path: Path, data: bytes, ending: str
 def test_the_rule_for_empty_lines_and_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "p.txt"
     for held, texts in {
-        "": [], "\n": [""], "a": ["a"], "a\n": ["a"], "a\n\n": ["a", ""], "\na": ["", "a"],
-        "a\r\nb\r\n": ["a", "b"], "a\u2028b\x0cc\n": ["a\u2028b\x0cc"], " a \n": [" a "],
-    }.items():  # fmt: skip
+        "": [],
+        "\n": [""],
+        "a": ["a"],
+        "a\n": ["a"],
+        "a\n\n": ["a", ""],
+        "\na": ["", "a"],
+        "a\r\nb\r\n": ["a", "b"],
+        "a\u2028b\x0cc\n": ["a\u2028b\x0cc"],
+        " a \n": [" a "],
+    }.items():
         path.write_bytes(held.encode())
         assert read_texts(path) == texts, repr(held)
 
 
 REFUSED = {
     "p.json": {
-        "": "not JSON", '{"a": 1}': "must hold a list of texts, holds an object",
-        "[1]": "item 1: must be a text, is a number", '["a", null]': "item 2: must be a text, is n",
-        '[{"id": "a"}]': 'an object without "text"', '[{"text": 7}]': 'an object without "text"',
-        "[[]]": "is a list", "[true]": "is true or false", "[" * 100_003: "not JSON",
-        '"a"': "holds a text", "[" + "9" * 5003 + "]": "not JSON",
+        "": "not JSON",
+        '{"a": 1}': "must hold a list of texts, holds an object",
+        "[1]": "item 1: must be a text, is a number",
+        '["a", null]': "item 2: must be a text, is n",
+        '[{"id": "a"}]': 'an object without "text"',
+        '[{"text": 7}]': 'an object without "text"',
+        "[[]]": "is a list",
+        "[true]": "is true or false",
+        "[" * 100_003: "not JSON",
+        '"a"': "holds a text",
+        "[" + "9" * 5003 + "]": "not JSON",
     },
     "p.jsonl": {
-        '"a"\n\n"b"\n': "line 2: not JSON", "a\n": "line 1: not JSON",
+        '"a"\n\n"b"\n': "line 2: not JSON",
+        "a\n": "line 1: not JSON",
         '"a"\n["b"]': "line 2: must be a text, is a list",
     },
     "p.txt": {"a\0b": "not a text file"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

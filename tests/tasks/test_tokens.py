@@ -70,9 +70,25 @@ def test_what_counts_as_a_word() -> None:
     text = "the king's to-morrow.--Stand, 'tis (naïve) x_1 3.14 e\u0301tude…"
     found = train_tokenizer("word", [text])
     assert found.tokens(found.encode(text)) == [
-        "the", "king's", "to-morrow", ".", "--", "Stand", ",", "'", "tis", "(", "naïve", ")",
-        "x_1", "3", ".", "14", "e\u0301tude", "…",
-    ]  # fmt: skip
+        "the",
+        "king's",
+        "to-morrow",
+        ".",
+        "--",
+        "Stand",
+        ",",
+        "'",
+        "tis",
+        "(",
+        "naïve",
+        ")",
+        "x_1",
+        "3",
+        ".",
+        "14",
+        "e\u0301tude",
+        "…",
+    ]
 
 
 def test_rare_words_are_unknown() -> None:

@@ -51,8 +51,11 @@ def test_against_sums_written_out_in_float64(name: str) -> None:
     student, teacher, heat = normal(7, 13, seed=1), normal(7, 13, seed=2), 1.7
     s, t = ((x.double() / heat).softmax(-1) for x in (student, teacher))
     mean = (s + t) / 2
-    kl = {"forward": t * (t / s).log(), "reverse": s * (s / t).log(),
-          "jsd": (t * (t / mean).log() + s * (s / mean).log()) / 2}[name]  # fmt: skip
+    kl = {
+        "forward": t * (t / s).log(),
+        "reverse": s * (s / t).log(),
+        "jsd": (t * (t / mean).log() + s * (s / mean).log()) / 2,
+    }[name]
     found = DIVERGENCES[name](student, teacher, heat)
     assert torch.allclose(found.double(), heat**2 * kl.sum(-1), rtol=1e-5, atol=1e-6)
 

@@ -22,8 +22,17 @@ def test_the_three_shapes_by_hand() -> None:
     plain = {"steps": 10, "warmup_fraction": 0.2, "learning_rate": 8.0, "final_fraction": 0.25}
     assert rates(**plain, schedule="constant") == [4.0] + [8.0] * 9
     assert rates(**plain, schedule="linear") == [
-        4.0, 8.0, 8.0, 7.25, 6.5, 5.75, 5.0, 4.25, 3.5, 2.75,
-    ]  # fmt: skip
+        4.0,
+        8.0,
+        8.0,
+        7.25,
+        6.5,
+        5.75,
+        5.0,
+        4.25,
+        3.5,
+        2.75,
+    ]
     cosine = rates(**plain, schedule="cosine")
     assert cosine[:3] == [4.0, 8.0, 8.0]
     assert cosine[6] == pytest.approx((2.0 + 8.0) / 2, rel=1e-15), "half way: the middle"

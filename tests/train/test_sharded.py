@@ -104,8 +104,11 @@ def test_what_goes_wrong_in_one_is_told_by_all(lines: Lines) -> None:
     (refused,) = named(lines, "faults", "refused")
     assert {told["error"] for told in refused["told"]} == {"StorageError: process 1: no space left"}
     assert named(lines, "faults", "left")[0]["names"] == [
-        ".lock", "log.jsonl", "step-00000005", "step-00000006"
-    ]  # fmt: skip
+        ".lock",
+        "log.jsonl",
+        "step-00000005",
+        "step-00000006",
+    ]
     alone, several = named(lines, "faults", "problem")
     assert "the gradient of norm.bias is not finite" in alone["told"]
     assert [told["found"] for told in several["told"]] == [alone["told"]] * 2

@@ -96,8 +96,11 @@ def test_counts_are_the_formulas(encoder: Encoder, method: Method) -> None:
 def test_the_papers_numbers() -> None:
     """130d + 2 and (256L + 2)d + 2 at prefix length 128; 2d + 2 for the head."""
     shape = type("Shape", (), {"width": 384, "layers": 6, "library": None})()
-    for method, count in {"head": 770, "prefix": 130 * 384 + 2,
-                          "prefix-layers": (256 * 6 + 2) * 384 + 2}.items():  # fmt: skip
+    for method, count in {
+        "head": 770,
+        "prefix": 130 * 384 + 2,
+        "prefix-layers": (256 * 6 + 2) * 384 + 2,
+    }.items():
         assert expected(shape, 2, TuneSettings(method=method)) == count  # pyright: ignore[reportArgumentType]
 
 
@@ -183,8 +186,10 @@ def test_save_and_load_in_a_fresh_process(encoder: Encoder, folder: Path, tmp_pa
     torch.set_num_threads(1)
     lines, b = [], batch()
     told = {"ids": b.ids, "hidden": b.hidden, "kinds": b.kinds}
-    save_file({k: v.contiguous() for k, v in told.items() if v is not None},
-              tmp_path / "batch.safetensors")  # fmt: skip
+    save_file(
+        {k: v.contiguous() for k, v in told.items() if v is not None},
+        tmp_path / "batch.safetensors",
+    )
     models: dict[Method, Classifier] = {
         m: moved(tuned(encoder, CLASSES, settings_of(m), Seed(1))) for m in METHODS
     }
@@ -256,8 +261,14 @@ def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: P
         settings = TrainSettings(
             steps=12, batch=6, learning_rate=0.05, schedule="constant", evaluate_every=1
         )
-        done = fit(model, Fixed(), settings, dev=lambda: rows, checkpoints=folder,
-                   heard=lambda p: heard.append(p.accuracy))  # fmt: skip
+        done = fit(
+            model,
+            Fixed(),
+            settings,
+            dev=lambda: rows,
+            checkpoints=folder,
+            heard=lambda p: heard.append(p.accuracy),
+        )
         best = max(line["dev_accuracy"] for line in done.evaluations)
         after = predict(model, rows)
         assert after.accuracy == best
@@ -291,8 +302,12 @@ def test_the_real_encoder() -> None:
     except MissingError as error:
         pytest.skip(f"the package index cannot be reached: {error}")
     numbers: dict[Method, int] = {
-        "head": 770, "prefix": 49_922, "prefix-layers": 590_594, "lora": 74_498, "full": 22_566_146,
-    }  # fmt: skip
+        "head": 770,
+        "prefix": 49_922,
+        "prefix-layers": 590_594,
+        "lora": 74_498,
+        "full": 22_566_146,
+    }
     for method, number in numbers.items():
         settings = TuneSettings(method=method)
         found = counted(tuned(real, 2, settings, Seed(1)))

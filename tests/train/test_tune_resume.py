@@ -20,9 +20,11 @@ from tests.models.tiny_encoder import bert_folder
 @pytest.mark.parametrize("method", ["lora", "full"])
 def test_stopped_and_resumed(tmp_path: Path, method: Method) -> None:
     encoder = open_encoder(bert_folder(tmp_path / "bert"))
-    rows = encode(encoder.tokenizer,
-                  [Example(f"w{i} good w3 " * (1 + i % 3), None, i % 2) for i in range(23)],
-                  21)  # fmt: skip
+    rows = encode(
+        encoder.tokenizer,
+        [Example(f"w{i} good w3 " * (1 + i % 3), None, i % 2) for i in range(23)],
+        21,
+    )
     settings = TrainSettings(steps=11, batch=5, learning_rate=0.01, evaluate_every=3)
     tune = TuneSettings(method=method, prefix_length=5, rank=3)
     ends, logs = [], []
@@ -33,11 +35,14 @@ def test_stopped_and_resumed(tmp_path: Path, method: Method) -> None:
             model = tuned(encoder, 2, tune, Seed(1))
             seen = iter(range(100))
             done = fit(
-                model, Shuffled(rows, 5, Seed(2)), settings, dev=lambda: rows.in_order(7),
+                model,
+                Shuffled(rows, 5, Seed(2)),
+                settings,
+                dev=lambda: rows.in_order(7),
                 checkpoints=folder,
                 hooks=Hooks(stop=lambda at=at, seen=seen: next(seen) >= at),
                 heard=lambda p: {"top_share": float((p.classes == 0).mean())},
-            )  # fmt: skip
+            )
         assert done is not None and done.trained.ending == "done"
         ends.append({n: t.detach().clone() for n, t in model_tensors(model).items()})
         logs.append(done.trained.log)

@@ -12,8 +12,13 @@ EPOCHS, HORIZON = 650, 200 * 128 / 127  # epochs run, and epochs until the cosin
 
 
 def rates(**changes: object) -> list[float]:
-    given = {"steps": EPOCHS, "warmup_fraction": 0.0, "learning_rate": 1.0,
-             "schedule": "unclamped", **changes}  # fmt: skip
+    given = {
+        "steps": EPOCHS,
+        "warmup_fraction": 0.0,
+        "learning_rate": 1.0,
+        "schedule": "unclamped",
+        **changes,
+    }
     s = build(TrainSettings, given)
     return [learning_rate(step, s) for step in range(s.steps)]
 

@@ -55,9 +55,15 @@ def torn(folder: Path, rank: int, action: str) -> None:
         team("again", 2, lambda ranks, own=own: training(own, ranks).steps)
         left = [name for name in os.listdir(own) if name.startswith(".partial")]
         parts.say(
-            name="point", rank=rank, action=action, number=number, told=told, step=step,
-            content=content(own, torch.float64), leftovers=left,
-        )  # fmt: skip
+            name="point",
+            rank=rank,
+            action=action,
+            number=number,
+            told=told,
+            step=step,
+            content=content(own, torch.float64),
+            leftovers=left,
+        )
         shutil.rmtree(own)
         if told[rank].get("found"):
             return

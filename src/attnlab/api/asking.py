@@ -59,9 +59,12 @@ def perplexity_of(
     batches = [window for row in rows for window in windows(row, context, stride)]
     whole = score(token_nll(found.model.logits), batches, resolve_device(device)).perplexity
     answer: dict[str, Any] = {
-        "target": found.name, "perplexity": whole.corpus, "nll": whole.nll, "tokens": whole.tokens,
+        "target": found.name,
+        "perplexity": whole.corpus,
+        "nll": whole.nll,
+        "tokens": whole.tokens,
         "bits_per_byte": whole.nll / math.log(2) / max(1, sum(len(p.encode()) for p in pieces)),
-    }  # fmt: skip
+    }
     if lines:
         if max(map(len, rows)) - 1 > context:
             raise UsageError(f"--lines: a line is longer than the model's context of {context}")
@@ -118,10 +121,13 @@ def gap_between(
         x, y = (m.model.logits(torch.tensor([ids])).double().cpu() for m in (a, b))
     gap = (x - y).abs()
     return {
-        "a": a.name, "b": b.name, "positions": len(ids), "max_gap": float(gap.max()),
+        "a": a.name,
+        "b": b.name,
+        "positions": len(ids),
+        "max_gap": float(gap.max()),
         "mean_gap": float(gap.mean()),
         "argmax_agreement": float((x.argmax(-1) == y.argmax(-1)).double().mean()),
-    }  # fmt: skip
+    }
 
 
 def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:

@@ -48,18 +48,24 @@ def predicted(
     encoder = open_encoder(str(record.card.settings["model"]))
     tensors = {
         key.removeprefix("tuned."): torch.from_numpy(array.copy())
-        for key, array in row.arrays.items() if key.startswith("tuned.")
-    }  # fmt: skip
+        for key, array in row.arrays.items()
+        if key.startswith("tuned.")
+    }
     model = rebuilt(document, tensors, encoder).to(resolve_device(device))
     rows = encode(encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"])
     found = predict(model, rows.in_order(32))
     shares = torch.from_numpy(found.logits).double().softmax(dim=1).tolist()
     labels = document["labels"]
     answers = [
-        {"text": a, **({"second": b} if b is not None else {}), "label": labels[best],
-         "probabilities": dict(zip(labels, share, strict=True)), "cut_tokens": int(rows.lost[i])}
+        {
+            "text": a,
+            **({"second": b} if b is not None else {}),
+            "label": labels[best],
+            "probabilities": dict(zip(labels, share, strict=True)),
+            "cut_tokens": int(rows.lost[i]),
+        }
         for i, ((a, b), best, share) in enumerate(zip(pairs, found.classes, shares, strict=True))
-    ]  # fmt: skip
+    ]
     return {"run": record.name, "predictions": answers}
 
 

@@ -84,8 +84,9 @@ def _answer(
             listener.piece(piece)
 
     listener.begins(strategy)
-    texts = generate(found.model, [ids], strategy, decode=found.reader.decode, on_token=heard,
-                     **how)  # fmt: skip
+    texts = generate(
+        found.model, [ids], strategy, decode=found.reader.decode, on_token=heard, **how
+    )
     if rest := stream.last(texts[0].text or ""):
         listener.piece(rest)
     listener.ends(texts)
@@ -106,13 +107,17 @@ def _remarks(found: Target, length: int, new: int) -> list[str]:
     remarks = []
     tokenizer = getattr(found.model, "tokenizer", None)
     if getattr(getattr(tokenizer, "library", None), "chat_template", None):
-        remarks.append(f"{found.name} is a chat model: the prompt is continued as plain text, "
-                       "not answered")  # fmt: skip
+        remarks.append(
+            f"{found.name} is a chat model: the prompt is continued as plain text, not answered"
+        )
     context = found.model.context
     if length > context:
-        remarks.append(f"the prompt has {length:,} tokens, of which {found.name} reads the last "
-                       f"{context:,}")  # fmt: skip
+        remarks.append(
+            f"the prompt has {length:,} tokens, of which {found.name} reads the last {context:,}"
+        )
     elif length + new - 1 > context:
-        remarks.append(f"{found.name} reads {context:,} tokens at once: from token "
-                       f"{context - length + 2:,} on, the last {context:,}")  # fmt: skip
+        remarks.append(
+            f"{found.name} reads {context:,} tokens at once: from token "
+            f"{context - length + 2:,} on, the last {context:,}"
+        )
     return remarks

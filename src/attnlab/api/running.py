@@ -150,9 +150,14 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     planned(made)
     made.fetch()
     with running(
-        made, out=Path(out), scale=scale, source=source, workers=workers, engine=chosen,
+        made,
+        out=Path(out),
+        scale=scale,
+        source=source,
+        workers=workers,
+        engine=chosen,
         progress=progress,
-    ) as record:  # fmt: skip
+    ) as record:
         if not record.complete:
             conclude(record, made)
         if not (record.path / REPORT).is_file():

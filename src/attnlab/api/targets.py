@@ -172,8 +172,9 @@ def own_model(name: str, row: "Row") -> Target:
     model = built(json.loads(row.documents[MODEL]), torch.Generator())
     weights = {
         key.removeprefix("model."): torch.from_numpy(array.copy())
-        for key, array in row.arrays.items() if key.startswith("model.")
-    }  # fmt: skip
+        for key, array in row.arrays.items()
+        if key.startswith("model.")
+    }
     model.load_state_dict(weights)
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
     how = json.loads(row.documents.get(READING) or "{}")  # of a model that reads texts otherwise

@@ -25,9 +25,18 @@ PATH_LENGTH, PART_LENGTH = 1_000, 255  # characters of a name, of one part of it
 RATIO = 100  # unpacked to packed bytes
 SMALL = 1 << 16  # below this a ratio says nothing
 _BROKEN = (
-    zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error, EOFError, OSError, ValueError,
-    NotImplementedError, RuntimeError, OverflowError, LookupError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+    LookupError,
+)
 
 
 def unpack(archive: Path, entry: Entry, target: Path) -> None:

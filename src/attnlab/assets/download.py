@@ -117,8 +117,12 @@ def retrying() -> Iterable[stamina.Attempt]:
     """Three tries with growing pauses, for failures that may pass."""
     return stamina.retry_context(
         on=lambda error: isinstance(error, TransferError) and error.again,
-        attempts=TRIES, timeout=None, wait_initial=WAIT, wait_max=LONGEST_WAIT, wait_jitter=WAIT,
-    )  # fmt: skip
+        attempts=TRIES,
+        timeout=None,
+        wait_initial=WAIT,
+        wait_max=LONGEST_WAIT,
+        wait_jitter=WAIT,
+    )
 
 
 def _receive(
@@ -176,8 +180,12 @@ def failure(error: Exception) -> TransferError:
         return TransferError("the server's certificate is not accepted", again=False)
     if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
         return TransferError("no answer in time")
-    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema
-                  | requests.exceptions.MissingSchema):  # fmt: skip
+    if isinstance(
+        error,
+        requests.exceptions.InvalidURL
+        | requests.exceptions.InvalidSchema
+        | requests.exceptions.MissingSchema,
+    ):
         return TransferError("its address is not one", again=False)
     if isinstance(error, requests.ConnectionError | urllib3.exceptions.HTTPError):
         return TransferError("no connection, or it broke")

@@ -41,11 +41,18 @@ class Listed:
         """What `attnlab assets list --json` says about it."""
         entry = self.entry
         return {
-            "name": entry.name, "cached": self.state == "cached", "state": self.state,
-            "path": str(self.path), "size": entry.size, "download": entry.package.size,
-            "licence": entry.licence, "holds": entry.holds, "package": entry.package.name,
-            "sha256": entry.package.sha256, "hub": list(entry.hub),
-        }  # fmt: skip
+            "name": entry.name,
+            "cached": self.state == "cached",
+            "state": self.state,
+            "path": str(self.path),
+            "size": entry.size,
+            "download": entry.package.size,
+            "licence": entry.licence,
+            "holds": entry.holds,
+            "package": entry.package.name,
+            "sha256": entry.package.sha256,
+            "hub": list(entry.hub),
+        }
 
 
 def names() -> list[str]:

@@ -73,9 +73,12 @@ def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
 
     try:
         found = snapshot_download(
-            hub.id, repo_type=hub.kind, revision=revision, allow_patterns=list(hub.kept),
+            hub.id,
+            repo_type=hub.kind,
+            revision=revision,
+            allow_patterns=list(hub.kept),
             tqdm_class=Hidden if quiet else None,
-        )  # fmt: skip
+        )
     except Exception as error:  # its client has a dozen kinds of "cannot be had"
         if isinstance(error, OSError) and error.errno in _DISK:
             raise StorageError(f"{error.filename}: {error.strerror}") from None

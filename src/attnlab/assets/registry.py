@@ -161,8 +161,11 @@ def _reading() -> Iterator[None]:
         raise TransferError("the index's answer cannot be read", again=False) from None
     except OSError as error:  # what requests raises is one, too
         raise failure(error) from None
-    except (ValueError, pypi_simple.UnsupportedContentTypeError,
-            pypi_simple.UnsupportedRepoVersionError):  # fmt: skip
+    except (
+        ValueError,
+        pypi_simple.UnsupportedContentTypeError,
+        pypi_simple.UnsupportedRepoVersionError,
+    ):
         raise TransferError("the index's answer cannot be read", again=False) from None
 
 

@@ -38,8 +38,9 @@ def adapter_effect(
     evidence: dict[str, Any] = {"moved": moved}
     problems = [
         f"with {name} in place of the trained part it answers the same: it is not used"
-        for name, size in moved.items() if not size > LIMIT
-    ]  # fmt: skip
+        for name, size in moved.items()
+        if not size > LIMIT
+    ]
     if back is not None:
         same = back.shape == own.shape and torch.equal(back, own)
         evidence["restored"] = same

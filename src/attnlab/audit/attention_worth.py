@@ -27,8 +27,10 @@ def attention_worth(without: Sequence[float], compared: Mapping[str, float]) -> 
         return Finding(NAME, "not-applicable", None, 0.0, why, undermines=names)
     larger = [name for name, size in compared.items() if abs(size) > worth.high]
     evidence = {
-        "worth": [worth.value, worth.low, worth.high], "compared": dict(compared), "larger": larger,
-    }  # fmt: skip
+        "worth": [worth.value, worth.low, worth.high],
+        "compared": dict(compared),
+        "larger": larger,
+    }
     if worth.low > 0:
         why = f"without attention the score is {_share(worth)} worse: no part of it can win more"
         why += f"; larger, so not about attention alone: {', '.join(larger)}" if larger else ""

@@ -33,8 +33,13 @@ def baselines(
     near = claim.high if lower_is_better else claim.low
     far = claim.low if lower_is_better else claim.high
     said = f"{claim.value:.4g} [{claim.low:.4g}, {claim.high:.4g}]"
-    evidence = {"value": claim.value, "interval": [claim.low, claim.high], "n": claim.n,
-                "baselines": dict(known), "ceiling": ceiling}  # fmt: skip
+    evidence = {
+        "value": claim.value,
+        "interval": [claim.low, claim.high],
+        "n": claim.n,
+        "baselines": dict(known),
+        "ceiling": ceiling,
+    }
     not_beaten = [name for name, value in known.items() if sign * near <= sign * value]
     if not_beaten:
         worst = max(not_beaten, key=lambda name: sign * known[name])

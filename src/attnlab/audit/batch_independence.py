@@ -41,8 +41,7 @@ def batch_independence(subject: Subject, probe: Probe) -> Finding:
         f"the logits of a row move by {found[first]:.2g} {only}when it is computed {first}: "
         f"rows read each other; {words}"
     )
-    return Finding(NAME, "fail", found[worst], threshold, why,
-                   {**evidence, "module": place.module})  # fmt: skip
+    return Finding(NAME, "fail", found[worst], threshold, why, {**evidence, "module": place.module})
 
 
 def _place(subject: Subject, probe: Probe, rows: Tensor, noise: Noise) -> Place:
@@ -63,8 +62,12 @@ def _threshold(noise: Noise) -> float:
     return FACTOR * max([noise.floor, *quiet])
 
 
-_COMPANY = ("with other rows", "with other neighbours", "as the last row",
-            "beside two copies of itself")  # fmt: skip
+_COMPANY = (
+    "with other rows",
+    "with other neighbours",
+    "as the last row",
+    "beside two copies of itself",
+)
 
 
 def _movements(subject: Subject, probe: Probe, rows: Tensor) -> dict[str, float]:

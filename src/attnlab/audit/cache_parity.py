@@ -49,8 +49,7 @@ def cache_parity(subject: Subject, probe: Probe) -> Finding:
         f"read {bad[0]} through the cache, the logits at position {position} differ by {size:.2g} "
         f"from those of the text read at once: {_cause(fine, ids, limit, bad)}"
     )
-    return Finding(NAME, "fail", found[worst][0], limit, why,
-                   {**evidence, "position": position})  # fmt: skip
+    return Finding(NAME, "fail", found[worst][0], limit, why, {**evidence, "position": position})
 
 
 def _ways(length: int) -> dict[str, list[int]]:

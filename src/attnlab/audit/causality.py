@@ -104,8 +104,10 @@ def _found(search: _Search, failed: dict[str, str]) -> Iterator[Leak]:
             if situation.words == PLAIN:
                 raise
             failed[situation.words] = f"{type(error).__name__}: {str(error)[:120]}"
-    for words, way in (("at every position", sweep(fine, probe, threshold)),
-                       ("when the text is cut off", shortened(fine, probe))):  # fmt: skip
+    for words, way in (
+        ("at every position", sweep(fine, probe, threshold)),
+        ("when the text is cut off", shortened(fine, probe)),
+    ):
         try:
             yield from way
         except Exception as error:  # anyone's code
@@ -186,11 +188,14 @@ def _leaking(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only:
         else f"nothing but tokens after {leak.after} changes: it looks {ahead.words}; "
     )
     evidence |= {
-        "position": leak.position, "row": leak.row, "changed_after": leak.after,
+        "position": leak.position,
+        "row": leak.row,
+        "changed_after": leak.after,
         "token": int(leak.situation.ids[leak.row, leak.position]),
-        "looks_ahead": ahead.tokens, "module": place.module,
+        "looks_ahead": ahead.tokens,
+        "module": place.module,
         "situations": {found.situation.words: found.size for found in reversed(leaks)},
-    }  # fmt: skip
+    }
     number = max(found.size for found in leaks)
     return Finding(NAME, "fail", number, search.limit(leak), what + why + place.words, evidence)
 

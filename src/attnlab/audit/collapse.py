@@ -43,8 +43,10 @@ def collapse(
     if share is None:
         why = f"the metric moves over {len(by_epoch)} epochs; no predictions were given"
         return Finding(NAME, "pass", None, MOST, why, evidence)
-    why = (f"{evidence['distinct']} different predictions, the most frequent is {share:.1%} "
-           f"of them (entropy {evidence['entropy']:.2f} nats)")  # fmt: skip
+    why = (
+        f"{evidence['distinct']} different predictions, the most frequent is {share:.1%} "
+        f"of them (entropy {evidence['entropy']:.2f} nats)"
+    )
     return Finding(NAME, "pass", share, MOST, why, evidence)
 
 
@@ -56,17 +58,23 @@ def _described(
     counts, n = Counter(predictions), len(predictions)
     top = counts.most_common(5)
     evidence: dict[str, Any] = {
-        "n": n, "distinct": len(counts), "entropy": _entropy(counts), "top": str(top[0][0]),
-        "top_share": top[0][1] / n, "top_5_share": sum(c for _, c in top) / n,
-    }  # fmt: skip
+        "n": n,
+        "distinct": len(counts),
+        "entropy": _entropy(counts),
+        "top": str(top[0][0]),
+        "top_share": top[0][1] / n,
+        "top_5_share": sum(c for _, c in top) / n,
+    }
     if gold:
         answers = Counter(gold)
         right = sum(p == g for p, g in zip(predictions, gold, strict=True))
         evidence |= {
-            "right": right, "best_constant": str(answers.most_common(1)[0][0]),
+            "right": right,
+            "best_constant": str(answers.most_common(1)[0][0]),
             "right_by_best_constant": answers.most_common(1)[0][1],
-            "gold_entropy": _entropy(answers), "matthews": _matthews(counts, answers, right),
-        }  # fmt: skip
+            "gold_entropy": _entropy(answers),
+            "matthews": _matthews(counts, answers, right),
+        }
     return evidence["top_share"], evidence
 
 
@@ -91,8 +99,10 @@ def _concentrated(
     accuracy, constant = wilson(said["right"], n), said["right_by_best_constant"]
     if accuracy.low > constant / n:
         return ""
-    return (f"{share:.1%} of the predictions are {said['top']!r} and {said['right']} of {n} are "
-            f"right, where always saying {said['best_constant']!r} gets {constant}")  # fmt: skip
+    return (
+        f"{share:.1%} of the predictions are {said['top']!r} and {said['right']} of {n} are "
+        f"right, where always saying {said['best_constant']!r} gets {constant}"
+    )
 
 
 def _entropy(counts: Counter[Hashable]) -> float:

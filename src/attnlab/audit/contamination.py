@@ -39,9 +39,12 @@ def contamination(
     seen, n = sum(inside), len(rows)
     share = seen / n
     evidence: dict[str, Any] = {
-        "rows": n, "inside": seen, "rows_without_words": wordless, "window": window,
+        "rows": n,
+        "inside": seen,
+        "rows_without_words": wordless,
+        "window": window,
         "first": [i for i, found in enumerate(inside) if found][:SHOWN],
-    }  # fmt: skip
+    }
     said = f"{seen} of {n} rows ({share:.1%}) are in the text"
     if seen == 0:
         return Finding(NAME, "pass", share, 0, "no row is in the text", evidence)

@@ -45,12 +45,14 @@ def data_order(
     differ = [key for key in found if found[key] != again[key]]
     repeats = [key for key, batches in found.items() if _repeated(batches) >= REPEATED]
     evidence: dict[str, Any] = {
-        "epochs": epochs, "workers": list(workers), "batches": first,
+        "epochs": epochs,
+        "workers": list(workers),
+        "batches": first,
         "first_batch": {f"workers {w}, epoch {e}": d[0][:12] for (w, e), d in found.items()},
         "same_for_all_workers": all(
             found[w, e] == found[workers[0], e] for w in workers for e in range(epochs)
         ),
-    }  # fmt: skip
+    }
     problem = ""
     if differ:
         w, e = differ[0]
@@ -61,8 +63,10 @@ def data_order(
     elif repeats:
         w, e = repeats[0]
         share = _repeated(found[w, e])
-        problem = (f"{share:.0%} of the first batches of epoch {e} occur twice (with {w} "
-                   "workers): the loading processes draw alike")  # fmt: skip
+        problem = (
+            f"{share:.0%} of the first batches of epoch {e} occur twice (with {w} "
+            "workers): the loading processes draw alike"
+        )
     if problem:
         return Finding(NAME, "fail", len(alike), 0, problem, evidence)
     same = "" if evidence["same_for_all_workers"] else "; it depends on the number of workers"

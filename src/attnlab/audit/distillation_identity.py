@@ -53,8 +53,10 @@ def distillation_identity(
     evidence |= {"other_students": others, "doubled_batch": _doubled(loss, vocabulary, generator)}
     problem = ""
     if number > LIMIT:
-        problem = (f"a student equal to its teacher has |loss| or gradient {number:.3g}: "
-                   "the loss pulls it away from the teacher")  # fmt: skip
+        problem = (
+            f"a student equal to its teacher has |loss| or gradient {number:.3g}: "
+            "the loss pulls it away from the teacher"
+        )
     elif min(others) < -LIMIT:
         problem = f"the loss is negative ({min(others):.3g}) for a student unlike its teacher"
     elif max(others) <= LIMIT:

@@ -35,9 +35,10 @@ def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     with _forgetting(subject):
         place = first_difference(subject, rows, earlier if remembers else None)
     cause = (
-        "it remembers what it was asked before" if remembers else
-        "something draws: dropout left on, or noise"
-    )  # fmt: skip
+        "it remembers what it was asked before"
+        if remembers
+        else "something draws: dropout left on, or noise"
+    )
     why = (
         f"asked the same twice in evaluation mode, logits differ by {size:.2g} ({cause}): "
         f"{place.words}"

@@ -71,9 +71,10 @@ def zero_weights(subject: Subject) -> list[str]:
     """Weights that hold nothing but zeros, biases left out: those are often so and hide nothing."""
     named = [] if subject.module is None else subject.module.named_parameters()
     return [
-        name for name, p in named
+        name
+        for name, p in named
         if p.is_floating_point() and p.numel() and "bias" not in name.lower() and not bool(p.any())
-    ]  # fmt: skip
+    ]
 
 
 def _sound(subject: Subject, way: Callable[[], Subject], *, strict: bool) -> Subject | None:

@@ -46,20 +46,26 @@ def freeze(
     still, loose = sorted(wanted - moved), sorted(moved - wanted)
     numbers = count_unique(p for name, p in model.named_parameters() if name in wanted)
     evidence: dict[str, Any] = {
-        "learn": len(wanted), "frozen": len(before) - len(wanted), "numbers": numbers,
-        "expected_numbers": count, "did_not_move": still[:SHOWN], "moved": loose[:SHOWN],
+        "learn": len(wanted),
+        "frozen": len(before) - len(wanted),
+        "numbers": numbers,
+        "expected_numbers": count,
+        "did_not_move": still[:SHOWN],
+        "moved": loose[:SHOWN],
         "buffers_moved": kept_buffers[:SHOWN],
         "no_gradient_asked": [
             n for n, p in model.named_parameters() if n in wanted and not p.requires_grad
         ][:SHOWN],
-    }  # fmt: skip
+    }
     problem = _problem(still, loose, len(moved), (numbers, count))
     if problem:
         return Finding(NAME, "fail", len(still) + len(loose), 0, problem, evidence)
     if not wanted:
         return Finding(NAME, "not-applicable", None, 0, "nothing ought to learn", evidence)
-    why = (f"all {len(wanted)} tensors that learn ({numbers:,} numbers) moved, the other "
-           f"{evidence['frozen']} kept every bit")  # fmt: skip
+    why = (
+        f"all {len(wanted)} tensors that learn ({numbers:,} numbers) moved, the other "
+        f"{evidence['frozen']} kept every bit"
+    )
     return Finding(NAME, "pass", 0, 0, why, evidence)
 
 

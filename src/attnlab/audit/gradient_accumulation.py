@@ -93,16 +93,22 @@ def accumulated_step(
     noise = max(noise, _shape_noise(step, rows[0]))
     limit = max(LIMIT, NOISE * noise)
     evidence: dict[str, Any] = {
-        "pieces": len(rows), "tensor": worst, "scored": None if scored is None else list(scored),
-        "noise": noise, "norm_whole": _norm(whole), "norm_in_pieces": _norm(parts),
+        "pieces": len(rows),
+        "tensor": worst,
+        "scored": None if scored is None else list(scored),
+        "noise": noise,
+        "norm_whole": _norm(whole),
+        "norm_in_pieces": _norm(parts),
         "by_tensor": dict(sorted(gaps.items(), key=lambda item: -item[1])[:5]),
-    }  # fmt: skip
+    }
     if number <= limit:
         why = f"{len(rows)} pieces of one row give the gradient of the whole batch"
         return Finding(NAME, "pass", number, limit, why, evidence)
     cause = _cause(step, rows, (whole, parts), 100 * limit)
-    why = (f"in {len(rows)} pieces the gradient of {worst} differs by {number:.2g} of its size"
-           f"{cause and ': '}{cause}")  # fmt: skip
+    why = (
+        f"in {len(rows)} pieces the gradient of {worst} differs by {number:.2g} of its size"
+        f"{cause and ': '}{cause}"
+    )
     return Finding(NAME, "fail", number, limit, why, evidence)
 
 

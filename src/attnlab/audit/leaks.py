@@ -200,8 +200,9 @@ def _confirmed(subject: Subject, leak: Leak, threshold: float) -> Leak:
     changed = leak.changed[row : row + 1]
     gap = moved(subject.logits(ids), subject.logits(changed))[0, : leak.after + 1]
     if float(gap.max()) > threshold:
-        return replace(leak, size=float(gap.max()), row=0, position=int(gap.argmax()),
-                       changed=changed)  # fmt: skip
+        return replace(
+            leak, size=float(gap.max()), row=0, position=int(gap.argmax()), changed=changed
+        )
     count = leak.changed.shape[0]
     batch = Situation(f"in a batch of {count}", ids.repeat(count, 1))
     alone = _only_row(batch.ids, leak.changed, row)

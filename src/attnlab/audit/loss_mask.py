@@ -46,26 +46,33 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
     if not wanted.any():
         return Finding(NAME, "not-applicable", None, 0, "no label ought to be scored")
     logits = torch.randn(
-        (*labels.shape, vocabulary), generator=Seed(0).child(NAME).torch_generator(),
+        (*labels.shape, vocabulary),
+        generator=Seed(0).child(NAME).torch_generator(),
         dtype=torch.float64,
-    )  # fmt: skip
+    )
     value, found = _scored_by_gradient(loss, logits, labels, given)
     wrong = (found != wanted).nonzero().tolist()
     ends = int(((labels == end) & wanted & found).sum()) if end is not None else None
     divided = _divided_by(value, logits, labels, found & wanted, given)
     evidence: dict[str, Any] = {
-        "ought": int(wanted.sum()), "scored": int(found.sum()), "positions": labels.numel(),
-        "divided_by": divided, "end_of_text_scored": ends, "wrong": wrong[:SHOWN],
+        "ought": int(wanted.sum()),
+        "scored": int(found.sum()),
+        "positions": labels.numel(),
+        "divided_by": divided,
+        "end_of_text_scored": ends,
+        "wrong": wrong[:SHOWN],
         "scored_labels": labels[0][found[0]].tolist()[:SHOWN],
-    }  # fmt: skip
+    }
     if decode is not None:
         evidence["scored_text"] = decode(evidence["scored_labels"])
     problem = _mask_problem(found, wanted, wrong)
     problem = problem or _moved(loss, logits, labels, wanted, value)
     all_positions = abs(divided - labels.numel()) < COUNT * labels.numel()
     if not problem and all_positions and int(wanted.sum()) < labels.numel():
-        problem = (f"the sum over {int(wanted.sum())} scored labels is divided by all "
-                   f"{labels.numel()} positions")  # fmt: skip
+        problem = (
+            f"the sum over {int(wanted.sum())} scored labels is divided by all "
+            f"{labels.numel()} positions"
+        )
     if not problem and ends == 0:
         problem = f"end-of-text ({end}) is among no scored label: it is never learnt"
     if problem:

@@ -47,9 +47,15 @@ def metric_invariance(
         return Finding(NAME, "pass", gaps[worst], LIMIT, why, evidence)
     by_size = max(gaps[s, pads[0]] for s in sizes) > LIMIT
     by_pads = max(gaps[sizes[0], p] for p in pads) > LIMIT
-    cause = ("padding is scored" if by_pads else
-             "a mean of batch means, or rows that look at their neighbours" if by_size else
-             "batch size and padding together")  # fmt: skip
-    why = (f"{base:.6g} at batch {sizes[0]} becomes {found[worst]:.6g} at batch {worst[0]} with "
-           f"{worst[1]} extra pads: {cause}")  # fmt: skip
+    cause = (
+        "padding is scored"
+        if by_pads
+        else "a mean of batch means, or rows that look at their neighbours"
+        if by_size
+        else "batch size and padding together"
+    )
+    why = (
+        f"{base:.6g} at batch {sizes[0]} becomes {found[worst]:.6g} at batch {worst[0]} with "
+        f"{worst[1]} extra pads: {cause}"
+    )
     return Finding(NAME, "fail", gaps[worst], LIMIT, why, evidence)

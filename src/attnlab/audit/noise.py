@@ -145,10 +145,14 @@ def unsettled(subject: Subject, probe: Probe) -> str | None:
         size = float(moved(first, subject.logits(rows)).max())
         subject.kept["unsettled"] = size if size > threshold else 0.0
     size = subject.kept["unsettled"]
-    return None if not size else (
-        f"its answers to one question differ by {size:.2g}, so nothing can be compared "
-        "(see eval-determinism)"
-    )  # fmt: skip
+    return (
+        None
+        if not size
+        else (
+            f"its answers to one question differ by {size:.2g}, so nothing can be compared "
+            "(see eval-determinism)"
+        )
+    )
 
 
 def _measure(subject: Subject, probe: Probe, length: int) -> Noise:
@@ -161,8 +165,9 @@ def _measure(subject: Subject, probe: Probe, length: int) -> Noise:
     limit = scale * (INSIDE if finer else LIMITS[inside])
     # no float64 copy can tell a small leak from the rounding of a Fourier transform, say
     floor = scale * torch.finfo(inside).eps * (1 if subject.dtype == torch.float64 else ALONE)
-    found = {name: float(moved(base, change()).max()) for name, change in
-             _neutral(subject, rows).items()}  # fmt: skip
+    found = {
+        name: float(moved(base, change()).max()) for name, change in _neutral(subject, rows).items()
+    }
     fine = {name: value for name, value in found.items() if value <= limit}
     beyond = {name: value for name, value in found.items() if value > limit}
     return Noise(max(fine.values(), default=0.0), scale, fine, beyond, inside, limit, floor)

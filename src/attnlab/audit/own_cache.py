@@ -16,8 +16,17 @@ from attnlab.audit.manner import POSITIONS
 from attnlab.audit.subject import Cache
 from attnlab.core.errors import UsageError
 
-NAMES = ("past_key_values", "past_key_value", "past_kv", "kv_cache", "past", "cache", "layer_past",
-         "cache_params", "state")  # fmt: skip
+NAMES = (
+    "past_key_values",
+    "past_key_value",
+    "past_kv",
+    "kv_cache",
+    "past",
+    "cache",
+    "layer_past",
+    "cache_params",
+    "state",
+)
 
 
 def own_cache(module: nn.Module, name: str) -> Cache | None:

@@ -79,6 +79,8 @@ class Probe:
 
 def _text(ids: Tensor, subject: Subject) -> Tensor:
     """Without the id that stands for padding: it is no text, and may be skipped as such."""
-    return ids if subject.pad is None else ids.where(
-        ids != subject.pad, (subject.pad + 1) % subject.vocabulary
-    )  # fmt: skip
+    return (
+        ids
+        if subject.pad is None
+        else ids.where(ids != subject.pad, (subject.pad + 1) % subject.vocabulary)
+    )

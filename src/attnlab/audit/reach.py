@@ -54,9 +54,11 @@ def _one_by_one(subject: Subject, leak: Leak, threshold: float, at: int) -> tupl
     found = []
     for j in range(at + 1, last):
         one = ids.clone()
-        one[:, j] = changed[:, j] if bool((changed[:, j] != ids[:, j]).all()) else (
-            (ids[:, j] + 1) % subject.vocabulary
-        )  # fmt: skip
+        one[:, j] = (
+            changed[:, j]
+            if bool((changed[:, j] != ids[:, j]).all())
+            else ((ids[:, j] + 1) % subject.vocabulary)
+        )
         gap = moved(before, leak.situation.logits(subject, one))
         if float(gap[leak.row, at]) > threshold:
             found.append(j - at)

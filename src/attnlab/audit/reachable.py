@@ -94,8 +94,9 @@ def _globals(function: types.FunctionType) -> list[Any]:
     named = [function.__globals__.get(name) for name in function.__code__.co_names]
     own = function.__module__
     return [
-        item for item in named
+        item
+        for item in named
         if isinstance(item, nn.Module | Tensor)
         or (isinstance(item, types.FunctionType) and item.__module__ == own)
         or (hasattr(item, "__dict__") and type(item).__module__ == own)
-    ]  # fmt: skip
+    ]

@@ -49,8 +49,11 @@ def recomputation(
         ]
         checks += len(found)
         problems += [f"{who}: {said}" for said in found if said]
-    evidence = {"problems": problems, "checks": checks,
-                "smallest_items": smallest_items(table, items or {})}  # fmt: skip
+    evidence = {
+        "problems": problems,
+        "checks": checks,
+        "smallest_items": smallest_items(table, items or {}),
+    }
     if checks == 0:
         why = "no figure of the table can be computed from another"
         return Finding(NAME, "not-applicable", None, 0, why, evidence)
@@ -123,8 +126,7 @@ def _perplexity(row: Row, loss: str, perplexity: str) -> str:
     if _exp(low) * (1 - SLACK) <= most and least <= _exp(high) * (1 + SLACK):
         return ""
     middle = _exp((low + high) / 2)
-    return (f"{perplexity} is {row[perplexity]}, but exp({loss}) = exp({row[loss]}) is "
-            f"{middle:.4g}")  # fmt: skip
+    return f"{perplexity} is {row[perplexity]}, but exp({loss}) = exp({row[loss]}) is {middle:.4g}"
 
 
 def _shares(row: Row, items: Mapping[str, int]) -> list[str]:
@@ -137,8 +139,9 @@ def _shares(row: Row, items: Mapping[str, int]) -> list[str]:
             found.append("")
         else:
             k = round((low + high) / 2 * n)
-            found.append(f"{column} is {row[column]}, but no number out of {n} is: {k}/{n} is "
-                         f"{k / n:.6g}")  # fmt: skip
+            found.append(
+                f"{column} is {row[column]}, but no number out of {n} is: {k}/{n} is {k / n:.6g}"
+            )
     return found
 
 

@@ -53,19 +53,30 @@ def rouge(
         self_scores, refused = _self_scores(score, texts)
         shown = _shown(score)
         problems = [
-            *_not_one(self_scores), *_kinds(score), *_lsum(score), *_differ(named, shown),
-            *_unsplit(shown, texts), *_changes(score),
-        ]  # fmt: skip
+            *_not_one(self_scores),
+            *_kinds(score),
+            *_lsum(score),
+            *_differ(named, shown),
+            *_unsplit(shown, texts),
+            *_changes(score),
+        ]
     except UsageError as error:
         return Finding(NAME, "not-applicable", None, 1.0, f"cannot be judged: {error}")
     lowest = min(min(found.values()) for found in self_scores.values())
-    evidence = {"named": dict(named or {}), "shown": shown, "self_scores": self_scores,
-                "refused": refused, "problems": problems}  # fmt: skip
+    evidence = {
+        "named": dict(named or {}),
+        "shown": shown,
+        "self_scores": self_scores,
+        "refused": refused,
+        "problems": problems,
+    }
     if problems:
         return Finding(NAME, "fail", lowest, 1.0, problems[0], evidence)
-    why = (f"every text scores 1 against itself, Lsum is its own score, and stemmer "
-           f"{shown['stemmer']}, tokenizer {shown['tokenizer']}, splitter {shown['splitter']} "
-           "are what the scores show")  # fmt: skip
+    why = (
+        f"every text scores 1 against itself, Lsum is its own score, and stemmer "
+        f"{shown['stemmer']}, tokenizer {shown['tokenizer']}, splitter {shown['splitter']} "
+        "are what the scores show"
+    )
     why += f"; {', '.join(refused)} refused, not scored" if refused else ""
     return Finding(NAME, "pass", lowest, 1.0, why, evidence)
 
@@ -114,8 +125,9 @@ def _not_one(self_scores: Mapping[str, Mapping[str, float]]) -> list[str]:
 def _kinds(score: Score) -> list[str]:
     """L and Lsum both: a table with one of them does not say which it is."""
     missing = [kind for kind in KINDS[2:] if kind not in _values(score, ONE, ONE)]
-    return [f"there is no {kind}: L and Lsum are often swapped, so both are told"
-            for kind in missing]  # fmt: skip
+    return [
+        f"there is no {kind}: L and Lsum are often swapped, so both are told" for kind in missing
+    ]
 
 
 def _swapped(score: Score, between: str) -> dict[str, float]:
@@ -163,8 +175,14 @@ def _differ(named: Mapping[str, Any] | None, shown: Mapping[str, str]) -> list[s
 
 def _unsplit(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
     count = sum(map(shares_a_line, texts)) if shown["splitter"] == "newline" else 0
-    return [f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
-            "line ends: split by sentence"] if count else []  # fmt: skip
+    return (
+        [
+            f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
+            "line ends: split by sentence"
+        ]
+        if count
+        else []
+    )
 
 
 def _changes(score: Score) -> list[str]:

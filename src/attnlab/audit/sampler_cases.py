@@ -46,8 +46,10 @@ def cases(ties: str) -> Iterator[Case]:
     yield from _ties(ties)
     yield Case("top_k 2 with top_p 0.95", plain, {"top_k": 2, "top_p": 0.95}, _only(1, 4))
     yield Case("top_k 5 with top_p 0.5", plain, {"top_k": 5, "top_p": 0.5}, _only(1, 4))
-    for options, kept in (({"temperature": 0.5, "top_k": 3}, (1, 4, 3)),
-                          ({"temperature": 2.0, "top_p": 0.99}, tuple(range(len(P))))):  # fmt: skip
+    for options, kept in (
+        ({"temperature": 0.5, "top_k": 3}, (1, 4, 3)),
+        ({"temperature": 2.0, "top_p": 0.99}, tuple(range(len(P)))),
+    ):
         words = " with ".join(f"{name} {value:g}" for name, value in options.items())
         yield Case(words, plain, options, _only(*kept, temperature=options["temperature"]))
     yield from _broken()
@@ -87,12 +89,29 @@ def _ties(ties: str) -> Iterator[Case]:
     """Four equal chances of exactly ¼ sum to ½ after two, without a rounding."""
     four, exact = frozenset(range(4)), ties == "exact"
     yield Case("top_p at an exact sum", (0.0,) * 4, {"top_p": 0.5}, among=four, at_most=2)
-    yield Case("top_k 2 where three tie for second", (2.0, 1.0, 1.0, 1.0, 0.0), {"top_k": 2},
-               among=four, always=frozenset({0}), at_most=2 if exact else 4)  # fmt: skip
-    yield Case("top_k 1 where all tie", (0.0,) * 5, {"top_k": 1}, among=frozenset(range(5)),
-               at_most=1 if exact else 5)  # fmt: skip
-    yield Case("temperature 0 where two tie", (0.0, 3.0, 1.0, 3.0), {"temperature": 0.0},
-               among=frozenset({1, 3}), at_most=2, may_refuse=True)  # fmt: skip
+    yield Case(
+        "top_k 2 where three tie for second",
+        (2.0, 1.0, 1.0, 1.0, 0.0),
+        {"top_k": 2},
+        among=four,
+        always=frozenset({0}),
+        at_most=2 if exact else 4,
+    )
+    yield Case(
+        "top_k 1 where all tie",
+        (0.0,) * 5,
+        {"top_k": 1},
+        among=frozenset(range(5)),
+        at_most=1 if exact else 5,
+    )
+    yield Case(
+        "temperature 0 where two tie",
+        (0.0, 3.0, 1.0, 3.0),
+        {"temperature": 0.0},
+        among=frozenset({1, 3}),
+        at_most=2,
+        may_refuse=True,
+    )
 
 
 def _broken() -> Iterator[Case]:
@@ -102,8 +121,14 @@ def _broken() -> Iterator[Case]:
         words = " ".join(f"{k} {v:g}" for k, v in options.items())
         yield Case(f"all −inf but one, {words}", single, options, (0, 0, 1, 0, 0))
     for t in (1.0, 0.0):
-        yield Case(f"a NaN, temperature {t:g}", (0.0, 1.0, NAN, 2.0), {"temperature": t},
-                   among=frozenset({0, 1, 3}), at_most=3, may_refuse=True)  # fmt: skip
+        yield Case(
+            f"a NaN, temperature {t:g}",
+            (0.0, 1.0, NAN, 2.0),
+            {"temperature": t},
+            among=frozenset({0, 1, 3}),
+            at_most=3,
+            may_refuse=True,
+        )
 
 
 def _softmax(logits: tuple[float, ...], temperature: float) -> tuple[float, ...]:

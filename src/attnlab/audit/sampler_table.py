@@ -125,8 +125,10 @@ def _chances(case: Case, counts: np.ndarray) -> str:
         return f"token {extra[0]} is drawn {counts[extra[0]]} times and ought to be dropped"
     lost = np.flatnonzero((expected >= EXPECTED) & (counts == 0))
     if lost.size:
-        return (f"token {lost[0]} is never drawn and ought to be {expected[lost[0]]:.0f} times "
-                f"({lost.size} tokens are lost)")  # fmt: skip
+        return (
+            f"token {lost[0]} is never drawn and ought to be {expected[lost[0]]:.0f} times "
+            f"({lost.size} tokens are lost)"
+        )
     small = expected < CELL
     drawn = np.append(counts[~small], counts[small].sum())
     wanted = np.append(expected[~small], expected[small].sum())
@@ -138,8 +140,10 @@ def _chances(case: Case, counts: np.ndarray) -> str:
     if p >= RARE:
         return ""
     worst = int(np.argmax(np.abs(counts - expected) / np.sqrt(np.maximum(expected, 1))))
-    return (f"frequencies are off (χ² = {chi2:.0f}, p = {p:.1g}): token {worst} is drawn "
-            f"{counts[worst]} times, not {expected[worst]:.0f}")  # fmt: skip
+    return (
+        f"frequencies are off (χ² = {chi2:.0f}, p = {p:.1g}): token {worst} is drawn "
+        f"{counts[worst]} times, not {expected[worst]:.0f}"
+    )
 
 
 def _tied(case: Case, counts: np.ndarray) -> str:

@@ -62,21 +62,26 @@ def _judge(values: list[float], highest: float, peak: float | None, floor: float
     slack = max(0.0, last_fall) + SAME * highest
     share, limit = last / highest, (lowest + slack) / highest
     evidence: dict[str, Any] = {
-        "steps": len(values), "peak": highest, "peak_step": top, "last": last, "floor": lowest,
+        "steps": len(values),
+        "peak": highest,
+        "peak_step": top,
+        "last": last,
+        "floor": lowest,
         "rises": [list(rise) for rise in again[:5]],
-    }  # fmt: skip
+    }
     problem = ""
     if again:
         start, end = again[0]
-        problem = (f"the rate rises again after step {start}, from {values[start] / highest:.1%} "
-                   f"to {values[end] / highest:.1%} of its peak at step {end}")  # fmt: skip
+        problem = (
+            f"the rate rises again after step {start}, from {values[start] / highest:.1%} "
+            f"to {values[end] / highest:.1%} of its peak at step {end}"
+        )
     elif peak is not None and abs(highest - peak) > SAME * peak:
         problem = f"the rate reaches {highest:.4g}, never its peak {peak:.4g}"
     elif top >= len(values) / 2:
         problem = f"the rate rises until step {top} of {len(values)}: most of the run"
     elif abs(last - lowest) > slack:
-        problem = (f"the rate ends at {share:.1%} of its peak, its floor is "
-                   f"{lowest / highest:.1%}")  # fmt: skip
+        problem = f"the rate ends at {share:.1%} of its peak, its floor is {lowest / highest:.1%}"
     if problem:
         return Finding(NAME, "fail", share, limit, problem, evidence)
     why = f"one rise at most, then down to {share:.1%} of the peak in the last step"

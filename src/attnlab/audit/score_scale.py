@@ -24,19 +24,26 @@ def score_scale(
     """Judge variances of scores measured at several widths (repeats of a width tell the noise)."""
     d, v, w = np.asarray(dims, float), np.asarray(variances, float), np.asarray(largest_weights)
     if len(set(dims)) < 2 or not np.all(v > 0):
-        return Finding(NAME, "not-applicable", None, SLOPE_LIMIT,
-                       "needs score variances at two widths or more")  # fmt: skip
+        return Finding(
+            NAME, "not-applicable", None, SLOPE_LIMIT, "needs score variances at two widths or more"
+        )
     slope, error = _slope(np.log(d), np.log(v))
     saturation = float(w[d == d.max()].mean())
-    evidence = {"dims": [int(x) for x in d], "variance": [float(x) for x in v],
-                "mean_largest_weight": saturation, "standard_error": error}  # fmt: skip
+    evidence = {
+        "dims": [int(x) for x in d],
+        "variance": [float(x) for x in v],
+        "mean_largest_weight": saturation,
+        "standard_error": error,
+    }
     if abs(slope) - 2 * error > SLOPE_LIMIT:
         why = f"the variance of the scores goes like D^{slope:.2f}: not the same model at every D"
     elif saturation > SATURATED:
         why = f"softmax is saturated: at the largest D one weight is {saturation:.3f} on average"
     else:
-        why = (f"scores keep their size (variance ∝ D^{slope:.2f}) and softmax is not saturated "
-               f"(largest weight {saturation:.2f} on average at the largest D)")  # fmt: skip
+        why = (
+            f"scores keep their size (variance ∝ D^{slope:.2f}) and softmax is not saturated "
+            f"(largest weight {saturation:.2f} on average at the largest D)"
+        )
         return Finding(NAME, "pass", slope, SLOPE_LIMIT, why, evidence)
     return Finding(NAME, "fail", slope, SLOPE_LIMIT, why, evidence)
 

@@ -23,8 +23,10 @@ def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     counts = {name: len(values) for name, values in differences.items()}
     fewest = min(counts, key=lambda name: counts[name])
     if counts[fewest] < MIN_RUNS:
-        why = (f"{fewest!r} rests on {counts[fewest]} runs, at least {MIN_RUNS} are needed: "
-               "not a result")  # fmt: skip
+        why = (
+            f"{fewest!r} rests on {counts[fewest]} runs, at least {MIN_RUNS} are needed: "
+            "not a result"
+        )
         few = tuple(name for name, count in counts.items() if count < MIN_RUNS)
         return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, {"runs": counts}, few)
     names = list(differences)

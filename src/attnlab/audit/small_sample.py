@@ -22,8 +22,14 @@ def small_sample(counts: Mapping[str, tuple[int, int]], effect: float) -> Findin
         return Finding(NAME, "not-applicable", None, None, why)
     claimed, empty = abs(effect), [name for name, (_, n) in counts.items() if n == 0]
     if empty:
-        return Finding(NAME, "fail", math.inf, claimed, f"{empty[0]!r} was scored on no item",
-                       {"counts": {name: list(pair) for name, pair in counts.items()}})  # fmt: skip
+        return Finding(
+            NAME,
+            "fail",
+            math.inf,
+            claimed,
+            f"{empty[0]!r} was scored on no item",
+            {"counts": {name: list(pair) for name, pair in counts.items()}},
+        )
     found = {name: wilson(*pair) for name, pair in counts.items()}
     widest = max(found, key=lambda name: found[name].half_width)
     half, e = found[widest].half_width, found[widest]
@@ -34,8 +40,10 @@ def small_sample(counts: Mapping[str, tuple[int, int]], effect: float) -> Findin
     }
     share = f"{widest!r}, {e.value:.1%} of {e.n} items,"
     if half > claimed:
-        why = (f"{share} is known to ±{half:.1%} only, more than the effect of {claimed:.1%}; "
-               f"about {evidence['items_needed']} items would do")  # fmt: skip
+        why = (
+            f"{share} is known to ±{half:.1%} only, more than the effect of {claimed:.1%}; "
+            f"about {evidence['items_needed']} items would do"
+        )
         return Finding(NAME, "fail", half, claimed, why, evidence)
     why = f"the least certain accuracy, {share} is known to ±{half:.1%}, within {claimed:.1%}"
     return Finding(NAME, "pass", half, claimed, why, evidence)

@@ -39,8 +39,10 @@ def split_overlap(
         total += len(places)
         share = len(places) / len(splits[other])
         row = places[0]
-        problems.append(f"{len(places)} rows of {other!r} ({share:.1%}) are in {one!r} too; "
-                        f"the first is row {row[1]} there and row {row[0]} here")  # fmt: skip
+        problems.append(
+            f"{len(places)} rows of {other!r} ({share:.1%}) are in {one!r} too; "
+            f"the first is row {row[1]} there and row {row[0]} here"
+        )
         first = [list(pair) for pair in places[:SHOWN]]
         evidence[f"{one} and {other}"] = {"rows": len(places), "share": share, "first": first}
     own_labels = {name: plain(values) for name, values in (labels or {}).items()}
@@ -74,8 +76,10 @@ def _label_problems(labels: Mapping[str, Sequence[Hashable]], classes: int | Non
         if classes is not None:
             bad = [v for v in values if not (isinstance(v, Integral) and 0 <= int(v) < classes)]
             if bad:
-                found.append(f"{len(bad)} labels of {name!r} are no class of 0 to {classes - 1}, "
-                             f"the first is {bad[0]!r}")  # fmt: skip
+                found.append(
+                    f"{len(bad)} labels of {name!r} are no class of 0 to {classes - 1}, "
+                    f"the first is {bad[0]!r}"
+                )
     counts = {name: Counter(values) for name, values in labels.items()}
     first = next(iter(counts), None)
     for name, own in counts.items():

@@ -22,8 +22,14 @@ from attnlab.audit.watch import FUSED
 DRAWS = 20_261_115  # what draws draws the same before and after a change
 OWN = frozenset(vars(nn.Module()))  # what every module has; all else was put there by its author
 SMALL = 1 << 16  # larger tensors among plain attributes are tables, not memories
-DROPS = (functional.dropout, torch.dropout, functional.dropout1d, functional.alpha_dropout,
-         functional.feature_alpha_dropout, torch.alpha_dropout)  # fmt: skip
+DROPS = (
+    functional.dropout,
+    torch.dropout,
+    functional.dropout1d,
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    torch.alpha_dropout,
+)
 
 
 @contextmanager

@@ -40,8 +40,10 @@ def variant_is_live(
     after = probe(other)
     moved = _movement(before, after.detach())
     evidence: dict[str, Any] = {
-        "only_in_baseline": only[0][:8], "only_in_variant": only[1][:8], "shared": len(common),
-    }  # fmt: skip
+        "only_in_baseline": only[0][:8],
+        "only_in_variant": only[1][:8],
+        "shared": len(common),
+    }
     if moved > LIMIT:
         why = f"on the same weights the output moves by {moved:.2g} of its size"
         return Finding(NAME, "pass", moved, LIMIT, why, evidence)

@@ -11,8 +11,14 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-SOFTMAX = (torch.softmax, functional.softmax, Tensor.softmax, torch.log_softmax,
-           functional.log_softmax, Tensor.log_softmax)  # fmt: skip
+SOFTMAX = (
+    torch.softmax,
+    functional.softmax,
+    Tensor.softmax,
+    torch.log_softmax,
+    functional.log_softmax,
+    Tensor.log_softmax,
+)
 BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax in steps
 FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 

@@ -70,10 +70,16 @@ class _Facts:
         """Anyone's function or module as a subject."""
         asked = Asked(function, self.manner, name)
         return Subject(
-            name, asked, self.vocabulary, self.context, step=self.step,
-            takes_mask=self.manner.mask is not None, per_position=self.per_position,
-            labelled=None if self.manner.labels is None else asked.labelled, **more,
-        )  # fmt: skip
+            name,
+            asked,
+            self.vocabulary,
+            self.context,
+            step=self.step,
+            takes_mask=self.manner.mask is not None,
+            per_position=self.per_position,
+            labelled=None if self.manner.labels is None else asked.labelled,
+            **more,
+        )
 
 
 @torch.no_grad()
@@ -97,9 +103,13 @@ def _module(module: nn.Module, name: str, facts: _Facts | None = None) -> Subjec
             module.eval()
             facts = _facts(module, name)
     return facts.subject(
-        module, name, module=module, rewrap=partial(_module, name=name, facts=facts),
-        cache=own_cache(module, name), save_load=_own_save_load(module, name, facts),
-    )  # fmt: skip
+        module,
+        name,
+        module=module,
+        rewrap=partial(_module, name=name, facts=facts),
+        cache=own_cache(module, name),
+        save_load=_own_save_load(module, name, facts),
+    )
 
 
 def _own_save_load(module: nn.Module, name: str, facts: _Facts) -> Any:
@@ -161,6 +171,13 @@ def _gpt(model: GPT, name: str) -> Subject:
             return subject_of(load(Path(folder)), name)
 
     return Subject(
-        name, forward, model.vocabulary, model.context, model, takes_mask=True, cache=cache,
-        rewrap=lambda made: _gpt(cast(GPT, made), name), save_load=save_load,
-    )  # fmt: skip
+        name,
+        forward,
+        model.vocabulary,
+        model.context,
+        model,
+        takes_mask=True,
+        cache=cache,
+        rewrap=lambda made: _gpt(cast(GPT, made), name),
+        save_load=save_load,
+    )

@@ -31,13 +31,20 @@ def library_subject(library: Any, name: str, special: tuple[int, ...] = ()) -> S
         if context <= LENGTHS[0] and not runs(forward, context):  # some places are kept for pads
             context = longest(forward)
     return Subject(
-        name, forward, int(vocabulary), context, library,
-        takes_mask="attention_mask" in known, causal=_claims_causal(library),
-        per_position=probe.shape[1] == 3, cache=_cache_of(library, frozenset(known)),
+        name,
+        forward,
+        int(vocabulary),
+        context,
+        library,
+        takes_mask="attention_mask" in known,
+        causal=_claims_causal(library),
+        per_position=probe.shape[1] == 3,
+        cache=_cache_of(library, frozenset(known)),
         rewrap=lambda made: library_subject(_plain_experts(made), name, special),
-        save_load=_round_trip(library, name, special), special=special,
+        save_load=_round_trip(library, name, special),
+        special=special,
         pad=pad if isinstance(pad, int) and 0 <= pad < vocabulary else None,
-    )  # fmt: skip
+    )
 
 
 def _plain_experts(library: Any) -> Any:

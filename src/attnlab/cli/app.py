@@ -56,9 +56,27 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (
-    run, show, runs, table, report, verify, theory, simulate, train, finetune,
-    predict, generate, audit, attend, perplexity, compare, export, construct, rouge, assets,
-):  # fmt: skip
+    run,
+    show,
+    runs,
+    table,
+    report,
+    verify,
+    theory,
+    simulate,
+    train,
+    finetune,
+    predict,
+    generate,
+    audit,
+    attend,
+    perplexity,
+    compare,
+    export,
+    construct,
+    rouge,
+    assets,
+):
     command.register(app)
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from
 

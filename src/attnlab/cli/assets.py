@@ -156,9 +156,13 @@ class BarProgress:
         )
 
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), DownloadColumn(),
-            TransferSpeedColumn(), TimeRemainingColumn(), console=Console(stderr=True),
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
         self.task: Any = None
 
     def start(self, what: str, total: int, done: int) -> None:

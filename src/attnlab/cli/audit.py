@@ -50,9 +50,16 @@ def audit(  # noqa: PLR0913  (each is one documented option)
 
     with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
         found = audited(
-            target, out, device, only=only or [], seed=seed, length=length, revision=revision,
-            trust=trust_remote_code, heard=heard,
-        )  # fmt: skip
+            target,
+            out,
+            device,
+            only=only or [],
+            seed=seed,
+            length=length,
+            revision=revision,
+            trust=trust_remote_code,
+            heard=heard,
+        )
     if json:
         say_json(found.as_json())
     else:

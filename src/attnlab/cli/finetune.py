@@ -18,10 +18,16 @@ from attnlab.cli.console import (
 )
 
 OWN_OPTIONS = {
-    "data": "--data", "text": "--text", "second": "--second", "label": "--label",
-    "method": "--method", "model": "--model", "epochs": "--epochs", "threads": "--threads",
+    "data": "--data",
+    "text": "--text",
+    "second": "--second",
+    "label": "--label",
+    "method": "--method",
+    "model": "--model",
+    "epochs": "--epochs",
+    "threads": "--threads",
     "device": "--device",
-}  # fmt: skip
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -64,10 +70,17 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     for key in settings.keys() & OWN_OPTIONS.keys():
         raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
     settings |= {
-        "data": data, "text": text, "label": label, "second": second, "method": method,
-        "model": _place(model), "epochs": epochs, "threads": threads or default_workers("cpu"),
-        "device": device, "first_seed": seed,
-    }  # fmt: skip
+        "data": data,
+        "text": text,
+        "label": label,
+        "second": second,
+        "method": method,
+        "model": _place(model),
+        "epochs": epochs,
+        "threads": threads or default_workers("cpu"),
+        "device": device,
+        "first_seed": seed,
+    }
     made, _ = prepare("finetune", "quick", settings)
     if not quiet:
         note(f"run {made.name}-{made.run_id}: {method} on {model}, {made.settings.device}")

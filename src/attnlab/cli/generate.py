@@ -55,8 +55,17 @@ def generate(  # noqa: PLR0913  (each is one documented option)
     names = strategy or [DEFAULT]
     prompt = _prompt(prompt, prompt_file)
     listener = Quiet() if json else Printer(prompt, len(names) == 1 and n == 1)
-    found = continued(target, prompt, out, device, strategies=names, n=n,
-                      max_new_tokens=max_new_tokens, seed=seed, listener=listener)  # fmt: skip
+    found = continued(
+        target,
+        prompt,
+        out,
+        device,
+        strategies=names,
+        n=n,
+        max_new_tokens=max_new_tokens,
+        seed=seed,
+        listener=listener,
+    )
     if json:
         say_json(found)
 

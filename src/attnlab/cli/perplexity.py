@@ -52,5 +52,10 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
 
 
 def _shown(value: object) -> str:
-    return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(
-        value, int) else str(value)  # fmt: skip
+    return (
+        f"{value:,.4f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

@@ -74,10 +74,14 @@ class BarProgress:
 
         self.totals = Counter(stage_of(t) for t in trials)
         self.bars = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
             console=Console(stderr=True),
-        )  # fmt: skip
+        )
         self.tasks: dict[str, Any] = {}
         self.started = self.inside = False
 

@@ -41,10 +41,16 @@ def show(
     values = made.settings_json()
     if json:
         say_json(
-            {"study": made.name, "question": made.question, "source": made.source, "scale": scale,
-             "expected": made.expected.get(scale), "trials": trials,
-             "settings": values}
-        )  # fmt: skip
+            {
+                "study": made.name,
+                "question": made.question,
+                "source": made.source,
+                "scale": scale,
+                "expected": made.expected.get(scale),
+                "trials": trials,
+                "settings": values,
+            }
+        )
         return
     say(made.question)
     if made.source:

@@ -20,9 +20,15 @@ from attnlab.cli.console import (
 )
 
 OWN_OPTIONS = {
-    "text": "--text", "tokenizer": "--tokenizer", "size": "--size", "position": "--position",
-    "steps": "--steps", "prompt": "--prompt", "threads": "--threads", "device": "--device",
-}  # fmt: skip
+    "text": "--text",
+    "tokenizer": "--tokenizer",
+    "size": "--size",
+    "position": "--position",
+    "steps": "--steps",
+    "prompt": "--prompt",
+    "threads": "--threads",
+    "device": "--device",
+}
 
 
 LIMITS = {"trial_seconds", "trial_memory_gb"}  # of workers; a training runs in this process
@@ -78,10 +84,16 @@ def train(  # noqa: PLR0913  (each is one documented option)
     settings = assigned(set_)
     _refuse(text, settings)
     settings |= {
-        "text": text, "size": size, "tokenizer": tokenizer, "position": position, "steps": steps,
-        "prompt": prompt, "threads": threads or max(1, default_workers("cpu") // beside),
-        "device": device, "first_seed": seed,
-    }  # fmt: skip
+        "text": text,
+        "size": size,
+        "tokenizer": tokenizer,
+        "position": position,
+        "steps": steps,
+        "prompt": prompt,
+        "threads": threads or max(1, default_workers("cpu") // beside),
+        "device": device,
+        "first_seed": seed,
+    }
     settings.setdefault("checkpoint_every", max(1, steps // 40))
     made, _ = prepare("train", "quick", settings)
     if sharded and settings.get("compile"):

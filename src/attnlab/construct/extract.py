@@ -109,10 +109,14 @@ def _found(a: Array, b: Array, matrix: Array, sines: Array) -> Extraction:
     angle = math.degrees(math.asin(sine))
     norm = 2 / sine if sines.size else 0.0
     square = sine > 1 - 1e-12
-    how = "The spans are orthogonal: M = 2 A A^T (A orthonormal)" if square else (
-        f"The spans meet at {angle:.4g} degrees: M is twice the projector on A along B,"
-        f" and may enlarge an error {norm:.4g} times"
-    )  # fmt: skip
+    how = (
+        "The spans are orthogonal: M = 2 A A^T (A orthonormal)"
+        if square
+        else (
+            f"The spans meet at {angle:.4g} degrees: M is twice the projector on A along B,"
+            f" and may enlarge an error {norm:.4g} times"
+        )
+    )
     return Extraction(
         feasible=True,
         why=f"{how}.",

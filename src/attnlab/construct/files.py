@@ -19,8 +19,13 @@ from numpy.typing import NDArray
 from attnlab.core.errors import UsageError
 
 LARGEST = 128_000_000  # bytes: 4,000 keys of 4,000 numbers in .npy
-REFUSED = {".npz": "an archive", ".pkl": "a pickle", ".pickle": "a pickle", ".pt": "a pickle",
-           ".pth": "a pickle"}  # fmt: skip
+REFUSED = {
+    ".npz": "an archive",
+    ".pkl": "a pickle",
+    ".pickle": "a pickle",
+    ".pt": "a pickle",
+    ".pth": "a pickle",
+}
 KINDS = {str: "text", list: "a list", dict: "an object", bool: "true or false", type(None): "null"}
 SUM = 1e-9  # how far from 1 a distribution may sum
 SHOWN = 20  # characters of a cell in a message

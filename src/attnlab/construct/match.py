@@ -184,9 +184,11 @@ def _sentence(kind: str, infimum: float, kl: float, exact: bool) -> str:
     if exact:
         return "attention equals the target: log p + c is in the column space of the keys"
     if kind == "inside":
-        near = "which is as good as the target" if infimum <= _MATCHED else (
-            "so the target itself cannot be met"
-        )  # fmt: skip
+        near = (
+            "which is as good as the target"
+            if infimum <= _MATCHED
+            else ("so the target itself cannot be met")
+        )
         return f"the least KL is {infimum:.6g} nats, attained by this query, {near}"
     limit = "tends to 0" if infimum <= _MATCHED else f"stays above {infimum:.6g} nats"
     return (

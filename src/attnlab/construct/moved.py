@@ -37,8 +37,11 @@ def moved(plan: Plan, q: Array) -> Construction:
     return Construction(
         feasible=met,
         why=f"With new keys {', '.join(map(str, new))} the query "
-        + (f"meets {plan.after.goal}: {plan.after.total(weights):.4g} of the weight in total."
-           if met else f"misses {plan.after.goal}."),
+        + (
+            f"meets {plan.after.goal}: {plan.after.total(weights):.4g} of the weight in total."
+            if met
+            else f"misses {plan.after.goal}."
+        ),
         query=q,
         key=keys[new],
         weights=weights,
@@ -50,7 +53,7 @@ def moved(plan: Plan, q: Array) -> Construction:
             "total": plan.after.total(weights),
             "uneven": plan.after.uneven(weights),
         },
-    )  # fmt: skip
+    )
 
 
 def _scores(plan: Plan, q: Array) -> dict[int, float]:

@@ -134,10 +134,12 @@ class Plan:
     def necessary(self) -> tuple[Array | None, float]:
         """`far` with only what every solution must satisfy: a level above 0 lets scores pass it."""
         first, second = self.level_before <= 0, self.level_after <= 0
-        rows = np.vstack([
-            self.rows_before if first else self.rows_before[:0],
-            self.rows_after if second else self.rows_after[:0],
-        ])  # fmt: skip
+        rows = np.vstack(
+            [
+                self.rows_before if first else self.rows_before[:0],
+                self.rows_after if second else self.rows_after[:0],
+            ]
+        )
         limits = self.limits if second else self._equal_limits
         if not len(limits):
             return None, math.inf

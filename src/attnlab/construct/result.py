@@ -51,9 +51,19 @@ class Construction:
     def as_json(self) -> dict[str, Any]:
         """Plain lists and numbers: the fields that apply, in the order of the command's JSON."""
         names = (
-            "query", "key", "weights", "output", "feasible", "attained", "margin", "norm",
-            "certificate", "kl", "residual", "why",
-        )  # fmt: skip
+            "query",
+            "key",
+            "weights",
+            "output",
+            "feasible",
+            "attained",
+            "margin",
+            "norm",
+            "certificate",
+            "kl",
+            "residual",
+            "why",
+        )
         found = {name: getattr(self, name) for name in names}
         given = {name: value for name, value in found.items() if value is not None}
         return plain({**given, **({"also": self.also} if self.also else {})})

@@ -58,9 +58,11 @@ def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None
     norm = float(np.linalg.norm(query))
     gap = 1 - proof["norm_bound"] / norm if norm else 0.0
     key = problem.members[0]
-    shorter = "no shorter query does" if gap < _WIDE else (
-        f"rounding leaves open whether one of length {proof['norm_bound']:.4g} does"
-    )  # fmt: skip
+    shorter = (
+        "no shorter query does"
+        if gap < _WIDE
+        else (f"rounding leaves open whether one of length {proof['norm_bound']:.4g} does")
+    )
     why = f"key {key} gets weight {weights[key]:.6g} from a query of length {norm:.6g}; {shorter}"
     also: dict[str, Any] = {"gap": gap}
     if problem.rest:

@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import ClassVar
 
 # the disk or the system refused; any other error says that the path is not what it should be
-REFUSED = frozenset({
-    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
-    errno.ESTALE, errno.ETIMEDOUT,
-})  # fmt: skip
+REFUSED = frozenset(
+    {
+        errno.EIO,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
 
 
 class AttnlabError(Exception):

@@ -62,8 +62,12 @@ def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
         last += [last[0]] * (how.width - len(last))
         logits = stepper.step(torch.tensor(last, device=logits.device))
     best = sorted([*endings, *beam], key=Hypothesis.rank)[:n]
-    return [replace(row, ids=list(h.ids), logprobs=list(h.logprobs),
-                    ended="token" if h.ended else "length") for h in best]  # fmt: skip
+    return [
+        replace(
+            row, ids=list(h.ids), logprobs=list(h.logprobs), ended="token" if h.ended else "length"
+        )
+        for h in best
+    ]
 
 
 def _settled(endings: list[Hypothesis], beam: list[Hypothesis], n: int) -> bool:
@@ -88,8 +92,12 @@ def _grown(
     scores += torch.tensor([h.score for h in beam], device=logits.device).double()[:, None]
     places = _best(scores.flatten(), how.width + len(beam) * len(how.stop.ids))
     size, found = logits.shape[-1], []
-    values = zip(places.tolist(), scores.flatten()[places].tolist(),
-                 plain.flatten()[places].tolist(), strict=True)  # fmt: skip
+    values = zip(
+        places.tolist(),
+        scores.flatten()[places].tolist(),
+        plain.flatten()[places].tolist(),
+        strict=True,
+    )
     for place, score, logprob in values:
         old, token = beam[place // size], place % size
         if token in how.stop.ids:

@@ -63,8 +63,9 @@ class Numbers:
     def next(self) -> Uniforms:
         """The numbers of one step."""
         if self._used == AHEAD:
-            made = [torch.rand(self._shape, generator=g, dtype=torch.float64)
-                    for g in self._generators]  # fmt: skip
+            made = [
+                torch.rand(self._shape, generator=g, dtype=torch.float64) for g in self._generators
+            ]
             self._made, self._used = torch.stack(made, dim=1).to(self._device), 0
         self._used += 1
         return self._made[self._used - 1]

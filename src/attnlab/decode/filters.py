@@ -153,8 +153,12 @@ def _penalty(penalty: float) -> None:
 
 
 ORDER: dict[str, Callable[[Scores, Any], Scores]] = {
-    "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "typical": typical,
-}  # fmt: skip
+    "temperature": temperature,
+    "top_k": top_k,
+    "top_p": top_p,
+    "min_p": min_p,
+    "typical": typical,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,9 +83,15 @@ class FusedGPT(StaticGPT):
         config, model = self.model.config, self.model
         table: Any = model.position
         kernels.embed[(self.batch,)](
-            self.ids, self.at, model.embedding, table.table, self.x, WIDTH=config.d_model,
-            BLOCK=_power(config.d_model), **self.early,
-        )  # fmt: skip
+            self.ids,
+            self.at,
+            model.embedding,
+            table.table,
+            self.x,
+            WIDTH=config.d_model,
+            BLOCK=_power(config.d_model),
+            **self.early,
+        )
         for index, block in enumerate(model.layers()):
             self._layer(index, block)
         self.logits = self.scores
@@ -95,9 +101,18 @@ class FusedGPT(StaticGPT):
             self.logits, self.found, VOCABULARY=model.vocabulary, CHUNK=VOCABULARY, **self.early
         )
         kernels.choose[(self.batch,)](
-            self.found, self.ids, self.at, self.slot, self.tokens, self.logprobs, self.written,
-            chunks, VOCABULARY=model.vocabulary, BLOCK=_power(chunks), **self.early,
-        )  # fmt: skip
+            self.found,
+            self.ids,
+            self.at,
+            self.slot,
+            self.tokens,
+            self.logprobs,
+            self.written,
+            chunks,
+            VOCABULARY=model.vocabulary,
+            BLOCK=_power(chunks),
+            **self.early,
+        )
 
     def _layer(self, index: int, block: "Block") -> None:
         kernels = _kernels()
@@ -109,10 +124,21 @@ class FusedGPT(StaticGPT):
         warps = 8 if self.batch <= FEW else 4  # a row alone waits; many rows fill the machine
         self._linear(Map(qkv.weight, qkv.bias, block.attention_norm), self.x, self.qkv)
         kernels.attend[(self.batch, heads)](
-            self.qkv, self.keys[index], self.values[index], self.hidden, self.slot, self.heads,
-            attention.scale, self.length, HEADS=heads, WIDTH=width, BLOCK=_power(width),
-            TIMES=32 * warps, num_warps=warps, **self.early,
-        )  # fmt: skip
+            self.qkv,
+            self.keys[index],
+            self.values[index],
+            self.hidden,
+            self.slot,
+            self.heads,
+            attention.scale,
+            self.length,
+            HEADS=heads,
+            WIDTH=width,
+            BLOCK=_power(width),
+            TIMES=32 * warps,
+            num_warps=warps,
+            **self.early,
+        )
         self._linear(Map(merge.weight, merge.bias), self.heads, self.x, add=True)
         wide = Map(feed.wide.weight, feed.wide.bias, block.feed_forward_norm)
         self._linear(wide, self.x, self.wide, gelu=True)
@@ -124,30 +150,59 @@ class FusedGPT(StaticGPT):
         """out = W x + b, of norm(x) where there is one; gelu of it; or added to `out`."""
         kernels = _kernels()
         outputs, inputs = of.weight.shape
-        flags = {"INPUTS": inputs, "OUTPUTS": outputs, "BIAS": of.bias is not None, "GELU": gelu,
-                 "ADD": add, **self.early}  # fmt: skip
+        flags = {
+            "INPUTS": inputs,
+            "OUTPUTS": outputs,
+            "BIAS": of.bias is not None,
+            "GELU": gelu,
+            "ADD": add,
+            **self.early,
+        }
         bias = of.weight if of.bias is None else of.bias  # a place that is not read
         if self.batch <= FEW:
             block = _power(inputs)
             tile = min(8, max(1, ROW_TILE // block))
             kernels.few_rows[(-(-outputs // tile), self.batch)](
-                x, *of.of_norm, of.weight, bias, out, EPS=self.model.config.norm_eps,
-                NORM=of.norm is not None, SHIFT=of.shifts, TILE=tile, BLOCK=block,
-                num_warps=2 if block <= ROW_TILE // 8 else 8, **flags,
-            )  # fmt: skip
+                x,
+                *of.of_norm,
+                of.weight,
+                bias,
+                out,
+                EPS=self.model.config.norm_eps,
+                NORM=of.norm is not None,
+                SHIFT=of.shifts,
+                TILE=tile,
+                BLOCK=block,
+                num_warps=2 if block <= ROW_TILE // 8 else 8,
+                **flags,
+            )
             return
         if of.norm is not None:
             kernels.norm[(self.batch,)](
-                x, *of.of_norm, self.normed, EPS=self.model.config.norm_eps, INPUTS=inputs,
-                SHIFT=of.shifts, BLOCK=_power(inputs), **self.early,
-            )  # fmt: skip
+                x,
+                *of.of_norm,
+                self.normed,
+                EPS=self.model.config.norm_eps,
+                INPUTS=inputs,
+                SHIFT=of.shifts,
+                BLOCK=_power(inputs),
+                **self.early,
+            )
             x = self.normed
         rows, shape = max(16, min(64, _power(self.batch))), _tiles(inputs, outputs)
         grid = (-(-outputs // shape["TILE"]), -(-self.batch // rows), shape["SPLIT"])
         kernels.many_rows[grid](
-            x, of.weight, bias, out, self.parts, self.counts, self.batch, ROWS=rows, **shape,
+            x,
+            of.weight,
+            bias,
+            out,
+            self.parts,
+            self.counts,
+            self.batch,
+            ROWS=rows,
+            **shape,
             **flags,
-        )  # fmt: skip
+        )
 
 
 def _tiles(inputs: int, outputs: int) -> dict[str, int]:

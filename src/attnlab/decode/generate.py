@@ -56,8 +56,13 @@ def generate(  # noqa: PLR0913  (what decides a text is this much)
     by_length = sorted(range(len(rows)), key=lambda i: len(rows[i].prompt))
     for start in range(0, len(rows), batch):
         now = by_length[start : start + batch]
-        run(model, [rows[i] for i in now], strategy.filters, stop,
-            lambda row, token, now=now: heard(now[row] * (n if once else 1), token))  # fmt: skip
+        run(
+            model,
+            [rows[i] for i in now],
+            strategy.filters,
+            stop,
+            lambda row, token, now=now: heard(now[row] * (n if once else 1), token),
+        )
     found = [row.done(stop) for row in rows]
     return [text for text in found for _ in range(n)] if once else found
 

@@ -61,11 +61,24 @@ def _normalised(value, inside, gain, shift, EPS: tl.constexpr, INPUTS: tl.conste
 
 @triton.jit
 def few_rows(
-    x, gain, shift, weight, bias, out, EPS: tl.constexpr, INPUTS: tl.constexpr,
-    OUTPUTS: tl.constexpr, NORM: tl.constexpr, SHIFT: tl.constexpr, BIAS: tl.constexpr,
-    GELU: tl.constexpr, ADD: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+    x,
+    gain,
+    shift,
+    weight,
+    bias,
+    out,
+    EPS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    NORM: tl.constexpr,
+    SHIFT: tl.constexpr,
+    BIAS: tl.constexpr,
+    GELU: tl.constexpr,
+    ADD: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
     EARLY: tl.constexpr,
-):  # fmt: skip
+):
     """out = W x + b for one row and TILE outputs: products and sums, for a row or a few.
 
     NORM: of LN(x). GELU: gelu of it. ADD: onto what `out` holds.
@@ -74,8 +87,9 @@ def few_rows(
     real, inside = output < OUTPUTS, inputs < INPUTS
     matrix = tl.load(
         weight + output[:, None].to(tl.int64) * INPUTS + inputs[None, :],
-        mask=real[:, None] & inside[None, :], other=0.0,
-    )  # fmt: skip
+        mask=real[:, None] & inside[None, :],
+        other=0.0,
+    )
     gains, shifts = tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32)
     if NORM:
         gains = tl.load(gain + inputs, mask=inside, other=0.0).to(tl.float32)
@@ -100,9 +114,16 @@ def few_rows(
 
 @triton.jit
 def norm(
-    x, gain, shift, out, EPS: tl.constexpr, INPUTS: tl.constexpr, SHIFT: tl.constexpr,
-    BLOCK: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
+    x,
+    gain,
+    shift,
+    out,
+    EPS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    SHIFT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """out = LN(x), a row a program."""
     inputs = tl.arange(0, BLOCK)
     inside = inputs < INPUTS
@@ -118,10 +139,24 @@ def norm(
 
 @triton.jit
 def many_rows(
-    x, weight, bias, out, parts, counts, rows, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr,
-    BIAS: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, ROWS: tl.constexpr,
-    TILE: tl.constexpr, CHUNK: tl.constexpr, SPLIT: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
+    x,
+    weight,
+    bias,
+    out,
+    parts,
+    counts,
+    rows,
+    INPUTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    BIAS: tl.constexpr,
+    GELU: tl.constexpr,
+    ADD: tl.constexpr,
+    ROWS: tl.constexpr,
+    TILE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    SPLIT: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """The same for ROWS rows and TILE outputs at once, on the matrix units.
 
     SPLIT programs share the inputs of a tile; the last to arrive adds their parts, first to last.
@@ -137,8 +172,9 @@ def many_rows(
         value = tl.load(x + row[:, None] * INPUTS + at[None, :], mask=here[:, None], other=0.0)
         matrix = tl.load(
             weight + output[None, :].to(tl.int64) * INPUTS + at[:, None],
-            mask=real[None, :], other=0.0,
-        )  # fmt: skip
+            mask=real[None, :],
+            other=0.0,
+        )
         total = tl.dot(value, matrix, total)
     place = row[:, None] * OUTPUTS + output[None, :]
     mask = here[:, None] & real[None, :]
@@ -153,8 +189,9 @@ def many_rows(
             tl.store(count, 0)
             total = tl.zeros([ROWS, TILE], tl.float32)
             for each in tl.static_range(SPLIT):
-                total += tl.load(parts + each * size + place, mask=mask, other=0.0,
-                                 cache_modifier=".cg")  # fmt: skip
+                total += tl.load(
+                    parts + each * size + place, mask=mask, other=0.0, cache_modifier=".cg"
+                )
     if last:
         if BIAS:
             total += tl.load(bias + output, mask=real, other=0.0).to(tl.float32)[None, :]
@@ -167,9 +204,20 @@ def many_rows(
 
 @triton.jit
 def attend(
-    qkv, keys, values, hidden, slot, out, scale, length, HEADS: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, TIMES: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
+    qkv,
+    keys,
+    values,
+    hidden,
+    slot,
+    out,
+    scale,
+    length,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TIMES: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """One head of one row: those kept in the slots before `slot`, and the new key and value."""
     row, head = tl.program_id(0), tl.program_id(1)
     column, times = tl.arange(0, BLOCK), tl.arange(0, TIMES)
@@ -238,9 +286,18 @@ def best_of_chunk(
 
 @triton.jit
 def choose(
-    found, ids, at, slot, tokens, logprobs, written, chunks, VOCABULARY: tl.constexpr,
-    BLOCK: tl.constexpr, EARLY: tl.constexpr,
-):  # fmt: skip
+    found,
+    ids,
+    at,
+    slot,
+    tokens,
+    logprobs,
+    written,
+    chunks,
+    VOCABULARY: tl.constexpr,
+    BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """The likeliest id of a row becomes its next; log p of it; everything moves on by one."""
     _turn(EARLY)
     row = tl.program_id(0)

@@ -185,8 +185,11 @@ class Chooser:
         device = device_of(model)
         self.filters, self.greedy = filters, filters.temperature == 0
         self.likeliest_only = self.greedy and filters.repetition == 1
-        self.seen = None if filters.repetition == 1 else seen_in(
-            [row.prompt for row in rows], model.vocabulary, device)  # fmt: skip
+        self.seen = (
+            None
+            if filters.repetition == 1
+            else seen_in([row.prompt for row in rows], model.vocabulary, device)
+        )
         self.numbers = Numbers([row.seed for row in rows], model.vocabulary, device)
 
     def chosen(self, logits: Scores, ended: list[bool]) -> _Chosen:

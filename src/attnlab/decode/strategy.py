@@ -23,10 +23,15 @@ from attnlab.decode.filters import Filters
 FILTERS = ("temperature", "top-k", "top-p", "min-p", "typical")
 # own setting (must be given) and the filter it sets, then the settings that may be added
 _OWN: dict[str, tuple[str, str] | None] = {
-    "greedy": None, "sample": None, "temperature": ("t", "temperature"), "top-k": ("k", "top-k"),
-    "top-p": ("p", "top-p"), "min-p": ("p", "min-p"), "typical": ("p", "typical"),
+    "greedy": None,
+    "sample": None,
+    "temperature": ("t", "temperature"),
+    "top-k": ("k", "top-k"),
+    "top-p": ("p", "top-p"),
+    "min-p": ("p", "min-p"),
+    "typical": ("p", "typical"),
     "beam": ("width", "width"),
-}  # fmt: skip
+}
 _ADDED = {"greedy": ("repetition",), "beam": ("temperature", "repetition")}
 NAMES = tuple(_OWN)
 WIDEST = 1024
@@ -81,8 +86,11 @@ class Strategy:
         steps = [f"{name} {value:g}" for name, value in self.filters.active]
         if self.name == "greedy":
             steps = steps[:-1]  # temperature 0 is how greedy is done, not what was asked for
-        last = f"beam of {self.width}" if self.width else (
-            "the likeliest" if self.name == "greedy" else "draw")  # fmt: skip
+        last = (
+            f"beam of {self.width}"
+            if self.width
+            else ("the likeliest" if self.name == "greedy" else "draw")
+        )
         return " → ".join([*steps, last])
 
     def __str__(self) -> str:
@@ -92,7 +100,9 @@ class Strategy:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Strategy) and (self.name, self.settings) == (
-            other.name, other.settings)  # fmt: skip
+            other.name,
+            other.settings,
+        )
 
     def __hash__(self) -> int:
         return hash((self.name, frozenset(self.settings.items())))

@@ -75,10 +75,16 @@ def flat(rows: "Table", cost: bool = False) -> tuple[list[str], list[list[Any]]]
     costs = sorted({key for row in rows for key in row.cost}) if cost else []
     columns = [*FIRST, *config, *metrics, *(f"cost_{key}" for key in costs)]
     cells = [
-        [row.id, row.seed, row.state, *(row.config.get(k) for k in config),
-         *(row.metrics.get(k) for k in metrics), *(row.cost.get(k) for k in costs)]
+        [
+            row.id,
+            row.seed,
+            row.state,
+            *(row.config.get(k) for k in config),
+            *(row.metrics.get(k) for k in metrics),
+            *(row.cost.get(k) for k in costs),
+        ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return columns, cells
 
 

@@ -75,10 +75,12 @@ def bootstrap_mean(
     if v.size < 20:
         raise ValueError(f"bootstrap over {v.size} items: too few, use mean_interval")
     rows = max(1, AT_ONCE // v.size)  # drawn in pieces: 10,000 draws of 50,000 items are 4 GB
-    means = np.concatenate([
-        v[rng.integers(0, v.size, size=(min(rows, draws - start), v.size))].mean(axis=1)
-        for start in range(0, draws, rows)
-    ])  # fmt: skip
+    means = np.concatenate(
+        [
+            v[rng.integers(0, v.size, size=(min(rows, draws - start), v.size))].mean(axis=1)
+            for start in range(0, draws, rows)
+        ]
+    )
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     method = f"bootstrap over items, {level:.0%}"
     return Estimate(float(v.mean()), float(low), float(high), int(v.size), method)

@@ -50,8 +50,10 @@ class Variant:
     splitter: str = "newline"
 
     def __post_init__(self) -> None:
-        for what, given, known in (("tokenizer", self.tokenizer, TOKENIZERS),
-                                   ("splitter", self.splitter, SPLITTERS)):  # fmt: skip
+        for what, given, known in (
+            ("tokenizer", self.tokenizer, TOKENIZERS),
+            ("splitter", self.splitter, SPLITTERS),
+        ):
             if given not in known:
                 raise UsageError(f"unknown {what} {given!r}: {nearest(given, known)}")
 
@@ -66,8 +68,10 @@ class Variant:
 
     def __str__(self) -> str:
         said = self.as_json()
-        return (f"{said['package']}, stemmer {said['stemmer']}, tokenizer {self.tokenizer}, "
-                f"Lsum by {self.splitter}")  # fmt: skip
+        return (
+            f"{said['package']}, stemmer {said['stemmer']}, tokenizer {self.tokenizer}, "
+            f"Lsum by {self.splitter}"
+        )
 
 
 class Score(NamedTuple):
@@ -91,8 +95,9 @@ class Scorer:
     def __call__(self, prediction: str, reference: str) -> dict[str, Score]:
         """The scores of one pair; UsageError for a reference without a token."""
         if not self._tokens(reference):
-            raise UsageError(f"the reference {reference[:40]!r} has no word"
-                             f"{self._other_tokenizer(reference)}")  # fmt: skip
+            raise UsageError(
+                f"the reference {reference[:40]!r} has no word{self._other_tokenizer(reference)}"
+            )
         found = self._package.score(self._lines(reference), self._lines(prediction))
         return {kind: Score(*map(float, found[kind])) for kind in KINDS}
 
@@ -133,21 +138,27 @@ class Rouge:
         counted = (
             (self.empty, "predictions without a word score 0"),
             (self.dropped, "items have letters that tokenizer ascii drops; unicode keeps them"),
-            (self.unsplit, "items have sentences that share a line, so their Lsum is not by "
-                           "sentence (without line ends it is L); splitter sentence splits them"),
-        )  # fmt: skip
+            (
+                self.unsplit,
+                "items have sentences that share a line, so their Lsum is not by "
+                "sentence (without line ends it is L); splitter sentence splits them",
+            ),
+        )
         return [f"{count:,} of {self.n:,} {said}" for count, said in counted if count]
 
     def as_json(self) -> dict[str, Any]:
         """The document of `attnlab rouge --json`."""
         scores = {kind: {m: _shown(self.estimate(kind, m)) for m in MEASURES} for kind in KINDS}
         return {
-            "variant": self.variant.as_json(), "n": self.n, "empty_predictions": self.empty,
+            "variant": self.variant.as_json(),
+            "n": self.n,
+            "empty_predictions": self.empty,
             "items_with_dropped_letters": self.dropped,
             "items_with_unsplit_sentences": self.unsplit,
-            "interval": self.estimate(KINDS[0]).method, "scores": scores,
+            "interval": self.estimate(KINDS[0]).method,
+            "scores": scores,
             "items": {kind: self.column(kind).tolist() for kind in KINDS},
-        }  # fmt: skip
+        }
 
 
 def rouge(
@@ -181,9 +192,9 @@ def shares_a_line(text: str) -> bool:
     return len(sentences(text)) > sum(bool(line.strip()) for line in text.split("\n"))
 
 
-def difference(one: Rouge, other: Rouge, measure: Measure = "f", seed: int = 0) -> dict[
-    str, Estimate
-]:  # fmt: skip
+def difference(
+    one: Rouge, other: Rouge, measure: Measure = "f", seed: int = 0
+) -> dict[str, Estimate]:
     """Mean over items of one − other for each kind, items drawn again in pairs."""
     if one.variant != other.variant:
         raise UsageError(f"not comparable: {one.variant}; {other.variant}")

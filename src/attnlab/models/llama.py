@@ -112,9 +112,11 @@ class LlamaSteps:
         for layer in self.layers:
             a, m = layer.self_attn, layer.mlp
             found += [
-                (a.q_proj.weight, a.k_proj.weight, a.v_proj.weight), (a.o_proj.weight,),
-                (m.gate_proj.weight, m.up_proj.weight), (m.down_proj.weight,),
-            ]  # fmt: skip
+                (a.q_proj.weight, a.k_proj.weight, a.v_proj.weight),
+                (a.o_proj.weight,),
+                (m.gate_proj.weight, m.up_proj.weight),
+                (m.down_proj.weight,),
+            ]
         return [*found, (self.head,)]
 
     def _attend(

@@ -121,8 +121,13 @@ class StaticGPT:
         """Row i becomes row rows[i] (beams that survive); as many rows as before."""
         if len(rows) != self.batch:
             raise UsageError(f"fixed shapes: {self.batch} rows, got {len(rows)}")
-        for kept, axis in ((self.keys, 1), (self.values, 1), (self.places, 0), (self.hidden, 0),
-                           (self.at, 0)):  # fmt: skip
+        for kept, axis in (
+            (self.keys, 1),
+            (self.values, 1),
+            (self.places, 0),
+            (self.hidden, 0),
+            (self.at, 0),
+        ):
             kept.copy_(kept.index_select(axis, rows))
 
     def _one(self) -> None:

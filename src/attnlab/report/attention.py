@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUMMARY_COLUMNS = (
-    "entropy (bits)", "distance (tokens)", "on first token", "on previous", "on itself",
-)  # fmt: skip
+    "entropy (bits)",
+    "distance (tokens)",
+    "on first token",
+    "on previous",
+    "on itself",
+)
 _LONGEST_TOKEN = 24
 _JSON_DIGITS = 6
 

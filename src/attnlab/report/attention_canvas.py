@@ -48,9 +48,15 @@ def write(
     """A line of text, its upper corner by inches from the left and the top edge; $ is a dollar."""
     width, height = figure.get_size_inches()
     figure.text(
-        left / width, 1 - top / height, text, ha=align, va="top", size=9 if bold else 8.5,
-        weight="bold" if bold else "normal", parse_math=False,
-    )  # fmt: skip
+        left / width,
+        1 - top / height,
+        text,
+        ha=align,
+        va="top",
+        size=9 if bold else 8.5,
+        weight="bold" if bold else "normal",
+        parse_math=False,
+    )
 
 
 def write_title(figure: Figure, target: str, rest: str, room: float) -> None:

@@ -139,8 +139,9 @@ def _number(ax: Axes, grid: _Grid, cell: float) -> None:
     heads = [head for _, head in grid.chosen[0]]
     layers = [line[0][0] for line in grid.chosen]
     for axis, numbers, room in (
-        (ax.xaxis, heads, text_width("000") + 0.04), (ax.yaxis, layers, LABEL_PITCH),
-    ):  # fmt: skip
+        (ax.xaxis, heads, text_width("000") + 0.04),
+        (ax.yaxis, layers, LABEL_PITCH),
+    ):
         step = math.ceil(room / (cell * grid.pitch))
         kept = range(0, len(numbers), step)
         middles = [i * grid.pitch + (grid.n - 1) / 2 for i in kept]
@@ -153,6 +154,10 @@ def _name(ax: Axes, grid: _Grid) -> None:
     ax.set_axis_off()
     for x, y, (layer, head) in grid.corners():
         ax.annotate(
-            f"layer {layer} · head {head}", (x - 0.5, y - 0.5), (0, 2.5),
-            textcoords="offset points", size=LABEL_POINTS, annotation_clip=False,
-        )  # fmt: skip
+            f"layer {layer} · head {head}",
+            (x - 0.5, y - 0.5),
+            (0, 2.5),
+            textcoords="offset points",
+            size=LABEL_POINTS,
+            annotation_clip=False,
+        )

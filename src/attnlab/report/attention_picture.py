@@ -99,9 +99,14 @@ def _one_map(maps: AttentionMaps, layer: int, head: int) -> Figure:
     )
     height = figure.get_size_inches()[1]
     figure.text(
-        EDGE / width, 1 - (top + side / 2) / height, "token that looks (query)", rotation=90,
-        ha="left", va="center", size=8.5,
-    )  # fmt: skip
+        EDGE / width,
+        1 - (top + side / 2) / height,
+        "token that looks (query)",
+        rotation=90,
+        ha="left",
+        va="center",
+        size=8.5,
+    )
     bar = place_axes(figure, left + side + far + 0.15, top + LINE, BAR, min(side - LINE, 2.4))
     draw_bar(figure, image, bar, horizontal=False)
     write(figure, left + side + far + 0.15, top - 0.05, "weight")
@@ -115,9 +120,11 @@ def _label_axes(ax: Axes, labels: _Labels, upright: bool) -> None:
         spine.set(visible=True, color=FRAME)
     far_x, far_y = ax.secondary_xaxis("top"), ax.secondary_yaxis("right")
     for axis, named in (
-        (ax.xaxis, labels.near), (far_x.xaxis, labels.far),
-        (ax.yaxis, labels.near), (far_y.yaxis, labels.far),
-    ):  # fmt: skip
+        (ax.xaxis, labels.near),
+        (far_x.xaxis, labels.far),
+        (ax.yaxis, labels.near),
+        (far_y.yaxis, labels.far),
+    ):
         axis.set_ticks(list(named), list(named.values()), parse_math=False)
         axis.set_tick_params(length=2.5, pad=2)
         if axis.axis_name == "x" and not upright:
@@ -132,6 +139,11 @@ def _write_weights(ax: Axes, weights: np.ndarray) -> None:
         if weight >= 0.005:
             colour = "white" if weight < _DARK_BELOW else "black"
             ax.text(
-                key, query, f"{weight:.2f}", ha="center", va="center", size=LABEL_POINTS,
+                key,
+                query,
+                f"{weight:.2f}",
+                ha="center",
+                va="center",
+                size=LABEL_POINTS,
                 color=colour,
-            )  # fmt: skip
+            )

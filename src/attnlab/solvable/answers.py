@@ -76,8 +76,18 @@ def simulate_one(settings: Mapping[str, Any], seed: int, device: str) -> dict[st
     began = time.perf_counter()
     found = simulate(chosen, Seed(seed), where)
     values = found.students[0].as_json()
-    kept = ("m", "theta", "q", "train_error", "test_error", "test_standard_error",
-            "test_error_exact", "evaluations", "gradient_max", "converged")  # fmt: skip
+    kept = (
+        "m",
+        "theta",
+        "q",
+        "train_error",
+        "test_error",
+        "test_standard_error",
+        "test_error_exact",
+        "evaluations",
+        "gradient_max",
+        "converged",
+    )
     return {
         "start": values["start"],
         **{name: values[name] for name in kept},

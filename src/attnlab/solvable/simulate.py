@@ -129,8 +129,14 @@ def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> S
         for index in range(len(settings.starts))
     )
     variance, largest = start_scores(loss, starts)
-    return Simulation(students, linear_value / settings.dim, test.linear, variance, largest,
-                      time.perf_counter() - began)  # fmt: skip
+    return Simulation(
+        students,
+        linear_value / settings.dim,
+        test.linear,
+        variance,
+        largest,
+        time.perf_counter() - began,
+    )
 
 
 def start_weights(settings: SimulationSettings, teacher: Teacher, seed: Seed) -> Weights:

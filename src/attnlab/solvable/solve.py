@@ -73,8 +73,9 @@ class _Point:
 
     def take(self, keep: Tensor) -> "_Point":
         """Some of the students."""
-        return _Point(self.weights[keep], self.fields[:, :, keep], self.value[keep],
-                      self.gradient[keep])  # fmt: skip
+        return _Point(
+            self.weights[keep], self.fields[:, :, keep], self.value[keep], self.gradient[keep]
+        )
 
 
 def minimise(loss: Loss, start: Weights, settings: SolverSettings | None = None) -> Solution:
@@ -246,9 +247,12 @@ def _line_search(
 
 
 def _next_length(
-    low: PerStudent, high: PerStudent, slope_low: PerStudent, slope_high: PerStudent,
+    low: PerStudent,
+    high: PerStudent,
+    slope_low: PerStudent,
+    slope_high: PerStudent,
     largest: PerStudent,
-) -> PerStudent:  # fmt: skip
+) -> PerStudent:
     """Twice as far while the slope is still negative, else the secant root inside the bracket."""
     farther = torch.minimum(2 * low, largest)
     share = slope_low / (slope_low - slope_high)

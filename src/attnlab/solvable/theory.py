@@ -153,9 +153,16 @@ class Tracer:
         state = evolution.state(x)
         errors = evolution.errors(state, alpha)
         return Point(
-            alpha, self.model.omega, self.branch, converged, attempt.residual, spent,
-            *state, *errors, scatter,
-        )  # fmt: skip
+            alpha,
+            self.model.omega,
+            self.branch,
+            converged,
+            attempt.residual,
+            spent,
+            *state,
+            *errors,
+            scatter,
+        )
 
     def _rounds(self, alpha: float, x: Array) -> tuple[Attempt, float]:
         """Place the points for x, solve on them, again until x stays; search all minima last."""

@@ -16,8 +16,14 @@ from attnlab.lab.table import Row, Table
 if TYPE_CHECKING:
     from torch import nn
 
-AUDITED = ("non-finite", "eval-determinism", "causality", "mask-strength", "batch-independence",
-           "padding")  # fmt: skip
+AUDITED = (
+    "non-finite",
+    "eval-determinism",
+    "causality",
+    "mask-strength",
+    "batch-independence",
+    "padding",
+)
 WHEN = ("start", "end")
 LENGTH = 23  # of the texts a model in training is tried on: seconds would be too long
 

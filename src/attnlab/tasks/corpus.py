@@ -84,8 +84,10 @@ class Corpus:
         Two are taken when no way gives three; one cannot be split and is an error.
         """
         ways: tuple[tuple[Callable[[str], Iterable[str]], str], ...] = (
-            (_BLANK.split, "\n\n"), (_lines, "\n"), (sentences, " "),
-        )  # fmt: skip
+            (_BLANK.split, "\n\n"),
+            (_lines, "\n"),
+            (sentences, " "),
+        )
         two = None
         for way, between in ways:
             documents = tuple(p for piece in way(text) if (p := piece.strip()))
@@ -200,8 +202,10 @@ def _lines(text: str) -> list[str]:
 def _assign(places: dict[str, float], dev: float, test: float) -> dict[str, str]:
     """Document -> name of its split; the rule of `Corpus.split`."""
     spans = {"train": (dev + test, 1.0), "dev": (0.0, dev), "test": (dev, dev + test)}
-    parts = {name: [k for k, u in places.items() if low <= u < high]
-             for name, (low, high) in spans.items()}  # fmt: skip
+    parts = {
+        name: [k for k, u in places.items() if low <= u < high]
+        for name, (low, high) in spans.items()
+    }
     order = ("train", "dev", "test") if test > 0 else ("train", "dev")
     for rank, name in enumerate(order):
         if parts[name]:

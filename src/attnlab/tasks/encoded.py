@@ -77,8 +77,10 @@ class Encoded:
         if not self.cut_rows:
             return f"all {len(self):,} texts fit into {self.longest} tokens"
         share = self.cut_tokens / self.tokens
-        return (f"{self.cut_rows:,} of {len(self):,} texts were cut to {self.longest} tokens and "
-                f"lost {self.cut_tokens:,} tokens, {share:.1%} of all")  # fmt: skip
+        return (
+            f"{self.cut_rows:,} of {len(self):,} texts were cut to {self.longest} tokens and "
+            f"lost {self.cut_tokens:,} tokens, {share:.1%} of all"
+        )
 
     def batch(self, chosen: Sequence[int] | np.ndarray, width: int = 0) -> Texts:
         """These rows, padded on the right to the longest of them, or to `width`."""
@@ -157,8 +159,11 @@ def encode(tokenizer: Any, examples: Sequence[Example], longest: int) -> Encoded
         tuple(np.asarray(row, dtype=np.int64) for row in ids),
         None if kinds is None else tuple(np.asarray(row, dtype=np.int64) for row in kinds),
         np.array([e.label for e in examples], dtype=np.int64),
-        int(tokenizer.pad_token_id or 0), longest, lost, tuple(shown),
-    )  # fmt: skip
+        int(tokenizer.pad_token_id or 0),
+        longest,
+        lost,
+        tuple(shown),
+    )
 
 
 def _cut(tokenizer: Any, examples: Sequence[Example], longest: int) -> Any:
@@ -171,8 +176,11 @@ def _lost(example: Example, whole: Any, short: Any) -> str:
     """The end of each text that no token of the cut row covers, as it was written."""
     found = []
     for number, text in enumerate(example.texts):
-        kept = [span[1] for span, of in zip(short.offsets, short.sequence_ids, strict=True)
-                if of == number]  # fmt: skip
+        kept = [
+            span[1]
+            for span, of in zip(short.offsets, short.sequence_ids, strict=True)
+            if of == number
+        ]
         had = sum(of == number for of in whole.sequence_ids)
         if len(kept) < had:
             found.append(text[max(kept, default=0) :].strip())

@@ -22,8 +22,12 @@ def split_files(folder: Path) -> dict[str, Path]:
     """The file of each split; UsageError when one that is needed is missing, or is there twice."""
     found: dict[str, Path] = {}
     for split, names in NAMES.items():
-        files = [path for name in names for ending in ENDINGS
-                 if (path := folder / f"{name}{ending}").is_file()]  # fmt: skip
+        files = [
+            path
+            for name in names
+            for ending in ENDINGS
+            if (path := folder / f"{name}{ending}").is_file()
+        ]
         if len(files) > 1:
             raise UsageError(f"{folder}: {files[0].name} and {files[1].name}: which is {split}?")
         if files:

@@ -134,9 +134,10 @@ def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> Labelle
 
 
 def by_order(
-    rows: Sequence[Example], sizes: Sequence[int],
+    rows: Sequence[Example],
+    sizes: Sequence[int],
     key: Callable[[Example], str] | None = None,
-) -> list[Examples]:  # fmt: skip
+) -> list[Examples]:
     """Parts of these sizes in the order of the keys; a run of equal keys is not torn apart.
 
     Exact where all keys differ; otherwise a part may have a few rows more than its size.

@@ -46,10 +46,12 @@ def joined(batches: Iterable[Batch]) -> Batch:
     def wide(tensor: Tensor, fill: int | bool) -> Tensor:
         return functional.pad(tensor, (0, width - tensor.shape[1]), value=fill)
 
-    hidden = torch.cat([
-        wide(torch.zeros_like(p.ids, dtype=torch.bool) if p.hidden is None else p.hidden, True)
-        for p in parts
-    ])  # fmt: skip
+    hidden = torch.cat(
+        [
+            wide(torch.zeros_like(p.ids, dtype=torch.bool) if p.hidden is None else p.hidden, True)
+            for p in parts
+        ]
+    )
     return Batch(
         torch.cat([wide(part.ids, 0) for part in parts]),
         torch.cat([wide(part.targets, IGNORE) for part in parts]),

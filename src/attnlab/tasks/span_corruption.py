@@ -143,9 +143,9 @@ class Corrupted:
     def batch(self, step: int) -> Batch:
         """Batch number `step` of the endless line; `rows` documents make an epoch."""
         drawn = self._line.at(step)
-        rows = np.stack([
-            self.how.row(self._texts[i], Span(*span), self.vocabulary) for i, *span in drawn
-        ])  # fmt: skip
+        rows = np.stack(
+            [self.how.row(self._texts[i], Span(*span), self.vocabulary) for i, *span in drawn]
+        )
         hidden = rows == self.vocabulary.pad
         if self.trim:
             width = max(2, int((~hidden).sum(axis=1).max()))

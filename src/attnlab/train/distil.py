@@ -50,8 +50,10 @@ def jensen_shannon(student: Tensor, teacher: Tensor, temperature: float = 1.0) -
 
 
 DIVERGENCES: dict[str, Divergence] = {
-    "forward": forward_kl, "reverse": reverse_kl, "jsd": jensen_shannon,
-}  # fmt: skip
+    "forward": forward_kl,
+    "reverse": reverse_kl,
+    "jsd": jensen_shannon,
+}
 
 
 def logits_of(model: nn.Module, batch: Any) -> Tensor:

@@ -135,8 +135,12 @@ def expected(encoder: Encoder, classes: int, settings: TuneSettings) -> int | No
     if settings.method == "full":
         whole = bert_numbers(encoder.library.config)
         return None if whole is None else whole + head
-    added = {"head": 0, "prefix": n * d, "prefix-layers": 2 * n * layers * d,
-             "lora": 4 * settings.rank * layers * d}  # fmt: skip
+    added = {
+        "head": 0,
+        "prefix": n * d,
+        "prefix-layers": 2 * n * layers * d,
+        "lora": 4 * settings.rank * layers * d,
+    }
     return added[settings.method] + head
 
 

@@ -219,4 +219,4 @@ PLANTED = (
         where="feed.0",
         notes="shows only where token 41 is in the changed part, before or after the change",
     ),
-)  # fmt: skip
+)

@@ -35,10 +35,20 @@ from tests.audit.faults.proofs import (
 Entry = Planted | Clean
 BATCH, SHORT, LONG = 5, 23, 211
 KNOWN = {
-    "causality", "batch-independence", "padding", "coverage", "eval-determinism", "cache-parity",
-    "mask-strength", "random-token-floor", "tying-and-save", "non-finite", "score-scale",
-    "attention-matters", "variant-is-live",
-}  # fmt: skip
+    "causality",
+    "batch-independence",
+    "padding",
+    "coverage",
+    "eval-determinism",
+    "cache-parity",
+    "mask-strength",
+    "random-token-floor",
+    "tying-and-save",
+    "non-finite",
+    "score-scale",
+    "attention-matters",
+    "variant-is-live",
+}
 
 
 def causality(model: nn.Module, entry: Entry) -> bool:

@@ -48,8 +48,10 @@ def _workers(job: Job) -> int:
     if job.workers < 1:
         raise UsageError(f"workers must be at least 1, got {job.workers}")
     if min(job.workers, len(job.trials)) > most:
-        raise UsageError(f"{job.workers} workers, but {files} open files are enough for {most}: "
-                         "use fewer, or raise `ulimit -n`")  # fmt: skip
+        raise UsageError(
+            f"{job.workers} workers, but {files} open files are enough for {most}: "
+            "use fewer, or raise `ulimit -n`"
+        )
     return min(job.workers, most)
 
 

@@ -17,8 +17,13 @@ COSTS = {"milliseconds_a_step": "milliseconds a step", "gpu_peak_mb": "peak of G
 TASKS = {"texts": "sentiment", "pairs": "question and passage"}
 REPORTED = {"full": 0.9, "head": 0.6, "prefix": 0.8}
 COURSE = "course report: another encoder, consistent with ten examples"
-LABELS = {"full": "all of it", "head": "head only", "prefix": "prefix at the input",
-          "prefix-layers": "prefix in every layer", "lora": "LoRA"}  # fmt: skip
+LABELS = {
+    "full": "all of it",
+    "head": "head only",
+    "prefix": "prefix at the input",
+    "prefix-layers": "prefix in every layer",
+    "lora": "LoRA",
+}
 
 
 def claims(runs: Runs, s: AdapterSettings) -> list[Claim]:
@@ -28,10 +33,16 @@ def claims(runs: Runs, s: AdapterSettings) -> list[Claim]:
         if not runs.rows(task=task, arm="full"):
             continue
         found.append(_beats(runs, task))
-        found += [_behind(runs, task, arm) for arm in s.methods
-                  if arm != "full" and runs.rows(task=task, arm=arm)]  # fmt: skip
-        found += [_pretraining(runs, task, name) for name in s.encoders
-                  if runs.rows(task=task, arm=f"full, {name}")]  # fmt: skip
+        found += [
+            _behind(runs, task, arm)
+            for arm in s.methods
+            if arm != "full" and runs.rows(task=task, arm=arm)
+        ]
+        found += [
+            _pretraining(runs, task, name)
+            for name in s.encoders
+            if runs.rows(task=task, arm=f"full, {name}")
+        ]
     return [*found, alive(runs.rows(), lambda row: TASKS[row["task"]])] if found else []
 
 
@@ -44,24 +55,30 @@ def _beats(runs: Runs, task: str) -> Claim:
     where = {"task": task, "arm": "full"}
     share = runs.mean("majority", **where)
     return judge(
-        f"{task}-full-beats-majority", f"{TASKS[task]}: fine-tuned whole, the encoder beats the "
-        "most frequent answer", runs.accuracy(**where), above=share, quantity="test accuracy",
+        f"{task}-full-beats-majority",
+        f"{TASKS[task]}: fine-tuned whole, the encoder beats the most frequent answer",
+        runs.accuracy(**where),
+        above=share,
+        quantity="test accuracy",
         trials=runs.ids(**where),
         runs=[v - share for v in runs.values("accuracy", **where).values()],
-    )  # fmt: skip
+    )
 
 
 def _behind(runs: Runs, task: str, arm: str) -> Claim:
     gap = runs.test_gap({"task": task, "arm": "full"}, {"task": task, "arm": arm})
     told = REPORTED.get(arm)
     return judge(
-        f"{task}-{arm}-near-full", f"{TASKS[task]}: {LABELS[arm]} comes within five points of "
-        "training all of it", gap, below=NEAR,
+        f"{task}-{arm}-near-full",
+        f"{TASKS[task]}: {LABELS[arm]} comes within five points of training all of it",
+        gap,
+        below=NEAR,
         quantity=f"test accuracy, full − {arm}",
-        reported=None if told is None else Reported(
-            REPORTED["full"] - told, COURSE, comparable=False, note=f"0.9 − {told:g}"),
+        reported=None
+        if told is None
+        else Reported(REPORTED["full"] - told, COURSE, comparable=False, note=f"0.9 − {told:g}"),
         trials=[*runs.ids(task=task, arm="full"), *runs.ids(task=task, arm=arm)],
-    )  # fmt: skip
+    )
 
 
 def _pretraining(runs: Runs, task: str, name: str) -> Claim:
@@ -69,22 +86,33 @@ def _pretraining(runs: Runs, task: str, name: str) -> Claim:
     gaps = runs.gaps("accuracy", *pair)
     words = (
         "weights from pretraining are worth more than random ones of the same architecture"
-        if name == "random" else f"the encoder does better than {name}"
-    )  # fmt: skip
+        if name == "random"
+        else f"the encoder does better than {name}"
+    )
     return judge(
-        f"{task}-beats-{name.replace('/', '-')}", f"{TASKS[task]}: {words}", runs.test_gap(*pair),
-        above=0.0, quantity=f"test accuracy, full − full, {name}",
-        trials=[*runs.ids(**pair[0]), *runs.ids(**pair[1])], runs=gaps,
-    )  # fmt: skip
+        f"{task}-beats-{name.replace('/', '-')}",
+        f"{TASKS[task]}: {words}",
+        runs.test_gap(*pair),
+        above=0.0,
+        quantity=f"test accuracy, full − full, {name}",
+        trials=[*runs.ids(**pair[0]), *runs.ids(**pair[1])],
+        runs=gaps,
+    )
 
 
 def answer(claims: Sequence[Claim]) -> str:
     """The cheapest method that stays near full, and the worth of pretraining."""
     found = {c.name: c for c in claims}
-    near = [arm for arm in ("head", "lora", "prefix", "prefix-layers")
-            if (c := found.get(f"texts-{arm}-near-full")) and c.verdict == "holds"]  # fmt: skip
-    far = [arm for arm in ("head", "lora", "prefix", "prefix-layers")
-           if (c := found.get(f"texts-{arm}-near-full")) and c.verdict == "fails"]  # fmt: skip
+    near = [
+        arm
+        for arm in ("head", "lora", "prefix", "prefix-layers")
+        if (c := found.get(f"texts-{arm}-near-full")) and c.verdict == "holds"
+    ]
+    far = [
+        arm
+        for arm in ("head", "lora", "prefix", "prefix-layers")
+        if (c := found.get(f"texts-{arm}-near-full")) and c.verdict == "fails"
+    ]
     worth = found.get("texts-beats-random")
     if not near and not far:
         return ""
@@ -93,8 +121,11 @@ def answer(claims: Sequence[Claim]) -> str:
     if worth is None or not math.isfinite(worth.estimate.value):
         return first_line(claims, f"On sentiment, {first}.")
     gain = f"{100 * worth.estimate.value:.0f} points"
-    known = {"holds": f"pretraining is worth {gain}", "fails": "pretraining is worth nothing",
-             "undecided": f"pretraining is worth {gain}, which is not settled"}  # fmt: skip
+    known = {
+        "holds": f"pretraining is worth {gain}",
+        "fails": "pretraining is worth nothing",
+        "undecided": f"pretraining is worth {gain}, which is not settled",
+    }
     return first_line(claims, f"On sentiment, {first}; {known[worth.verdict]}.")
 
 
@@ -109,13 +140,17 @@ def sections(runs: Runs, s: AdapterSettings) -> list[Section]:
         table = _table(runs, task, _arms(s))
         if len(table) > 1:
             rows = runs.rows(task=task)
-            base = (f"The most frequent answer gets {100 * rows[0]['majority']:.1f} % of the "
-                    f"{rows[0]['tested']:,} test rows.")  # fmt: skip
+            base = (
+                f"The most frequent answer gets {100 * rows[0]['majority']:.1f} % of the "
+                f"{rows[0]['tested']:,} test rows."
+            )
             few = ()
             if task == "pairs" and (s.pair_rows or s.pair_seeds < 3):
                 seeds = counted(s.pair_seeds, "seed")
-                few = (f"{s.pair_rows or 'All'} rows, {seeds}: not a result, a demonstration that "
-                       "every method runs.",)  # fmt: skip
+                few = (
+                    f"{s.pair_rows or 'All'} rows, {seeds}: not a result, a demonstration that "
+                    "every method runs.",
+                )
             made.append(Section(f"Every method: {words}", (*few, base), table))
     if made:
         made.append(Section("Beside what was reported", _reported(s)))
@@ -145,8 +180,14 @@ def _arms(s: AdapterSettings) -> list[str]:
 def _table(runs: Runs, task: str, arms: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """A row a method; costs that nobody measured have no column."""
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in runs.rows(task=task))]
-    head = ("what learns", "numbers", "test accuracy", "collapsed", "rates chosen, one a seed",
-            *(COSTS[kind] for kind in kinds))  # fmt: skip
+    head = (
+        "what learns",
+        "numbers",
+        "test accuracy",
+        "collapsed",
+        "rates chosen, one a seed",
+        *(COSTS[kind] for kind in kinds),
+    )
     body = []
     for arm in arms:
         rows = runs.rows(task=task, arm=arm)

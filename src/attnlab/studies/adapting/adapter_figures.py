@@ -10,8 +10,13 @@ from attnlab.studies.adapting.evidence import Runs
 from attnlab.studies.adapting.looks import as_share, dot, majority
 from attnlab.studies.adapting.settings import AdapterSettings
 
-COLOURS = {"full": POSITIONAL, "head": NEUTRAL, "prefix": LINEAR, "prefix-layers": LINEAR,
-           "lora": SEMANTIC}  # fmt: skip
+COLOURS = {
+    "full": POSITIONAL,
+    "head": NEUTRAL,
+    "prefix": LINEAR,
+    "prefix-layers": LINEAR,
+    "lora": SEMANTIC,
+}
 
 
 def figures(runs: Runs, s: AdapterSettings) -> list[Figure]:
@@ -20,23 +25,31 @@ def figures(runs: Runs, s: AdapterSettings) -> list[Figure]:
     if not tasks:
         return []
     ids = tuple(runs.table.ids)
-    found = [Figure(
-        "methods", "Accuracy against the numbers that learn",
-        "Test accuracy, once a seed, of the rate that dev chose. Bars: 95 % intervals over seeds "
-        "and test rows. Under each name, the numbers that learn. Hollow: the same architecture "
-        "from random weights, or another encoder. Dotted: the most frequent answer.",
-        "A dot with an interval for each method, a panel for each task.",
-        lambda: _methods(runs, s, tasks), ids,
-    )]  # fmt: skip
+    found = [
+        Figure(
+            "methods",
+            "Accuracy against the numbers that learn",
+            "Test accuracy, once a seed, of the rate that dev chose. Bars: 95 % intervals over seeds "
+            "and test rows. Under each name, the numbers that learn. Hollow: the same architecture "
+            "from random weights, or another encoder. Dotted: the most frequent answer.",
+            "A dot with an interval for each method, a panel for each task.",
+            lambda: _methods(runs, s, tasks),
+            ids,
+        )
+    ]
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in runs.table)]
     if kinds:
-        found.append(Figure(
-            "cost", "What a method costs",
-            "Mean over seeds of the chosen training, dev evaluations included; several trials may "
-            "have shared the machine, so compare within a panel only.",
-            "A bar for each method and task.",
-            lambda: _cost(runs, s, tasks, kinds), ids,
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "cost",
+                "What a method costs",
+                "Mean over seeds of the chosen training, dev evaluations included; several trials may "
+                "have shared the machine, so compare within a panel only.",
+                "A bar for each method and task.",
+                lambda: _cost(runs, s, tasks, kinds),
+                ids,
+            )
+        )
     return found
 
 

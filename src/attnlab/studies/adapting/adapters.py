@@ -35,8 +35,14 @@ class Adapters(AdaptStudy):
         """Each task with each method and each further encoder; the second task first."""
         s, found = self.settings, []
         if s.pair_data:
-            pair = s.base(data=s.pair_data, data_sha256="", rows=s.pair_rows, scored=s.pair_scored,
-                          tested=s.pair_scored, longest=s.pair_longest)  # fmt: skip
+            pair = s.base(
+                data=s.pair_data,
+                data_sha256="",
+                rows=s.pair_rows,
+                scored=s.pair_scored,
+                tested=s.pair_scored,
+                longest=s.pair_longest,
+            )
             found += self._task("pairs", pair, s.pair_epochs, s.pair_seeds)
         return found + self._task("texts", s.base(), s.epochs, s.seeds)
 
@@ -51,12 +57,20 @@ class Adapters(AdaptStudy):
             arms[f"full, {name}"] = {"method": "full", **other}
         return [
             self.trial(
-                seed, kind="search", task=task, arm=arm, part=f"{task}: {arm}", search="grid",
+                seed,
+                kind="search",
+                task=task,
+                arm=arm,
+                part=f"{task}: {arm}",
+                search="grid",
                 rates=[float(f"{factor * RATES[own['method']]:.3g}") for factor in s.factors],
-                batches=[s.batch], all_epochs=[epochs], **base | own,
+                batches=[s.batch],
+                all_epochs=[epochs],
+                **base | own,
             )
-            for arm, own in arms.items() for seed in range(seeds)
-        ]  # fmt: skip
+            for arm, own in arms.items()
+            for seed in range(seeds)
+        ]
 
     def claims(self, table: Table) -> list[Claim]:
         """Methods against full, on each task; pretrained against random."""
@@ -72,8 +86,11 @@ class Adapters(AdaptStudy):
         from attnlab.studies.adapting.evidence import Runs
 
         claims, runs = self.claims(table), Runs(table.done())
-        arms = {f"{task}: {arm}": runs.rows(task=task, arm=arm)
-                for task in self._concluded() for arm in self.settings.methods}  # fmt: skip
+        arms = {
+            f"{task}: {arm}": runs.rows(task=task, arm=arm)
+            for task in self._concluded()
+            for arm in self.settings.methods
+        }
         return [*findings(table.done(), claims, _declared), enough_rows(arms, NEAR)]
 
     def _concluded(self) -> list[str]:

@@ -11,8 +11,7 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate
 
-TOLD = ("split-overlap", "freeze", "collapse", "baselines", "adapter-effect",
-        "metric-invariance")  # fmt: skip
+TOLD = ("split-overlap", "freeze", "collapse", "baselines", "adapter-effect", "metric-invariance")
 UNDERMINING = ("split-overlap", "freeze", "adapter-effect", "metric-invariance")
 SHOWN = 4  # arms that are named in the first line
 Declared = Callable[[Row, str], bool | None]
@@ -38,14 +37,18 @@ def enough_rows(rows: Mapping[str, Sequence[Row]], effect: float) -> Finding:
     """
     counts = {
         name: (round(sum(int(r["right"]) for r in found) / len(found)), int(found[0]["tested"]))
-        for name, found in rows.items() if found
-    }  # fmt: skip
+        for name, found in rows.items()
+        if found
+    }
     return small_sample(counts, effect if effect == effect else 0.0)
 
 
 def _told(name: str, table: Table, claims: Sequence[Claim], declared: Declared) -> Finding:
-    said = {row.id: (row, str(row[f"audit_{name}"])) for row in table
-            if row.metrics.get(f"audit_{name}") is not None}  # fmt: skip
+    said = {
+        row.id: (row, str(row[f"audit_{name}"]))
+        for row in table
+        if row.metrics.get(f"audit_{name}") is not None
+    }
     if not said or all(words == "not-applicable" for _, words in said.values()):
         return Finding(name, "not-applicable", None, 0, "it applies to no model")
     failing = {key for key, (_, words) in said.items() if words.startswith("fail")}
@@ -80,8 +83,11 @@ def alive(rows: Sequence[Row], named: Callable[[Row], str] = lambda row: str(row
     times, of = Counter(named(row) for row in bad), Counter(named(row) for row in rows)
     which = ", ".join(f"{name} ({n} of {of[name]})" for name, n in sorted(times.items())[:SHOWN])
     which += f" and {len(times) - SHOWN} more" if len(times) > SHOWN else ""
-    why = f"{len(bad)} of {len(rows)} models answer as a constant: {which}" if bad else (
-        f"none of {len(rows)} models does")  # fmt: skip
+    why = (
+        f"{len(bad)} of {len(rows)} models answer as a constant: {which}"
+        if bad
+        else (f"none of {len(rows)} models does")
+    )
     statement = "The models that dev chose do not answer as a constant would"
     verdict = "fails" if bad else "holds"
     ids = tuple(row.id for row in rows)

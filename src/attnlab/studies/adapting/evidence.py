@@ -74,9 +74,10 @@ class Runs:
     @cached_property
     def _cells(self) -> dict[str, list[Cell]]:
         return {
-            row.id: json.loads(text) for row in self.table
+            row.id: json.loads(text)
+            for row in self.table
             if (text := row.documents.get(CELLS)) is not None
-        }  # fmt: skip
+        }
 
     def cells(self, row: Row) -> list[Cell]:
         """All trainings of a search."""

@@ -45,18 +45,28 @@ class FineTuning(AdaptStudy):
     def _search(self) -> list[Trial]:
         s = self.settings
         return self._seeds(
-            kind="search", arm="search", part="search", search=s.search, rates=list(s.rates),
-            batches=list(s.batches), all_epochs=list(s.epochs),
+            kind="search",
+            arm="search",
+            part="search",
+            search=s.search,
+            rates=list(s.rates),
+            batches=list(s.batches),
+            all_epochs=list(s.epochs),
             **s.base(method="full", optimizer=s.optimizer),
-        )  # fmt: skip
+        )
 
     def _seeds(self, **config: Any) -> list[Trial]:
         return [self.trial(seed, **config) for seed in range(self.settings.seeds)]
 
     def _steady(self, **changed: Any) -> dict[str, Any]:
         s = self.settings
-        return s.base(method="full", optimizer=s.optimizer, learning_rate=s.steady_rate,
-                      batch=s.steady_batch, **changed)  # fmt: skip
+        return s.base(
+            method="full",
+            optimizer=s.optimizer,
+            learning_rate=s.steady_rate,
+            batch=s.steady_batch,
+            **changed,
+        )
 
     def _long(self) -> list[Trial]:
         own = self._steady(epochs=float(self.settings.long_epochs), evaluations=1)
@@ -71,15 +81,28 @@ class FineTuning(AdaptStudy):
         if not s.collapse_data:
             return []
         base = s.base(
-            method="full", optimizer=s.optimizer, batch=s.steady_batch, epochs=s.collapse_epochs,
-            data=s.collapse_data, data_sha256="", rows=s.collapse_rows, scored=s.collapse_scored,
-            tested=s.collapse_scored, longest=s.collapse_longest,
-        )  # fmt: skip
+            method="full",
+            optimizer=s.optimizer,
+            batch=s.steady_batch,
+            epochs=s.collapse_epochs,
+            data=s.collapse_data,
+            data_sha256="",
+            rows=s.collapse_rows,
+            scored=s.collapse_scored,
+            tested=s.collapse_scored,
+            longest=s.collapse_longest,
+        )
         return [
-            self.trial(seed, kind="collapse", arm=f"rate {rate:g}", part="collapse",
-                       **base | {"learning_rate": rate})
-            for rate in (*s.collapse_rates, s.sane_rate) for seed in range(s.collapse_seeds)
-        ]  # fmt: skip
+            self.trial(
+                seed,
+                kind="collapse",
+                arm=f"rate {rate:g}",
+                part="collapse",
+                **base | {"learning_rate": rate},
+            )
+            for rate in (*s.collapse_rates, s.sane_rate)
+            for seed in range(s.collapse_seeds)
+        ]
 
     def claims(self, table: Table) -> list[Claim]:
         """The chosen cell on the test rows, dev against test, epochs, sizes, the collapse."""

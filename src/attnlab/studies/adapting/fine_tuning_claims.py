@@ -48,8 +48,9 @@ def answer(claims: Sequence[Claim]) -> str:
 
 def _told(claims: Sequence[Claim]) -> str:
     """Which of the reported rates collapse, and whether the audit saw it at once."""
-    verdicts = {c.name.removeprefix(COLLAPSES): c.verdict for c in claims
-                if c.name.startswith(COLLAPSES)}  # fmt: skip
+    verdicts = {
+        c.name.removeprefix(COLLAPSES): c.verdict for c in claims if c.name.startswith(COLLAPSES)
+    }
     if not verdicts:
         return ""
     rates = [rate_text(float(rate)) for rate, verdict in verdicts.items() if verdict == "holds"]
@@ -63,12 +64,15 @@ def _told(claims: Sequence[Claim]) -> str:
 def _beats(runs: Runs) -> Claim:
     best = max(runs.values("majority", kind="search").values())
     return judge(
-        "beats-majority", "The cell chosen by dev beats the most frequent answer on the test rows",
-        runs.accuracy(kind="search"), above=best,
+        "beats-majority",
+        "The cell chosen by dev beats the most frequent answer on the test rows",
+        runs.accuracy(kind="search"),
+        above=best,
         quantity="test accuracy of the chosen cell, tested once a seed",
-        reported=Reported(0.948, COURSE, comparable=False), trials=runs.ids(kind="search"),
+        reported=Reported(0.948, COURSE, comparable=False),
+        trials=runs.ids(kind="search"),
         runs=[v - best for v in runs.values("accuracy", kind="search").values()],
-    )  # fmt: skip
+    )
 
 
 def _flatters(runs: Runs) -> Claim:
@@ -78,12 +82,14 @@ def _flatters(runs: Runs) -> Claim:
     sizes = {"dev_accuracy": int(rows[0]["dev_rows"]), "accuracy": int(rows[0]["tested"])}
     dev, test = ((round(runs.mean(name, kind="search") * n), n) for name, n in sizes.items())
     return judge(
-        "dev-flatters", "The rows that chose are classified better than rows that did not",
-        widened(mean_interval(gaps), difference_of_shares(dev, test)), above=0.0,
+        "dev-flatters",
+        "The rows that chose are classified better than rows that did not",
+        widened(mean_interval(gaps), difference_of_shares(dev, test)),
+        above=0.0,
         quantity="accuracy, dev − test, of the chosen cell",
         reported=Reported(0.932 - 0.948, COURSE, comparable=False, note="93.2 % − 94.8 %"),
         trials=runs.ids(kind="search"),
-    )  # fmt: skip
+    )
 
 
 def _goes_on(runs: Runs) -> Claim:
@@ -93,11 +99,15 @@ def _goes_on(runs: Runs) -> Claim:
         train, dev = row.curves["train_accuracy"], row.curves["dev_accuracy"]
         gaps.append(float(train.index(max(train)) - dev.index(max(dev))))
     return judge(
-        "train-goes-on", "Accuracy on the training rows is best in a later epoch than on dev",
-        mean_interval(gaps), above=0.0, quantity="best epoch, train − dev",
+        "train-goes-on",
+        "Accuracy on the training rows is best in a later epoch than on dev",
+        mean_interval(gaps),
+        above=0.0,
+        quantity="best epoch, train − dev",
         reported=Reported(7.0, COURSE, comparable=False, note="epoch 8 − epoch 1"),
-        trials=runs.ids(kind="long"), runs=gaps,
-    )  # fmt: skip
+        trials=runs.ids(kind="long"),
+        runs=gaps,
+    )
 
 
 def _more_data(runs: Runs, s: FineTuningSettings) -> Claim:
@@ -106,10 +116,14 @@ def _more_data(runs: Runs, s: FineTuningSettings) -> Claim:
     pair = ({"kind": "size", "rows": more}, {"kind": "size", "rows": less})
     gaps = runs.gaps("dev_accuracy", *pair)
     return judge(
-        "more-rows-help", f"{more:,} rows teach more than {less:,} of them", mean_interval(gaps),
-        above=0.0, quantity=f"dev accuracy, {more} − {less} rows",
-        trials=[*runs.ids(**pair[0]), *runs.ids(**pair[1])], runs=gaps,
-    )  # fmt: skip
+        "more-rows-help",
+        f"{more:,} rows teach more than {less:,} of them",
+        mean_interval(gaps),
+        above=0.0,
+        quantity=f"dev accuracy, {more} − {less} rows",
+        trials=[*runs.ids(**pair[0]), *runs.ids(**pair[1])],
+        runs=gaps,
+    )
 
 
 def _collapses(runs: Runs, rate: float) -> Claim:
@@ -117,27 +131,38 @@ def _collapses(runs: Runs, rate: float) -> Claim:
     return judge(
         f"{COLLAPSES}{rate:g}",
         f"At a rate of {rate_text(rate)} one answer makes up more than 95 % of the predictions",
-        runs.share("whole_top_share", **where), above=CONSTANT,
+        runs.share("whole_top_share", **where),
+        above=CONSTANT,
         quantity="share of the most frequent prediction",
-        reported=Reported(1.0, BOOLQ, comparable=False,
-                          note="validation 0.6217125 = 2,033 / 3,270, the share of 'yes'"),
+        reported=Reported(
+            1.0,
+            BOOLQ,
+            comparable=False,
+            note="validation 0.6217125 = 2,033 / 3,270, the share of 'yes'",
+        ),
         trials=runs.ids(**where),
-    )  # fmt: skip
+    )
 
 
 def _named(runs: Runs, s: FineTuningSettings) -> Claim:
     """Of the models that ended collapsed, how many the audit missed in the first epoch."""
-    rows = [row for rate in s.collapse_rates
-            for row in runs.rows(kind="collapse", learning_rate=rate)
-            if str(row["audit_collapse"]).startswith("fail")]  # fmt: skip
+    rows = [
+        row
+        for rate in s.collapse_rates
+        for row in runs.rows(kind="collapse", learning_rate=rate)
+        if str(row["audit_collapse"]).startswith("fail")
+    ]
     late = [row for row in rows if not str(row["collapse_first_epoch"]).startswith("fail")]
     n = len(rows)
     count = Estimate(float(len(late)) if n else math.nan, n=n, method="models counted", exact=True)
     return judge(
-        NAMED, "The audit names every one of these collapses within the first epoch",
-        count, below=0.5, quantity="collapsed models not named in the first epoch",
+        NAMED,
+        "The audit names every one of these collapses within the first epoch",
+        count,
+        below=0.5,
+        quantity="collapsed models not named in the first epoch",
         trials=[row.id for row in rows],
-    )  # fmt: skip
+    )
 
 
 def _sane(runs: Runs, s: FineTuningSettings) -> Claim:
@@ -146,6 +171,9 @@ def _sane(runs: Runs, s: FineTuningSettings) -> Claim:
     return judge(
         "sane-rate-learns",
         f"At a rate of {rate_text(s.sane_rate)} the same training beats the majority",
-        mean_interval(gaps), above=0.0, quantity="accuracy − share of the most frequent answer",
-        trials=runs.ids(**where), runs=gaps,
-    )  # fmt: skip
+        mean_interval(gaps),
+        above=0.0,
+        quantity="accuracy − share of the most frequent answer",
+        trials=runs.ids(**where),
+        runs=gaps,
+    )

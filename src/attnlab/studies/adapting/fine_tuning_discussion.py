@@ -50,7 +50,7 @@ def _chosen(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tu
         f"dev above test {said(found['dev-flatters'])}. A report had 93.2 % on validation and "
         "94.8 % on test, from another model and other rows: not comparable.",
         *([edge] if edge else []),
-    )  # fmt: skip
+    )
 
 
 def _long(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tuple[str, ...]:
@@ -59,8 +59,9 @@ def _long(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tupl
     if rows:
         dev = [row.curves["dev_accuracy"] for row in rows]
         best = ", ".join(str(line.index(max(line)) + 1) for line in dev)
-        loss = ", ".join(str(line.index(min(line)) + 1) for line in
-                         (row.curves["dev_loss"] for row in rows))  # fmt: skip
+        loss = ", ".join(
+            str(line.index(min(line)) + 1) for line in (row.curves["dev_loss"] for row in rows)
+        )
         ends = percent(mean_interval([row.curves["train_accuracy"][-1] for row in rows]))
         lines.append(
             f"Trained for {s.long_epochs} epochs, dev accuracy is best in epoch {best} and dev "
@@ -74,8 +75,10 @@ def _long(runs: Runs, found: Mapping[str, Claim], s: FineTuningSettings) -> tupl
             f"{n:,}: {percent(runs.over_seeds('dev_accuracy', kind='size', rows=n))}"
             for n in sorted(s.sizes)
         )
-        lines.append(f"Dev accuracy by rows learnt from: {sizes}. More of them help: "
-                     f"{said(found['more-rows-help'])}.")  # fmt: skip
+        lines.append(
+            f"Dev accuracy by rows learnt from: {sizes}. More of them help: "
+            f"{said(found['more-rows-help'])}."
+        )
     return tuple(lines)
 
 
@@ -103,17 +106,20 @@ def _collapse(
         "were drawn anew each time."
     )
     if s.collapse_rows:
-        about += (f" Here it learns from {s.collapse_rows} rows only: the collapse shows, but "
-                  "accuracies on so few rows are not a result.")  # fmt: skip
+        about += (
+            f" Here it learns from {s.collapse_rows} rows only: the collapse shows, but "
+            "accuracies on so few rows are not a result."
+        )
     return (about,), tuple(lines)
 
 
 def _measured(runs: Runs, s: FineTuningSettings) -> tuple[str, ...]:
     how = (
-        "every cell of the grid" if s.search == "grid" else
-        "successive halving: all cells with the fewest epochs, then the best third with the next "
+        "every cell of the grid"
+        if s.search == "grid"
+        else "successive halving: all cells with the fewest epochs, then the best third with the next "
         "more, each trained anew"
-    )  # fmt: skip
+    )
     rows = list(runs.table)
     cut = str(rows[0]["cut"]) if rows else ""
     cut = cut[:1].upper() + cut[1:]

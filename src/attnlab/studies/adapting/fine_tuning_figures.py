@@ -29,37 +29,53 @@ def figures(runs: Runs, s: FineTuningSettings) -> list[Figure]:
     """A figure without trials is left out."""
     found = []
     if runs.rows(kind="search"):
-        found.append(Figure(
-            "search", "The search: dev accuracy of every cell",
-            "Against the learning rate, a panel for each number of epochs, a colour for each "
-            f"batch size. {BARS} Dotted: the most frequent answer. Test rows are not in it.",
-            "Dev accuracy against learning rate by batch size and epochs.",
-            lambda: _search(runs), tuple(runs.ids(kind="search")),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "search",
+                "The search: dev accuracy of every cell",
+                "Against the learning rate, a panel for each number of epochs, a colour for each "
+                f"batch size. {BARS} Dotted: the most frequent answer. Test rows are not in it.",
+                "Dev accuracy against learning rate by batch size and epochs.",
+                lambda: _search(runs),
+                tuple(runs.ids(kind="search")),
+            )
+        )
     if runs.rows(kind="long"):
-        found.append(Figure(
-            "epochs", "Train and validation, epoch by epoch",
-            "Left: loss; right: accuracy, both without dropout. Grey: the rows learnt from; blue: "
-            "dev. Thin: one line a seed; thick: their mean. Ringed: the best epoch of the mean.",
-            "Loss and accuracy of training rows and dev rows against epochs.",
-            lambda: _epochs(runs), tuple(runs.ids(kind="long")),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "epochs",
+                "Train and validation, epoch by epoch",
+                "Left: loss; right: accuracy, both without dropout. Grey: the rows learnt from; blue: "
+                "dev. Thin: one line a seed; thick: their mean. Ringed: the best epoch of the mean.",
+                "Loss and accuracy of training rows and dev rows against epochs.",
+                lambda: _epochs(runs),
+                tuple(runs.ids(kind="long")),
+            )
+        )
     if runs.rows(kind="size"):
-        found.append(Figure(
-            "sizes", "How many rows it takes",
-            f"Dev accuracy against the rows learnt from. {BARS} Dotted: the most frequent answer.",
-            "Dev accuracy against training rows.",
-            lambda: _sizes(runs, s), tuple(runs.ids(kind="size")),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "sizes",
+                "How many rows it takes",
+                f"Dev accuracy against the rows learnt from. {BARS} Dotted: the most frequent answer.",
+                "Dev accuracy against training rows.",
+                lambda: _sizes(runs, s),
+                tuple(runs.ids(kind="size")),
+            )
+        )
     if runs.rows(kind="collapse"):
-        found.append(Figure(
-            "collapse", "A rate too high: one answer for every question",
-            "Left: dev accuracy after each evaluation; dotted, the share of the most frequent "
-            "answer. Right: share of the predictions that are one class; above the dotted 95 % "
-            "the audit calls it collapsed. A colour a rate, a line a seed.",
-            "Dev accuracy and the share of one class against epochs, by learning rate.",
-            lambda: _collapse(runs, s), tuple(runs.ids(kind="collapse")),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "collapse",
+                "A rate too high: one answer for every question",
+                "Left: dev accuracy after each evaluation; dotted, the share of the most frequent "
+                "answer. Right: share of the predictions that are one class; above the dotted 95 % "
+                "the audit calls it collapsed. A colour a rate, a line a seed.",
+                "Dev accuracy and the share of one class against epochs, by learning rate.",
+                lambda: _collapse(runs, s),
+                tuple(runs.ids(kind="collapse")),
+            )
+        )
     return found
 
 
@@ -74,8 +90,13 @@ def _search(runs: Runs) -> Drawing:
             ax.set_xlim(min(rates) / 1.6, max(rates) * 3)  # the same where one rate is left
             for colour, batch in zip(COLOURS, batches, strict=False):
                 here = {k[2]: v for k, v in cells.items() if k[:2] == (count, batch)}
-                _line(ax, list(here), [mean_interval(v) for v in here.values()], colour,
-                      f"batch {batch:g}")  # fmt: skip
+                _line(
+                    ax,
+                    list(here),
+                    [mean_interval(v) for v in here.values()],
+                    colour,
+                    f"batch {batch:g}",
+                )
             majority(ax, runs.mean("dev_majority", kind="search"))
             ax.set_title(f"{count:g} epoch{'s' if count != 1 else ''}")
             ax.set_xlabel("learning rate")
@@ -94,8 +115,10 @@ def _line(ax: Axes, x: list[float], values: list, colour: str, label: str) -> No
 
 def _epochs(runs: Runs) -> Drawing:
     rows = runs.rows(kind="long")
-    pairs = (("own_loss", "dev_loss", "loss (nats a row)"),
-             ("train_accuracy", "dev_accuracy", "accuracy"))  # fmt: skip
+    pairs = (
+        ("own_loss", "dev_loss", "loss (nats a row)"),
+        ("train_accuracy", "dev_accuracy", "accuracy"),
+    )
     with house_style():
         drawing, axes = panels(1, 2, height=2.8)
         for ax, (train, dev, words) in zip(axes, pairs, strict=True):
@@ -107,8 +130,9 @@ def _epochs(runs: Runs) -> Drawing:
                 mean = lines.mean(axis=0)
                 ax.plot(epoch, mean, color=colour, linewidth=1.8)
                 best = int(mean.argmin() if words.startswith("loss") else mean.argmax())
-                ax.plot(epoch[best], mean[best], "o", markersize=8, color=colour,
-                        markerfacecolor="none")  # fmt: skip
+                ax.plot(
+                    epoch[best], mean[best], "o", markersize=8, color=colour, markerfacecolor="none"
+                )
                 direct_label(ax, epoch, mean, label, colour)
             ax.set_xlabel("epoch")
             ax.set_ylabel(words)
@@ -147,8 +171,14 @@ def _collapse(runs: Runs, s: FineTuningSettings) -> Drawing:
             for row in rows:
                 epoch = np.array(row.curves["dev_step"]) / row["epoch_steps"]
                 for ax, name in ((left, "dev_accuracy"), (right, "top_share")):
-                    ax.plot(epoch, row.curves[name], color=colour, marker="o", markersize=3,
-                            linewidth=1.0)  # fmt: skip
+                    ax.plot(
+                        epoch,
+                        row.curves[name],
+                        color=colour,
+                        marker="o",
+                        markersize=3,
+                        linewidth=1.0,
+                    )
                     if row is rows[0]:
                         direct_label(ax, epoch, row.curves[name], rate_text(rate), colour)
         majority(left, runs.mean("dev_majority", kind="collapse"))

@@ -14,8 +14,17 @@ from attnlab.tasks.labelled import Labelled
 
 MADE_UP = {"made-up": tiny.texts, "made-up pairs": tiny.pairs}
 # what decides which ids a trial reads; trainings that share them share the work
-OF_IDS = ("data", "data_sha256", "model", "model_sha256", "rows", "scored", "longest", "method",
-          "prefix_length")  # fmt: skip
+OF_IDS = (
+    "data",
+    "data_sha256",
+    "model",
+    "model_sha256",
+    "rows",
+    "scored",
+    "longest",
+    "method",
+    "prefix_length",
+)
 
 
 def material(s: FinetuneSettings, seed: Seed, tested: int = 0) -> Prepared:

@@ -29,22 +29,26 @@ def figures(runs: Runs, s: OptimizerSettings) -> list[Figure]:
     ids = tuple(runs.table.ids)
     return [
         Figure(
-            "rates", "Every optimizer against its learning rate",
+            "rates",
+            "Every optimizer against its learning rate",
             "Dev accuracy of every training. Bars: 95 % t intervals over seeds. Dashed: the one "
             f"rate for all, {rate_text(s.common_rate)}; dotted: the most frequent answer. What one "
             "optimizer needs leaves another where it began, or breaks it.",
             "Dev accuracy against learning rate, a curve for each optimizer.",
-            lambda: _rates(runs, s, names), ids,
+            lambda: _rates(runs, s, names),
+            ids,
         ),
         Figure(
-            "fair", "At one rate, and each at its own",
+            "fair",
+            "At one rate, and each at its own",
             "Hollow: dev accuracy at the common rate. Filled: test accuracy at the rate that dev "
             "chose. Bars: 95 % intervals, of the hollow over seeds, of the filled over seeds and "
             "test rows. Dotted: the most frequent answer.",
             "Two dots with intervals for each optimizer.",
-            lambda: _fair(runs, s, names), ids,
+            lambda: _fair(runs, s, names),
+            ids,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def sections(runs: Runs, s: OptimizerSettings) -> list[Section]:
@@ -52,32 +56,45 @@ def sections(runs: Runs, s: OptimizerSettings) -> list[Section]:
     names = [name for name in s.optimizers if runs.rows(arm=name)]
     if not names:
         return []
-    head = ("optimizer", f"at {rate_text(s.common_rate)}, dev", "at its own rate, test",
-            "rates that dev chose, one a seed")  # fmt: skip
+    head = (
+        "optimizer",
+        f"at {rate_text(s.common_rate)}, dev",
+        "at its own rate, test",
+        "rates that dev chose, one a seed",
+    )
     table = (head, *(_both(runs, s, name) for name in names))
-    edges = [f"{NAMES[name]}: {words[0].lower()}{words[1:]}" for name in names
-             if (words := at_the_edge(_chosen(runs, name), s.rates(name)))]  # fmt: skip
+    edges = [
+        f"{NAMES[name]}: {words[0].lower()}{words[1:]}"
+        for name in names
+        if (words := at_the_edge(_chosen(runs, name), s.rates(name)))
+    ]
     base = f"The most frequent answer gets {100 * runs.mean('majority'):.1f} % of the test rows."
     size = int(runs.mean("trained"))
     tried = "; ".join(f"{NAMES[name]} {_listed(s.rates(name))}" for name in s.optimizers)
     return [
         Section("At one rate, and at its own", (*edges, base), table),
-        Section("Why their rates differ", (
-            "A step of SGD is rate × gradient; one of AdamW or Adagrad is rate × gradient / its "
-            f"size. Here gradients are clipped to a norm of 1 over {size:,} numbers, so a typical "
-            f"entry is at most about {size**-0.5:.0e}: for steps of the same length SGD needs a "
-            f"rate some {size**0.5:,.0f} times as large. Adagrad divides by the root of the sum of "
-            "all squares so far, so its steps shrink as 1/√steps, and momentum of "
-            f"{s.momentum:g} adds up to {1 / (1 - s.momentum):.0f} steps into one. A comparison at "
-            "one rate compares these units, not the optimizers.",
-        )),
-        Section("How it was measured", (
-            f"{s.model} on {s.data}, everything learns, {s.epochs:g} epochs, batch {s.batch}, "
-            "linear decay after a tenth of the steps of warm-up, gradients clipped to norm 1. "
-            f"Rates tried: {tried}. Dev chooses one of them and the best evaluation; the test rows "
-            "are scored once.",
-        )),
-    ]  # fmt: skip
+        Section(
+            "Why their rates differ",
+            (
+                "A step of SGD is rate × gradient; one of AdamW or Adagrad is rate × gradient / its "
+                f"size. Here gradients are clipped to a norm of 1 over {size:,} numbers, so a typical "
+                f"entry is at most about {size**-0.5:.0e}: for steps of the same length SGD needs a "
+                f"rate some {size**0.5:,.0f} times as large. Adagrad divides by the root of the sum of "
+                "all squares so far, so its steps shrink as 1/√steps, and momentum of "
+                f"{s.momentum:g} adds up to {1 / (1 - s.momentum):.0f} steps into one. A comparison at "
+                "one rate compares these units, not the optimizers.",
+            ),
+        ),
+        Section(
+            "How it was measured",
+            (
+                f"{s.model} on {s.data}, everything learns, {s.epochs:g} epochs, batch {s.batch}, "
+                "linear decay after a tenth of the steps of warm-up, gradients clipped to norm 1. "
+                f"Rates tried: {tried}. Dev chooses one of them and the best evaluation; the test rows "
+                "are scored once.",
+            ),
+        ),
+    ]
 
 
 def _both(runs: Runs, s: OptimizerSettings, name: str) -> tuple[str, ...]:

@@ -37,17 +37,28 @@ class Optimizers(AdaptStudy):
         """A search over its own rates for each optimizer; the common rate is among them."""
         s = self.settings
         own = {
-            name: s.base(method="full", optimizer="sgd" if name == "momentum" else name,
-                         momentum=s.momentum if name == "momentum" else 0.0)
+            name: s.base(
+                method="full",
+                optimizer="sgd" if name == "momentum" else name,
+                momentum=s.momentum if name == "momentum" else 0.0,
+            )
             for name in s.optimizers
-        }  # fmt: skip
+        }
         return [
             self.trial(
-                seed, kind="search", arm=name, part=name, search="grid",
-                rates=s.rates(name), batches=[s.batch], all_epochs=[s.epochs], **own[name],
+                seed,
+                kind="search",
+                arm=name,
+                part=name,
+                search="grid",
+                rates=s.rates(name),
+                batches=[s.batch],
+                all_epochs=[s.epochs],
+                **own[name],
             )
-            for seed in range(s.seeds) for name in s.optimizers
-        ]  # fmt: skip
+            for seed in range(s.seeds)
+            for name in s.optimizers
+        ]
 
     def claims(self, table: Table) -> list[Claim]:
         """AdamW against each of the others: at the common rate, and each at its own."""
@@ -66,21 +77,26 @@ class Optimizers(AdaptStudy):
         return judge(
             f"{other}-behind-at-one-rate",
             f"At {rate_text(rate)} for both, {NAMES[other]} is behind AdamW",
-            mean_interval(gaps), above=0.0,
+            mean_interval(gaps),
+            above=0.0,
             quantity=f"dev accuracy at {rate_text(rate)}, adamw − {other}",
             reported=Reported(None, COURSE, comparable=False, note="near 50 %")
-            if other == "sgd" else None,
-            trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)], runs=gaps,
-        )  # fmt: skip
+            if other == "sgd"
+            else None,
+            trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)],
+            runs=gaps,
+        )
 
     def _fair(self, runs: Any, other: str) -> Claim:
         gap = runs.test_gap({"arm": "adamw"}, {"arm": other})
         return judge(
-            f"{other}-level-at-its-own", f"Each at the rate dev chose, {NAMES[other]} comes "
-            "within five points of AdamW", gap, below=LEVEL,
+            f"{other}-level-at-its-own",
+            f"Each at the rate dev chose, {NAMES[other]} comes within five points of AdamW",
+            gap,
+            below=LEVEL,
             quantity=f"test accuracy, adamw − {other}",
             trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)],
-        )  # fmt: skip
+        )
 
     def audits(self, table: Table) -> list[Finding]:
         """Every model; the comparisons; the test rows against the differences."""

@@ -85,12 +85,18 @@ class Search:
         )
         heard = Watch(self.p.data.labels)
         done = fit(
-            model, Shuffled(self.p.train, s.batch, self.seed.child("order")), settings,
+            model,
+            Shuffled(self.p.train, s.batch, self.seed.child("order")),
+            settings,
             dev=lambda: self.p.dev.in_order(SCORED_AT_ONCE),
-            hooks=Hooks(stop=self.bench.stopping, progress=lambda at: self.bench.step(
-                at.step, at.steps, f"rate {s.rate:g}, loss {at.loss:.3f}{heard.now}")),
+            hooks=Hooks(
+                stop=self.bench.stopping,
+                progress=lambda at: self.bench.step(
+                    at.step, at.steps, f"rate {s.rate:g}, loss {at.loss:.3f}{heard.now}"
+                ),
+            ),
             heard=self._heard(heard, model),
-        )  # fmt: skip
+        )
         if done.trained.ending == "stopped":
             raise TrialStopped
         cell = {"key": key, **_described(s), **_result(done, an_epoch(s, len(self.p.train)))}
@@ -136,8 +142,13 @@ def _goodness(cell: Cell) -> tuple[float, float]:
 
 
 def _described(s: FinetuneSettings) -> Cell:
-    return {"rate": s.rate, "batch": s.batch, "epochs": s.epochs, "optimizer": s.optimizer,
-            "momentum": s.momentum}  # fmt: skip
+    return {
+        "rate": s.rate,
+        "batch": s.batch,
+        "epochs": s.epochs,
+        "optimizer": s.optimizer,
+        "momentum": s.momentum,
+    }
 
 
 def _result(done: Fitted, epoch: int) -> Cell:
@@ -148,17 +159,22 @@ def _result(done: Fitted, epoch: int) -> Cell:
     return {
         "dev_accuracy": None if over or best is None else best["dev_accuracy"],
         "dev_loss": None if over or best is None else best["dev_loss"],
-        "best_step": done.best_step, "steps": done.trained.steps, "epoch_steps": epoch,
-        "problem": done.trained.problem, "collapse_first_epoch": first_epoch(lines, epoch),
+        "best_step": done.best_step,
+        "steps": done.trained.steps,
+        "epoch_steps": epoch,
+        "problem": done.trained.problem,
+        "collapse_first_epoch": first_epoch(lines, epoch),
         "collapsed_evaluations": sum(int(line["collapsed"]) for line in lines),
-        "evaluations": len(lines), "top_share": lines[-1]["top_share"] if lines else None,
+        "evaluations": len(lines),
+        "top_share": lines[-1]["top_share"] if lines else None,
         "last_dev_accuracy": lines[-1]["dev_accuracy"] if lines else None,
-        "curves": curves(done.trained) | {
+        "curves": curves(done.trained)
+        | {
             name: [float(line[name]) for line in lines]
             for name in ("train_accuracy", "own_loss", "collapsed", "top_share")
             if lines and name in lines[0]
         },
-    }  # fmt: skip
+    }
 
 
 class _Clock:

@@ -15,8 +15,20 @@ OPTIMIZERS = ("adamw", "sgd", "momentum", "adagrad")
 NAMES = {"adamw": "AdamW", "sgd": "SGD", "momentum": "SGD with momentum", "adagrad": "Adagrad"}
 METHODS = ("full", "head", "prefix", "prefix-layers", "lora")
 # names that mean the same in a study and in each of its trainings
-SHARED = ("data", "data_sha256", "model", "model_sha256", "pooling", "rows", "scored", "longest",
-          "precision", "deterministic", "evaluations", "device")  # fmt: skip
+SHARED = (
+    "data",
+    "data_sha256",
+    "model",
+    "model_sha256",
+    "pooling",
+    "rows",
+    "scored",
+    "longest",
+    "precision",
+    "deterministic",
+    "evaluations",
+    "device",
+)
 
 
 def about(text: str, default: Any, **limits: Any) -> Any:
@@ -63,8 +75,9 @@ class FineTuningSettings(AdaptSettings):
     )
     batches: tuple[int, ...] = about("rows an update, an axis of the search", (16,), min_length=1)
     rates: Rates = about("learning rates, an axis", (5e-5, 2e-4, 8e-4), min_length=1)
-    epochs: tuple[float, ...] = about("epochs, an axis; of halving, the rungs", (1.0, 3.0),
-                                      min_length=1)  # fmt: skip
+    epochs: tuple[float, ...] = about(
+        "epochs, an axis; of halving, the rungs", (1.0, 3.0), min_length=1
+    )
     optimizer: Literal["adamw", "sgd", "adagrad"] = about("of every training here", "adamw")
     steady_rate: float = about("of the learning curves and the long training", 5e-5, gt=0)
     steady_batch: int = about("of both, and of the collapse", 16, ge=1)
@@ -118,10 +131,12 @@ class AdapterSettings(AdaptSettings):
     )
     encoders: tuple[str, ...] = about(
         "compared with `model`, all of them trained whole; 'random': its architecture, weights "
-        "drawn anew", ("random",)
-    )  # fmt: skip
-    factors: Rates = about("rates tried, as multiples of what the method usually takes",
-                           (0.3, 1.0), min_length=1)  # fmt: skip
+        "drawn anew",
+        ("random",),
+    )
+    factors: Rates = about(
+        "rates tried, as multiples of what the method usually takes", (0.3, 1.0), min_length=1
+    )
     prefix_length: int = about("trained vectors of a prefix", 32, ge=1)
     rank: int = about("of lora", 8, ge=1)
     batch: int = about("rows an update", 16, ge=1)
@@ -136,38 +151,86 @@ class AdapterSettings(AdaptSettings):
 
 
 TINY: dict[str, Any] = {
-    "data": "made-up", "model": "tiny", "rows": 320, "scored": 100, "longest": 24, "evaluations": 1,
-}  # fmt: skip
+    "data": "made-up",
+    "model": "tiny",
+    "rows": 320,
+    "scored": 100,
+    "longest": 24,
+    "evaluations": 1,
+}
 ALL: dict[str, Any] = {"rows": 0, "scored": 0, "tested": 0}
 FINE_TUNING: dict[str, dict[str, Any]] = {
     "smoke": {
-        **TINY, "rates": [0.003, 0.01, 0.03], "steady_rate": 0.01, "sizes": [32, 320],
-        "long_epochs": 4, "collapse_data": "made-up pairs", "sane_rate": 0.01,
-        "collapse_rates": [20.0], "collapse_rows": 96, "collapse_longest": 24,
+        **TINY,
+        "rates": [0.003, 0.01, 0.03],
+        "steady_rate": 0.01,
+        "sizes": [32, 320],
+        "long_epochs": 4,
+        "collapse_data": "made-up pairs",
+        "sane_rate": 0.01,
+        "collapse_rates": [20.0],
+        "collapse_rows": 96,
+        "collapse_longest": 24,
     },
     "full": {
-        **ALL, "seeds": 5, "search": "grid", "batches": [64, 128, 256],
-        "rates": [1e-5, 5e-5, 1e-4], "epochs": [2.0, 5.0],
-        "steady_batch": 32, "sizes": [108, 216, 432, 865, 1730, 3460, 6920], "long_epochs": 10,
-        "collapse_rates": [5e-4, 1e-3, 1.25e-2], "collapse_rows": 0, "collapse_scored": 0,
-        "collapse_longest": 256, "evaluations": 4,
+        **ALL,
+        "seeds": 5,
+        "search": "grid",
+        "batches": [64, 128, 256],
+        "rates": [1e-5, 5e-5, 1e-4],
+        "epochs": [2.0, 5.0],
+        "steady_batch": 32,
+        "sizes": [108, 216, 432, 865, 1730, 3460, 6920],
+        "long_epochs": 10,
+        "collapse_rates": [5e-4, 1e-3, 1.25e-2],
+        "collapse_rows": 0,
+        "collapse_scored": 0,
+        "collapse_longest": 256,
+        "evaluations": 4,
     },
-}  # fmt: skip
+}
 OPTIMIZER: dict[str, dict[str, Any]] = {
-    "smoke": {**TINY, "common_rate": 1e-4, "adamw_rates": [0.01], "sgd_rates": [0.3],
-              "momentum_rates": [0.1], "adagrad_rates": [0.1]},
-    "full": {
-        **ALL, "seeds": 5, "batch": 32, "epochs": 3.0,
-        "adamw_rates": [2e-5, 1e-4, 2e-4, 4e-4], "sgd_rates": [0.03, 0.1, 0.3, 1.0],
-        "momentum_rates": [3e-3, 0.01, 0.03, 0.1], "adagrad_rates": [2e-4, 5e-4, 1e-3, 3e-3],
+    "smoke": {
+        **TINY,
+        "common_rate": 1e-4,
+        "adamw_rates": [0.01],
+        "sgd_rates": [0.3],
+        "momentum_rates": [0.1],
+        "adagrad_rates": [0.1],
     },
-}  # fmt: skip
+    "full": {
+        **ALL,
+        "seeds": 5,
+        "batch": 32,
+        "epochs": 3.0,
+        "adamw_rates": [2e-5, 1e-4, 2e-4, 4e-4],
+        "sgd_rates": [0.03, 0.1, 0.3, 1.0],
+        "momentum_rates": [3e-3, 0.01, 0.03, 0.1],
+        "adagrad_rates": [2e-4, 5e-4, 1e-3, 3e-3],
+    },
+}
 ADAPTER: dict[str, dict[str, Any]] = {
-    "smoke": {**TINY, "pair_data": "made-up pairs", "pair_rows": 60, "pair_longest": 24,
-              "prefix_length": 5, "factors": [30.0], "epochs": 3.0, "pair_epochs": 1.0},
-    "full": {
-        **ALL, "factors": [0.3, 1.0, 3.0], "prefix_length": 128, "batch": 64, "epochs": 4.0,
-        "precision": "bfloat16", "pair_seeds": 3, "pair_rows": 0, "pair_scored": 0,
-        "pair_longest": 256, "pair_epochs": 3.0,
+    "smoke": {
+        **TINY,
+        "pair_data": "made-up pairs",
+        "pair_rows": 60,
+        "pair_longest": 24,
+        "prefix_length": 5,
+        "factors": [30.0],
+        "epochs": 3.0,
+        "pair_epochs": 1.0,
     },
-}  # fmt: skip
+    "full": {
+        **ALL,
+        "factors": [0.3, 1.0, 3.0],
+        "prefix_length": 128,
+        "batch": 64,
+        "epochs": 4.0,
+        "precision": "bfloat16",
+        "pair_seeds": 3,
+        "pair_rows": 0,
+        "pair_scored": 0,
+        "pair_longest": 256,
+        "pair_epochs": 3.0,
+    },
+}

@@ -17,9 +17,14 @@ GOOD, BAD = ("good", "fine", "lovely"), ("bad", "dull", "awful")
 PLAIN = ("a", "film", "the", "it", *(f"w{i}" for i in range(30)))
 MARKS = ("<s>", "<pad>", "</s>", "<unk>")
 SHAPE: dict[str, Any] = {
-    "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 17,
-    "max_position_embeddings": 31, "type_vocab_size": 2, "pad_token_id": 1,
-}  # fmt: skip
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 17,
+    "max_position_embeddings": 31,
+    "type_vocab_size": 2,
+    "pad_token_id": 1,
+}
 SPREAD = 0.3  # of its weights: words must differ from the start
 ROWS = 6000  # of which a tenth tests: ±4 points
 YES = 0.62  # of the pairs' answers, as in BoolQ
@@ -37,14 +42,17 @@ def encoder() -> Encoder:
     words = Tokenizer(models.WordLevel(table, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> $B:1 </s>:1",
+        single="<s> $A </s>",
+        pair="<s> $A </s> $B:1 </s>:1",
         special_tokens=[("<s>", 0), ("</s>", 2)],
-    )  # fmt: skip
+    )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="<pad>", unk_token="<unk>",
+        tokenizer_object=words,
+        pad_token="<pad>",
+        unk_token="<unk>",
         model_max_length=SHAPE["max_position_embeddings"],
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )  # fmt: skip
+    )
     config = BertConfig(**SHAPE, vocab_size=len(table), initializer_range=SPREAD)
     library = redrawn(BertModel(config, add_pooling_layer=False), Seed(5).child("tiny encoder"))
     sha256 = hashlib.sha256(str(sorted(SHAPE.items())).encode()).hexdigest()

@@ -67,10 +67,14 @@ def _searched(
     best = search.chosen()
     documents = {CELLS: json.dumps(list(search.found.values()))}
     if best["dev_accuracy"] is None:
-        return Outcome({"accuracy": math.nan}, documents=documents,
-                       reasons={"accuracy": f"every cell diverged: {best['problem']}"})  # fmt: skip
-    own = s.model_copy(update={"learning_rate": best["rate"], "batch": best["batch"],
-                               "epochs": best["epochs"]})  # fmt: skip
+        return Outcome(
+            {"accuracy": math.nan},
+            documents=documents,
+            reasons={"accuracy": f"every cell diverged: {best['problem']}"},
+        )
+    own = s.model_copy(
+        update={"learning_rate": best["rate"], "batch": best["batch"], "epochs": best["epochs"]}
+    )
     model, p = search.model(own), search.p
     test = predict(model, p.test.in_order(SCORED_AT_ONCE))
     train = predict(model, p.train.in_order(SCORED_AT_ONCE))
@@ -79,16 +83,23 @@ def _searched(
     share = wilson(test.right, len(test.labels))
     return Outcome(
         {
-            "accuracy": share.value, "accuracy_low": share.low, "accuracy_high": share.high,
-            "right": test.right, "tested": len(test.labels), "test_loss": test.loss,
-            "train_accuracy": train.accuracy, **_of_cell(best), **_sizes(model, p, own), **said,
+            "accuracy": share.value,
+            "accuracy_low": share.low,
+            "accuracy_high": share.high,
+            "right": test.right,
+            "tested": len(test.labels),
+            "test_loss": test.loss,
+            "train_accuracy": train.accuracy,
+            **_of_cell(best),
+            **_sizes(model, p, own),
+            **said,
             "cells": len(search.found),
         },
         cost=search.cost,
         arrays={RIGHT: (test.classes == test.labels).astype(np.uint8)},
         curves=best["curves"],
         documents=documents,
-    )  # fmt: skip
+    )
 
 
 def _single(search: Search, s: FinetuneSettings, said: dict[str, str], *, whole: bool) -> Outcome:
@@ -99,8 +110,11 @@ def _single(search: Search, s: FinetuneSettings, said: dict[str, str], *, whole:
     cell = search.cell(s)
     documents = {CELLS: json.dumps([cell])}
     if cell["dev_accuracy"] is None:
-        return Outcome({"dev_accuracy": math.nan}, documents=documents,
-                       reasons={"dev_accuracy": cell["problem"]})  # fmt: skip
+        return Outcome(
+            {"dev_accuracy": math.nan},
+            documents=documents,
+            reasons={"dev_accuracy": cell["problem"]},
+        )
     model, p = search.model(s), search.p
     metrics: dict[str, Any] = {**_of_cell(cell), **_sizes(model, p, s), **said}
     if whole:
@@ -110,32 +124,51 @@ def _single(search: Search, s: FinetuneSettings, said: dict[str, str], *, whole:
 
 def _whole(model: Classifier, p: Prepared) -> dict[str, Any]:
     parts = [predict(model, rows.in_order(SCORED_AT_ONCE)) for rows in (p.dev, p.test)]
-    both = Predicted(np.concatenate([part.logits for part in parts]),
-                     np.concatenate([part.labels for part in parts]))  # fmt: skip
+    both = Predicted(
+        np.concatenate([part.logits for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+    )
     share = np.bincount(both.labels).max() / len(both.labels)
     return {
-        "whole_accuracy": both.accuracy, "whole_majority": float(share),
-        "whole_rows": len(both.labels), "audit_collapse": told(collapsed(both, p.data.labels)),
+        "whole_accuracy": both.accuracy,
+        "whole_majority": float(share),
+        "whole_rows": len(both.labels),
+        "audit_collapse": told(collapsed(both, p.data.labels)),
         "whole_top_share": float(np.bincount(both.classes).max() / len(both.labels)),
-    }  # fmt: skip
+    }
 
 
 def _of_cell(cell: Cell) -> dict[str, Any]:
     """The scalars of the chosen cell."""
-    names = ("dev_accuracy", "dev_loss", "rate", "best_step", "steps", "epoch_steps",
-             "collapse_first_epoch", "collapsed_evaluations", "evaluations",
-             "last_dev_accuracy")  # fmt: skip
+    names = (
+        "dev_accuracy",
+        "dev_loss",
+        "rate",
+        "best_step",
+        "steps",
+        "epoch_steps",
+        "collapse_first_epoch",
+        "collapsed_evaluations",
+        "evaluations",
+        "last_dev_accuracy",
+    )
     return {name: cell[name] for name in names} | {
-        "chosen_batch": cell["batch"], "chosen_epochs": cell["epochs"],
-        "best_epoch": cell["best_step"] / cell["epoch_steps"], "last_top_share": cell["top_share"],
-    }  # fmt: skip
+        "chosen_batch": cell["batch"],
+        "chosen_epochs": cell["epochs"],
+        "best_epoch": cell["best_step"] / cell["epoch_steps"],
+        "last_top_share": cell["top_share"],
+    }
 
 
 def _sizes(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any]:
     counts = counted(model)
     return {
-        "majority": majority(p.data.test), "dev_majority": majority(p.data.dev),
-        "train_rows": len(p.train), "dev_rows": len(p.dev), "trained": counts.trained,
-        "stored": counts.stored, "cut": p.train.report(),
+        "majority": majority(p.data.test),
+        "dev_majority": majority(p.data.dev),
+        "train_rows": len(p.train),
+        "dev_rows": len(p.dev),
+        "trained": counts.trained,
+        "stored": counts.stored,
+        "cut": p.train.report(),
         "by_formula": expected(p.encoder, len(p.data.labels), s.tuning()),
-    }  # fmt: skip
+    }

@@ -27,38 +27,62 @@ BARS = "Bars: 95 % t intervals over independent sets of keys."
 def figures(found: Found, settings: DesignSettings) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     drawn = [
-        ("exercise", "plane", "The keys of the exercise, and the queries that select them",
-         "Left: the keys and their hull; what lies inside cannot be selected. Right: the plane of "
-         "queries, coloured by the key that gets most weight; the marks are the shortest queries "
-         f"that give {settings.weight:.0%}. An inner key has no region of its own.",
-         "Five keys with their convex hull; beside it four regions of queries.",
-         lambda: plane(found, settings)),
-        ("exercise", "weights", "What attention becomes, part by part",
-         "Each row is one part of the exercise: the weights of all keys, as bars from 0 to 1.",
-         "A grid of bars: one row for each part of the exercise, one column for each key.",
-         lambda: weights(found, settings)),
-        ("selectable", "selectable", "How many random keys can be selected",
-         "Points: share of keys that are corners of their hull. Lines: the exact law; dotted: its "
-         f"limit for large n, drawn where it is below 1. {BARS}",
-         "Share of selectable keys against the number of keys, for each dimension; on a sphere 1.",
-         lambda: _selectable(found, settings)),
-        ("norms", "norms", "What a weight costs",
-         "Left: norm of the shortest query (●) and along the max-margin direction (■) against the "
-         f"odds of the weight. Right: how many times as long the latter is. {BARS}",
-         "Two rising curves of norm against odds, and their ratio, which stays above 1.",
-         lambda: _norms(found)),
-        ("targets", "targets", "Matching a distribution",
-         "Each point is a random target: KL of least squares on log-targets against the least KL. "
-         "On the dotted line both would be equal; no point can lie below it.",
-         "Scatter plot, all points above the diagonal.",
-         lambda: _targets(found)),
-        ("pair", "pairs", "Averaging two of n orthonormal keys, and taking a mean apart",
-         "Left: the β that β(k_a + k_b) needs; the line is the closed form. Middle: the weight on "
-         "the pair with β = 1. Right: norm of the matrix that returns v_a from (v_a + v_b)/2; the "
-         "line is 2/sin θ.",
-         "Three panels: β grows with ln n, the weight without scale falls, the norm is 2 / sin θ.",
-         lambda: _pairs(found)),
-    ]  # fmt: skip
+        (
+            "exercise",
+            "plane",
+            "The keys of the exercise, and the queries that select them",
+            "Left: the keys and their hull; what lies inside cannot be selected. Right: the plane of "
+            "queries, coloured by the key that gets most weight; the marks are the shortest queries "
+            f"that give {settings.weight:.0%}. An inner key has no region of its own.",
+            "Five keys with their convex hull; beside it four regions of queries.",
+            lambda: plane(found, settings),
+        ),
+        (
+            "exercise",
+            "weights",
+            "What attention becomes, part by part",
+            "Each row is one part of the exercise: the weights of all keys, as bars from 0 to 1.",
+            "A grid of bars: one row for each part of the exercise, one column for each key.",
+            lambda: weights(found, settings),
+        ),
+        (
+            "selectable",
+            "selectable",
+            "How many random keys can be selected",
+            "Points: share of keys that are corners of their hull. Lines: the exact law; dotted: its "
+            f"limit for large n, drawn where it is below 1. {BARS}",
+            "Share of selectable keys against the number of keys, for each dimension; on a sphere 1.",
+            lambda: _selectable(found, settings),
+        ),
+        (
+            "norms",
+            "norms",
+            "What a weight costs",
+            "Left: norm of the shortest query (●) and along the max-margin direction (■) against the "
+            f"odds of the weight. Right: how many times as long the latter is. {BARS}",
+            "Two rising curves of norm against odds, and their ratio, which stays above 1.",
+            lambda: _norms(found),
+        ),
+        (
+            "targets",
+            "targets",
+            "Matching a distribution",
+            "Each point is a random target: KL of least squares on log-targets against the least KL. "
+            "On the dotted line both would be equal; no point can lie below it.",
+            "Scatter plot, all points above the diagonal.",
+            lambda: _targets(found),
+        ),
+        (
+            "pair",
+            "pairs",
+            "Averaging two of n orthonormal keys, and taking a mean apart",
+            "Left: the β that β(k_a + k_b) needs; the line is the closed form. Middle: the weight on "
+            "the pair with β = 1. Right: norm of the matrix that returns v_a from (v_a + v_b)/2; the "
+            "line is 2/sin θ.",
+            "Three panels: β grows with ln n, the weight without scale falls, the norm is 2 / sin θ.",
+            lambda: _pairs(found),
+        ),
+    ]
     return [
         Figure(name, title, caption, alt, draw, tuple(r.id for r in found.rows(kind)))
         for kind, name, title, caption, alt, draw in drawn
@@ -97,8 +121,10 @@ def _norms(found: Found) -> Drawing:
     with house_style():
         drawing, (ax, beside) = panels(1, 2, height=3.0)
         odds = found.curves("weight")[0] / (1 - found.curves("weight")[0])
-        looks = (("shortest", SEMANTIC, "shortest query"),
-                 ("margin", POSITIONAL, "along the max-margin direction"))  # fmt: skip
+        looks = (
+            ("shortest", SEMANTIC, "shortest query"),
+            ("margin", POSITIONAL, "along the max-margin direction"),
+        )
         for name, colour, label in looks:
             curves = found.curves(name)
             errorbars(ax, odds, [mean_interval(c) for c in curves.T], colour, label)
@@ -119,12 +145,25 @@ def _targets(found: Found) -> Drawing:
     naive = np.concatenate([r.curves["least squares"] for r in rows])
     with house_style():
         drawing, (ax,) = panels(1, 1, height=3.2)
-        ax.loglog(best, naive, "^", color=LINEAR, markersize=4, markeredgecolor="white",
-                  markeredgewidth=0.4)  # fmt: skip
+        ax.loglog(
+            best,
+            naive,
+            "^",
+            color=LINEAR,
+            markersize=4,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+        )
         ends = np.array([best.min() * 0.8, max(naive.max(), best.max()) * 1.25])
         ax.plot(ends, ends, ":", color=NEUTRAL, linewidth=1.2)
-        ax.annotate("equal", (ends[0] * 1.1, ends[0] * 1.1), xytext=(4, -10), fontsize=8,
-                    textcoords="offset points", color=NEUTRAL)  # fmt: skip
+        ax.annotate(
+            "equal",
+            (ends[0] * 1.1, ends[0] * 1.1),
+            xytext=(4, -10),
+            fontsize=8,
+            textcoords="offset points",
+            color=NEUTRAL,
+        )
         ax.set_xlabel("least KL(target ‖ attention) in nats")
         ax.set_ylabel("KL of least squares, nats")
     return drawing

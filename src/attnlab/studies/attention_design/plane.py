@@ -49,12 +49,18 @@ def _keys(ax: Axes, keys: np.ndarray, queries: dict[int, np.ndarray], colours: l
         inner = j not in queries
         away = np.array([0.11, 0.0]) if inner else 0.09 * np.sign(key + 1e-9)
         side = "left" if inner or key[0] >= 0 else "right"
-        ax.annotate(f"k{j}, inside" if inner else f"k{j}", key + away * size, ha=side, va="center",
-                    fontsize=8.5)  # fmt: skip
+        ax.annotate(
+            f"k{j}, inside" if inner else f"k{j}",
+            key + away * size,
+            ha=side,
+            va="center",
+            fontsize=8.5,
+        )
     for j, query in queries.items():
         tip = query / np.linalg.norm(query) * 0.55 * size
-        ax.annotate("", tip, (0, 0), arrowprops={"arrowstyle": "->", "color": colours[j],
-                                                "linewidth": 1.8})  # fmt: skip
+        ax.annotate(
+            "", tip, (0, 0), arrowprops={"arrowstyle": "->", "color": colours[j], "linewidth": 1.8}
+        )
     ax.set_xlim(-1.5 * size, 1.5 * size)
     ax.set_ylim(-1.5 * size, 1.5 * size)
     ax.set_aspect("equal")
@@ -70,8 +76,16 @@ def _regions(ax: Axes, keys: np.ndarray, queries: dict[int, np.ndarray], colours
     line = np.linspace(-reach, reach, GRID)
     x, y = np.meshgrid(line, line)
     scores = np.stack([x, y], axis=-1) @ keys.T
-    ax.pcolormesh(x, y, scores.argmax(axis=-1), cmap=ListedColormap(colours), vmin=-0.5,
-                  vmax=len(keys) - 0.5, alpha=0.45, rasterized=True)  # fmt: skip
+    ax.pcolormesh(
+        x,
+        y,
+        scores.argmax(axis=-1),
+        cmap=ListedColormap(colours),
+        vmin=-0.5,
+        vmax=len(keys) - 0.5,
+        alpha=0.45,
+        rasterized=True,
+    )
     for j, query in queries.items():
         ax.plot(*query, "o", color=colours[j], markersize=8, markeredgecolor="#333333", zorder=3)
         ax.annotate(f"q{j}", tuple(query), xytext=(7, 5), textcoords="offset points", fontsize=8.5)
@@ -95,12 +109,27 @@ def weights(found: Found, settings: DesignSettings) -> Drawing:
                 ax.barh(line, 0.86 * w, left=j, height=0.62, color=colour, zorder=2)
                 ax.barh(line, 0.86, left=j, height=0.62, color="#F2F2F2", zorder=1)
                 if w > 0.005:
-                    ax.annotate(f"{w:.2f}", (j + 0.86, line), ha="right", va="center", fontsize=8,
-                                xytext=(-2, 0), textcoords="offset points", zorder=4,
-                                color="white" if w > 0.8 else "#222222")  # fmt: skip
+                    ax.annotate(
+                        f"{w:.2f}",
+                        (j + 0.86, line),
+                        ha="right",
+                        va="center",
+                        fontsize=8,
+                        xytext=(-2, 0),
+                        textcoords="offset points",
+                        zorder=4,
+                        color="white" if w > 0.8 else "#222222",
+                    )
             if not each["feasible"]:
-                ax.annotate("impossible", (count, line), va="center", fontsize=8, xytext=(4, 0),
-                            textcoords="offset points", color=NEUTRAL)  # fmt: skip
+                ax.annotate(
+                    "impossible",
+                    (count, line),
+                    va="center",
+                    fontsize=8,
+                    xytext=(4, 0),
+                    textcoords="offset points",
+                    color=NEUTRAL,
+                )
         ax.set_yticks(range(len(parts)), list(parts))
         ax.set_ylim(len(parts) - 0.4, -0.6)
         ax.set_xticks([j + 0.43 for j in range(count)], [f"key {j}" for j in range(count)])

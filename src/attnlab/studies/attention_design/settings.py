@@ -16,8 +16,13 @@ def about(text: str, default: Any, **limits: Any) -> Any:
 
 # Four corners and one key inside them, in the plane, so that everything can be drawn.
 KEYS: Matrix = ((1.6, 0.2), (0.3, 1.5), (-1.5, 0.6), (-0.4, -1.4), (0.1, 0.3))
-VALUES: Matrix = ((1, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 1, 0, 0), (0, 0, 0, 1, 0),
-                  (0, 0, 0, 0, 1))  # fmt: skip
+VALUES: Matrix = (
+    (1, 0, 0, 0, 0),
+    (0, 1, 0, 0, 0),
+    (0, 0, 1, 0, 0),
+    (0, 0, 0, 1, 0),
+    (0, 0, 0, 0, 1),
+)
 
 
 class DesignSettings(StudySettings):
@@ -35,8 +40,9 @@ class DesignSettings(StudySettings):
     target_keys: Annotated[int, Field(ge=3)] = about("keys of the random targets", 12)
     target_dim: Annotated[int, Field(ge=1)] = about("their dimension", 5)
     targets: int = about("random targets a set", 10, ge=1)
-    pairs: tuple[int, ...] = about("numbers of orthonormal keys of β(k_a + k_b)",
-                                   (4, 8, 16, 32, 64, 128, 256, 512))  # fmt: skip
+    pairs: tuple[int, ...] = about(
+        "numbers of orthonormal keys of β(k_a + k_b)", (4, 8, 16, 32, 64, 128, 256, 512)
+    )
     tolerance: float = about("how far from an average is still one", 0.01, gt=0, lt=1)
     angles: tuple[float, ...] = about(
         "least angles between the subspaces, in degrees", (5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
@@ -44,11 +50,23 @@ class DesignSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 3, "dims": [2, 3], "sizes": [8, 32, 128], "checked": 1, "norm_keys": 12, "norm_dim": 8,
-    "targets": 2, "pairs": [4, 16, 64], "angles": [10, 30, 90],
-}  # fmt: skip
+    "seeds": 3,
+    "dims": [2, 3],
+    "sizes": [8, 32, 128],
+    "checked": 1,
+    "norm_keys": 12,
+    "norm_dim": 8,
+    "targets": 2,
+    "pairs": [4, 16, 64],
+    "angles": [10, 30, 90],
+}
 FULL: dict[str, Any] = {
-    "seeds": 16, "dims": [2, 3, 4, 5], "sizes": [8, 32, 128, 512, 2048, 8192, 32768], "checked": 3,
-    "norm_keys": 1024, "norm_dim": 64, "targets": 50,
+    "seeds": 16,
+    "dims": [2, 3, 4, 5],
+    "sizes": [8, 32, 128, 512, 2048, 8192, 32768],
+    "checked": 3,
+    "norm_keys": 1024,
+    "norm_dim": 64,
+    "targets": 50,
     "pairs": [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
-}  # fmt: skip
+}

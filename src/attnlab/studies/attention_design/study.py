@@ -49,25 +49,35 @@ class AttentionDesign(Study):
         found = [self.trial(0, kind="exercise", part="exercise", **given)]
         found += [
             self.trial(seed, kind="selectable", part="selectable", law=law, n=n, h=h, **hulls)
-            for seed in seeds for h in s.dims for n in s.sizes for law in (GAUSSIAN, SPHERE)
+            for seed in seeds
+            for h in s.dims
+            for n in s.sizes
+            for law in (GAUSSIAN, SPHERE)
             if n > h + 1
-        ]  # fmt: skip
+        ]
         found += [
             self.trial(seed, kind="norms", part="norms", n=s.norm_keys, h=s.norm_dim)
             for seed in seeds
         ]
         found += [
-            self.trial(seed, kind="targets", part="targets", n=s.target_keys, h=s.target_dim,
-                       targets=s.targets)
+            self.trial(
+                seed,
+                kind="targets",
+                part="targets",
+                n=s.target_keys,
+                h=s.target_dim,
+                targets=s.targets,
+            )
             for seed in seeds
-        ]  # fmt: skip
+        ]
         found += [
             self.trial(0, kind="pair", part="pairs", n=n, tolerance=s.tolerance) for n in s.pairs
         ]
         return found + [
             self.trial(seed, kind="subspaces", part="subspaces", angle=angle)
-            for angle in s.angles for seed in range(min(3, s.seeds))
-        ]  # fmt: skip
+            for angle in s.angles
+            for seed in range(min(3, s.seeds))
+        ]
 
     def run(self, trial: Trial, bench: Bench) -> Outcome:
         """Draw, solve, certify."""
@@ -85,36 +95,73 @@ class AttentionDesign(Study):
         ids = [] if row is None else [row.id]
         gap = math.nan if row is None else float(row["selected"]) - float(row["corners"])
         return [
-            judge("corners-only", "The exercise: exactly the corners of the hull can be selected",
-                  exact(gap), above=-0.5, below=0.5, quantity="selected − corners", trials=ids),
-            judge("least-squares", "The exercise: least squares on target scores is no average",
-                  exact(math.nan if row is None else float(row["least squares tv"])), above=0.05,
-                  quantity="distance of its weights from the target (total variation)",
-                  trials=ids),
-        ]  # fmt: skip
+            judge(
+                "corners-only",
+                "The exercise: exactly the corners of the hull can be selected",
+                exact(gap),
+                above=-0.5,
+                below=0.5,
+                quantity="selected − corners",
+                trials=ids,
+            ),
+            judge(
+                "least-squares",
+                "The exercise: least squares on target scores is no average",
+                exact(math.nan if row is None else float(row["least squares tv"])),
+                above=0.05,
+                quantity="distance of its weights from the target (total variation)",
+                trials=ids,
+            ),
+        ]
 
     def _hulls(self, found: Found) -> list[Claim]:
         s = self.settings
         n, low, high = max(s.sizes), min(s.dims), max(s.dims)
         sphere, plane = found.rows("selectable", law=SPHERE), found.rows("selectable", law=GAUSSIAN)
         return [
-            judge("sphere", "On a sphere every key can be selected",
-                  mean_interval(sphere.column("share")), above=1 - 1e-12, below=1 + 1e-12,
-                  quantity="share of selectable keys", trials=[r.id for r in sphere]),
-            judge("collapse", f"Gaussian keys, h = {low}: of {n:,} fewer than 2 % can be selected",
-                  found.share(GAUSSIAN, n, low), below=0.02, quantity="share of selectable keys",
-                  trials=[r.id for r in plane.where(n=n, h=low)]),
-            judge("exact-law", "Gaussian keys: the measured shares are the exact law's (±3 %)",
-                  mean_interval(found.over_theory()), above=0.97, below=1.03,
-                  quantity="measured / exact, mean over n and h", trials=[r.id for r in plane]),
-            judge("facets", "(2^h/√h)(π ln n)^((h−1)/2)/n is the limit of the share of corners",
-                  exact(asymptotic_share(n, high) / facet_share(n, high)), above=0.99, below=1.01,
-                  quantity=f"limit of the exact law / this formula, h = {high}",
-                  reported=Reported(1.0, FACETS, comparable=True)),
-            judge("late", f"At n = {n:,}, h = {high} the exact law is far from its limit (> 20 %)",
-                  exact(exact_share(n, high) / asymptotic_share(n, high)), below=0.8,
-                  quantity="exact / limit"),
-        ]  # fmt: skip
+            judge(
+                "sphere",
+                "On a sphere every key can be selected",
+                mean_interval(sphere.column("share")),
+                above=1 - 1e-12,
+                below=1 + 1e-12,
+                quantity="share of selectable keys",
+                trials=[r.id for r in sphere],
+            ),
+            judge(
+                "collapse",
+                f"Gaussian keys, h = {low}: of {n:,} fewer than 2 % can be selected",
+                found.share(GAUSSIAN, n, low),
+                below=0.02,
+                quantity="share of selectable keys",
+                trials=[r.id for r in plane.where(n=n, h=low)],
+            ),
+            judge(
+                "exact-law",
+                "Gaussian keys: the measured shares are the exact law's (±3 %)",
+                mean_interval(found.over_theory()),
+                above=0.97,
+                below=1.03,
+                quantity="measured / exact, mean over n and h",
+                trials=[r.id for r in plane],
+            ),
+            judge(
+                "facets",
+                "(2^h/√h)(π ln n)^((h−1)/2)/n is the limit of the share of corners",
+                exact(asymptotic_share(n, high) / facet_share(n, high)),
+                above=0.99,
+                below=1.01,
+                quantity=f"limit of the exact law / this formula, h = {high}",
+                reported=Reported(1.0, FACETS, comparable=True),
+            ),
+            judge(
+                "late",
+                f"At n = {n:,}, h = {high} the exact law is far from its limit (> 20 %)",
+                exact(exact_share(n, high) / asymptotic_share(n, high)),
+                below=0.8,
+                quantity="exact / limit",
+            ),
+        ]
 
     def _costs(self, found: Found) -> list[Claim]:
         norms, targets, pairs = (found.rows(kind) for kind in ("norms", "targets", "pair"))
@@ -124,23 +171,50 @@ class AttentionDesign(Study):
         angles = found.rows("subspaces")
         extracted = np.abs(angles.column("matrix norm") / angles.column("closed form") - 1)
         return [
-            judge("margin-is-longer", "Weight ½: the max-margin direction needs a longer query",
-                  mean_interval(half), above=0.0, quantity="log(its norm / the shortest)",
-                  trials=[r.id for r in norms], runs=list(half)),
-            judge("squares-lose", "Random targets: least squares is farther off than need be",
-                  mean_interval(targets.column("log ratio")), above=0.0,
-                  quantity="log(KL of least squares / least KL)",
-                  trials=[r.id for r in targets], runs=list(targets.column("log ratio"))),
-            judge("no-scale", "k_a + k_b without a scale is an average among 16 keys or more",
-                  exact(_largest(pairs, shares, 16)), above=0.9, quantity="weight on the pair",
-                  reported=Reported(1.0, COURSE, comparable=True), trials=[r.id for r in pairs]),
-            judge("beta", "The β it takes is ln((n − 2)(1 − tol)/(2 tol))",
-                  exact(float(beta.max(initial=0.0))), below=1e-9,
-                  quantity="largest relative difference", trials=[r.id for r in pairs]),
-            judge("extraction", "v_a comes out of (v_a + v_b)/2 with norm 2/sin θ",
-                  exact(float(extracted.max(initial=0.0))), below=1e-9,
-                  quantity="largest relative difference", trials=[r.id for r in angles]),
-        ]  # fmt: skip
+            judge(
+                "margin-is-longer",
+                "Weight ½: the max-margin direction needs a longer query",
+                mean_interval(half),
+                above=0.0,
+                quantity="log(its norm / the shortest)",
+                trials=[r.id for r in norms],
+                runs=list(half),
+            ),
+            judge(
+                "squares-lose",
+                "Random targets: least squares is farther off than need be",
+                mean_interval(targets.column("log ratio")),
+                above=0.0,
+                quantity="log(KL of least squares / least KL)",
+                trials=[r.id for r in targets],
+                runs=list(targets.column("log ratio")),
+            ),
+            judge(
+                "no-scale",
+                "k_a + k_b without a scale is an average among 16 keys or more",
+                exact(_largest(pairs, shares, 16)),
+                above=0.9,
+                quantity="weight on the pair",
+                reported=Reported(1.0, COURSE, comparable=True),
+                trials=[r.id for r in pairs],
+            ),
+            judge(
+                "beta",
+                "The β it takes is ln((n − 2)(1 − tol)/(2 tol))",
+                exact(float(beta.max(initial=0.0))),
+                below=1e-9,
+                quantity="largest relative difference",
+                trials=[r.id for r in pairs],
+            ),
+            judge(
+                "extraction",
+                "v_a comes out of (v_a + v_b)/2 with norm 2/sin θ",
+                exact(float(extracted.max(initial=0.0))),
+                below=1e-9,
+                quantity="largest relative difference",
+                trials=[r.id for r in angles],
+            ),
+        ]
 
     def audits(self, table: Table) -> list[Finding]:
         """Seeds and intervals; the two ways to decide whether a key can be selected agree."""
@@ -193,15 +267,29 @@ def certified(found: Found) -> list[Finding]:
     sets = len(found.rows("selectable"))
     agree = "pass" if disagree == 0 else "fail"
     return [
-        Finding("hull-agreement", agree if sets else "not-applicable", disagree, 0.0,
-                f"`select` and the convex hull (qhull) agree on every key asked, in {sets} sets"
-                if disagree == 0 else "`select` and the convex hull (qhull) disagree on a key",
-                {"sets": sets}, () if disagree == 0 else ("corners-only", "collapse", "sphere")),
-        Finding("optimality", "pass" if residual < RESIDUAL else "fail", residual, RESIDUAL,
-                "every query meets the conditions of optimality" if residual < RESIDUAL
-                else "a query does not meet the conditions of optimality",
-                {}, () if residual < RESIDUAL else ("margin-is-longer", "squares-lose")),
-    ]  # fmt: skip
+        Finding(
+            "hull-agreement",
+            agree if sets else "not-applicable",
+            disagree,
+            0.0,
+            f"`select` and the convex hull (qhull) agree on every key asked, in {sets} sets"
+            if disagree == 0
+            else "`select` and the convex hull (qhull) disagree on a key",
+            {"sets": sets},
+            () if disagree == 0 else ("corners-only", "collapse", "sphere"),
+        ),
+        Finding(
+            "optimality",
+            "pass" if residual < RESIDUAL else "fail",
+            residual,
+            RESIDUAL,
+            "every query meets the conditions of optimality"
+            if residual < RESIDUAL
+            else "a query does not meet the conditions of optimality",
+            {},
+            () if residual < RESIDUAL else ("margin-is-longer", "squares-lose"),
+        ),
+    ]
 
 
 RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest

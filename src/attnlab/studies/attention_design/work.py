@@ -22,9 +22,13 @@ WEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999, 0.9999)
 def work(trial: Trial) -> Outcome:
     """By its kind."""
     kinds: dict[str, Callable[[Trial], Outcome]] = {
-        "exercise": exercise, "selectable": selectable, "norms": norms, "targets": targets,
-        "pair": pair, "subspaces": subspaces,
-    }  # fmt: skip
+        "exercise": exercise,
+        "selectable": selectable,
+        "norms": norms,
+        "targets": targets,
+        "pair": pair,
+        "subspaces": subspaces,
+    }
     return kinds[trial.config["kind"]](trial)
 
 
@@ -45,7 +49,7 @@ def exercise(trial: Trial) -> Outcome:
         "residual": max((float(each.residual or 0.0) for each in corners), default=0.0),
         "least squares tv": found["match ½, ½"].also["least_squares"]["total_variation"],
         "best tv": found["match ½, ½"].also["total_variation"],
-    }  # fmt: skip
+    }
     return Outcome(metrics=metrics, documents=documents)
 
 
@@ -96,10 +100,13 @@ def selectable(trial: Trial) -> Outcome:
     for j in rng.choice(c["n"], size=min(c["checked"], c["n"]), replace=False):
         # a weight above one half is reached exactly by the corners: no other key can have more
         agree += construct.select(keys, int(j), weight=c["weight"]).feasible == (int(j) in corners)
-    return Outcome(metrics={
-        "share": len(corners) / c["n"], "corners": len(corners),
-        "disagree": min(c["checked"], c["n"]) - agree,
-    })  # fmt: skip
+    return Outcome(
+        metrics={
+            "share": len(corners) / c["n"],
+            "corners": len(corners),
+            "disagree": min(c["checked"], c["n"]) - agree,
+        }
+    )
 
 
 def _drawn(stream: Seed, n: int, h: int, *, sphere: bool = False) -> np.ndarray:
@@ -150,13 +157,14 @@ def targets(trial: Trial) -> Outcome:
     gaps = np.subtract(naive, best)
     return Outcome(
         metrics={
-            "best kl": float(np.mean(best)), "least squares kl": float(np.mean(naive)),
+            "best kl": float(np.mean(best)),
+            "least squares kl": float(np.mean(naive)),
             "least gap": float(gaps.min()),
             "log ratio": float(np.log(np.divide(naive, best)).mean()),
             "residual": max(residuals),
         },
         curves={"best": best, "least squares": naive},
-    )  # fmt: skip
+    )
 
 
 def pair(trial: Trial) -> Outcome:
@@ -165,11 +173,13 @@ def pair(trial: Trial) -> Outcome:
     found = average_scale(np.eye(n), 0, 1, trial.config["tolerance"])
     plain = construct.weights_of(np.eye(n), np.eye(n)[0] + np.eye(n)[1])
     tolerance = trial.config["tolerance"]
-    return Outcome(metrics={
-        "beta": float(found.also["beta"]),
-        "closed form": math.log((n - 2) * (1 - tolerance) / (2 * tolerance)),
-        "weight without scale": float(plain[:2].sum()),
-    })  # fmt: skip
+    return Outcome(
+        metrics={
+            "beta": float(found.also["beta"]),
+            "closed form": math.log((n - 2) * (1 - tolerance) / (2 * tolerance)),
+            "weight without scale": float(plain[:2].sum()),
+        }
+    )
 
 
 def subspaces(trial: Trial) -> Outcome:
@@ -184,7 +194,10 @@ def subspaces(trial: Trial) -> Outcome:
     m = found.matrix
     assert m is not None
     error = float(np.linalg.norm(m @ (u @ a + v @ b) / 2 - u @ a) / np.linalg.norm(u @ a))
-    return Outcome(metrics={
-        "matrix norm": float(np.linalg.norm(m, 2)), "closed form": 2 / math.sin(theta),
-        "error": error,
-    })  # fmt: skip
+    return Outcome(
+        metrics={
+            "matrix norm": float(np.linalg.norm(m, 2)),
+            "closed form": 2 / math.sin(theta),
+            "error": error,
+        }
+    )

@@ -68,8 +68,12 @@ def try_ways(trial: Trial, bench: Bench) -> Outcome:
     """Pretrain on the news once, then each way at each size."""
     c, seed = trial.config, trial.stream
     news, target = splits("news"), splits(c["target"])
-    exam = Exam(*(taken(part, c["scored_bytes"], seed.child(name)) for name, part in
-                  (("dev", target.dev), ("test", target.test))))  # fmt: skip
+    exam = Exam(
+        *(
+            taken(part, c["scored_bytes"], seed.child(name))
+            for name, part in (("dev", target.dev), ("test", target.test))
+        )
+    )
     source = taken(news.train, c["source_bytes"], seed.child("source"))
     borrowed = learnt(source, c["vocabulary"])
     lesson = _Lesson(trial, bench)
@@ -81,9 +85,11 @@ def try_ways(trial: Trial, bench: Bench) -> Outcome:
     for size in c["sizes"]:
         texts = taken(target.train, size, seed.child("read"))
         own = learnt(texts, c["vocabulary"])
-        ways = {"continued": (copy.deepcopy(pretrained), borrowed),
-                "borrowed": (lesson.fresh("fresh"), borrowed),
-                "own": (lesson.fresh("fresh"), own)}  # fmt: skip
+        ways = {
+            "continued": (copy.deepcopy(pretrained), borrowed),
+            "borrowed": (lesson.fresh("fresh"), borrowed),
+            "own": (lesson.fresh("fresh"), own),
+        }
         for way, (model, tokenizer) in ways.items():
             log = lesson.teach(model, tokenizer, texts, exam, tuned=way == "continued")
             metrics |= {f"{way}_{size}_{k}": v for k, v in at_best(log).items()}
@@ -102,8 +108,7 @@ def learnt(texts: Sequence[str], vocabulary: int) -> Tokenizer:
 def at_best(log: Sequence[dict[str, Any]]) -> dict[str, float]:
     """Test at the evaluation where dev is lowest; the first of equals."""
     best = min(log, key=lambda line: line["value"])
-    return {"bits": best["test_bits"], "perplexity": best["test_perplexity"],
-            "step": best["step"]}  # fmt: skip
+    return {"bits": best["test_bits"], "perplexity": best["test_perplexity"], "step": best["step"]}
 
 
 def lengths(texts: Sequence[str], own: Tokenizer, borrowed: Tokenizer) -> dict[str, float]:
@@ -111,8 +116,11 @@ def lengths(texts: Sequence[str], own: Tokenizer, borrowed: Tokenizer) -> dict[s
     from attnlab.studies.concepts.foreign import gpt2_tokenizer
 
     theirs = sum(len(e.ids) for e in gpt2_tokenizer().encode_batch(list(texts)))
-    counts = {"own": sum(len(own.encode(t)) for t in texts),
-              "borrowed": sum(len(borrowed.encode(t)) for t in texts), "gpt2": theirs}  # fmt: skip
+    counts = {
+        "own": sum(len(own.encode(t)) for t in texts),
+        "borrowed": sum(len(borrowed.encode(t)) for t in texts),
+        "gpt2": theirs,
+    }
     words, size = word_count(texts), byte_count(texts)
     return {f"{name}_fertility": n / words for name, n in counts.items()} | {
         f"{name}_bytes": size / n for name, n in counts.items()
@@ -126,8 +134,11 @@ def crossed(ways: dict[str, tuple[GPT, Tokenizer]], exam: Exam) -> dict[str, flo
         model, right = ways[way]
         wrong = ways[other][1]
         good, bad = (read(model, t, exam.test).corpus for t in (right, wrong))
-        found |= {f"{way}_right": good, f"{way}_wrong": bad,
-                  f"{way}_log_ratio": math.log(bad / good)}  # fmt: skip
+        found |= {
+            f"{way}_right": good,
+            f"{way}_wrong": bad,
+            f"{way}_log_ratio": math.log(bad / good),
+        }
     return found
 
 
@@ -143,9 +154,14 @@ class _Lesson:
         return GPT(config, self.seed.child("weights", name).torch_generator())
 
     def teach(
-        self, model: GPT, tokenizer: Tokenizer, texts: Sequence[str], exam: Exam | None,
-        *, tuned: bool = False,
-    ) -> list[dict[str, Any]]:  # fmt: skip
+        self,
+        model: GPT,
+        tokenizer: Tokenizer,
+        texts: Sequence[str],
+        exam: Exam | None,
+        *,
+        tuned: bool = False,
+    ) -> list[dict[str, Any]]:
         """Steps on the texts; the lines of the log at which the exam was sat."""
         c, bench = self.c, self.bench
         steps = c["pretrain_steps" if exam is None else "steps"]
@@ -159,11 +175,14 @@ class _Lesson:
             return exam.scores(module, tokenizer)
 
         settings = TrainSettings(
-            steps=steps, batch=c["batch"], evaluate_every=max(1, steps // c["evaluations"]),
+            steps=steps,
+            batch=c["batch"],
+            evaluate_every=max(1, steps // c["evaluations"]),
             learning_rate=c["tune_rate" if tuned else "learning_rate"],
-        )  # fmt: skip
-        hooks = Hooks(evaluate=None if exam is None else sit, progress=progress,
-                      stop=bench.stopping)  # fmt: skip
+        )
+        hooks = Hooks(
+            evaluate=None if exam is None else sit, progress=progress, stop=bench.stopping
+        )
         done = train(model, batches, settings, hooks=hooks)
         if done.ending == "stopped":
             raise TrialStopped

@@ -45,8 +45,13 @@ def _texts(found: Found, s: ConceptsSettings) -> list[Finding]:
         return []
     from attnlab.studies.concepts.texts import splits
 
-    parts = {f"{target} {name}": part for target in s.targets
-             for name, part in zip(("train", "dev", "test"), splits(target).parts,
-                                   strict=True)}  # fmt: skip
-    return [split_overlap({"news train": splits("news").train, **parts},
-                          chosen_on="dev", reported_on="test")]  # fmt: skip
+    parts = {
+        f"{target} {name}": part
+        for target in s.targets
+        for name, part in zip(("train", "dev", "test"), splits(target).parts, strict=True)
+    }
+    return [
+        split_overlap(
+            {"news train": splits("news").train, **parts}, chosen_on="dev", reported_on="test"
+        )
+    ]

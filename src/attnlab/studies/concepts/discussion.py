@@ -10,8 +10,10 @@ from attnlab.measure.intervals import Estimate
 from attnlab.studies.concepts.evidence import Found
 from attnlab.studies.concepts.settings import NAMES, ConceptsSettings
 
-PAYS = {"pretraining-pays-": "with few bytes of {} going on from pretraining pays",
-        "anew-pays-": "with many of {} starting anew pays"}  # fmt: skip
+PAYS = {
+    "pretraining-pays-": "with few bytes of {} going on from pretraining pays",
+    "anew-pays-": "with many of {} starting anew pays",
+}
 
 
 def answer(claims: Sequence[Claim]) -> str:
@@ -61,18 +63,25 @@ def _pair(found: Found) -> tuple[str, ...]:
     pair = found.document("pair", "pair.json")
     if pair is None:
         return ()
-    cells = (f"{t} ({i}, {k})" for t, i, k, m in zip(
-        pair["tokens"], pair["ids"], pair["segments"], pair["mask"], strict=True) if m)  # fmt: skip
+    cells = (
+        f"{t} ({i}, {k})"
+        for t, i, k, m in zip(
+            pair["tokens"], pair["ids"], pair["segments"], pair["mask"], strict=True
+        )
+        if m
+    )
     return (
         f"Question “{pair['texts'][0]}”, passage “{pair['texts'][1]}”. Token (id, segment): "
-        + ", ".join(cells) + ".",
+        + ", ".join(cells)
+        + ".",
         "RoBERTa's form of the same pair has no segments and two markers between the texts: "
-        + " ".join(pair["roberta"]) + " (made with GPT-2's merges, which are RoBERTa's).",
+        + " ".join(pair["roberta"])
+        + " (made with GPT-2's merges, which are RoBERTa's).",
         "With all segments 0 the vector of a pair moves by 1 − cos = "
         f"{_interval(found.estimate('pair', 'no_segments'))}; read as one text, without the marker "
         f"between, by {_interval(found.estimate('pair', 'one_text'))} (means over pairs, interval "
         "over seeds).",
-    )  # fmt: skip
+    )
 
 
 def _padding(found: Found, s: ConceptsSettings) -> tuple[str, ...]:
@@ -106,7 +115,7 @@ def _loop(found: Found) -> tuple[str, ...]:
         f"{r['neighbours_eval']:.2f}.",
         f"eval() is not no_grad(): in eval mode {r['kept_eval']:,} bytes are kept for a backward "
         f"pass (train: {r['kept_train']:,}), under no_grad {r['kept_no_grad']:,}.",
-    )  # fmt: skip
+    )
 
 
 def _order(found: Found) -> tuple[str, ...]:
@@ -133,20 +142,27 @@ def _merges(found: Found) -> tuple[str, ...]:
         "Learn: cut words into bytes, join the commonest pair of neighbours everywhere, count "
         f"again. On Shakespeare the first merges are {first} (Ġ: the space before a word).",
         "Apply: to a new word the earliest learnt merge that fits, again and again: "
-        + " → ".join(" ".join(pieces) for _, pieces in told["steps"]) + ".",
+        + " → ".join(" ".join(pieces) for _, pieces in told["steps"])
+        + ".",
         f"A program of forty lines and the library agree on {same} of {of} merges and on the "
         f"pieces of {right:,} of {words:,} words of other plays; the merges of unseen words are "
         "never learnt, only applied, so nothing is unknown.",
-    )  # fmt: skip
+    )
 
 
 def _masking(found: Found) -> tuple[str, ...]:
     told = found.document("masking", "masked.json")
     if told is None:
         return ()
-    shares = {name: found.share("masking", name, of) for name, of in
-              (("chosen", "words"), ("mask", "chosen"), ("random", "chosen"),
-               ("kept", "chosen"))}  # fmt: skip
+    shares = {
+        name: found.share("masking", name, of)
+        for name, of in (
+            ("chosen", "words"),
+            ("mask", "chosen"),
+            ("random", "chosen"),
+            ("kept", "chosen"),
+        )
+    }
     return (
         f"Text: {' '.join(told['text'])}. Input: {' '.join(told['input'])}. Label: "
         f"{' '.join(told['label'])} (· is −100: not scored).",
@@ -154,7 +170,7 @@ def _masking(found: Found) -> tuple[str, ...]:
         "stay {kept}.".format(**{name: _interval(e) for name, e in shares.items()})
         + " Words that stay are scored too: a model that trusts what it sees would never be asked "
         "about it otherwise, and [MASK] never occurs when the model is used.",
-    )  # fmt: skip
+    )
 
 
 def _tokenizer(found: Found, s: ConceptsSettings) -> tuple[str, ...]:
@@ -199,8 +215,11 @@ def _anew(found: Found, s: ConceptsSettings, claims: Mapping[str, Claim]) -> tup
             f"{NAMES[target]}, bits per byte: untouched after the news "
             f"{found.mean('anew', 'untouched_bits', target=target):.3f}; {cells}."
         )
-        lines += [f"{c.statement}: {c.verdict} ({c.why})." for name, c in claims.items()
-                  if name in (f"pretraining-pays-{target}", f"anew-pays-{target}")]  # fmt: skip
+        lines += [
+            f"{c.statement}: {c.verdict} ({c.why})."
+            for name, c in claims.items()
+            if name in (f"pretraining-pays-{target}", f"anew-pays-{target}")
+        ]
     return tuple(lines)
 
 
@@ -209,8 +228,9 @@ def _ids(found: Found, s: ConceptsSettings) -> tuple[str, ...]:
         f"Our GPT on {NAMES[t]}, own ids: perplexity "
         f"{found.mean('anew', 'own_right', target=t):,.0f}; the other tokenizer's ids, as many: "
         f"{found.mean('anew', 'own_wrong', target=t):,.0f}."
-        for t in s.targets if found.rows("anew", target=t)
-    ]  # fmt: skip
+        for t in s.targets
+        if found.rows("anew", target=t)
+    ]
     rows = found.rows("ids")
     if rows:
         r = rows[0]
@@ -222,7 +242,7 @@ def _ids(found: Found, s: ConceptsSettings) -> tuple[str, ...]:
             f"What the model reads then begins: “{rows[0].samples[0][:120]}”.",
             "Segment ids are no safer: a GPT-2 looks them up in its table of words and adds them, "
             f"exactly (difference {max(found.values('ids', 'segment_gap')):.1e}).",
-        ]  # fmt: skip
+        ]
     if lines:
         lines.append(
             "An id is a row number in one checkpoint's table. Another tokenizer's number 500 is "

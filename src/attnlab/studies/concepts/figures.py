@@ -21,8 +21,11 @@ from attnlab.studies.concepts.evidence import Found
 from attnlab.studies.concepts.settings import NAMES, ConceptsSettings
 from attnlab.studies.mini_gpt.figures import log_ticks
 
-WAYS = {"continued": ("goes on from news", SEMANTIC), "borrowed": ("news' tokenizer, fresh",
-        LINEAR), "own": ("own tokenizer, fresh", POSITIONAL)}  # fmt: skip
+WAYS = {
+    "continued": ("goes on from news", SEMANTIC),
+    "borrowed": ("news' tokenizer, fresh", LINEAR),
+    "own": ("own tokenizer, fresh", POSITIONAL),
+}
 PER_LINE = 8  # tokens of a pair in one row of cells
 BARS = "Bars: 95 % t intervals over seeds."
 
@@ -31,55 +34,75 @@ def figures(found: Found, s: ConceptsSettings) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
     shown: list[Figure] = []
     if (pair := found.document("pair", "pair.json")) is not None:
-        shown.append(Figure(
-            "pair", "A question and its passage as BERT reads them",
-            "One cell a token, its id below. Blue: segment 0, pink: segment 1, grey: padding, "
-            "which the mask hides.",
-            "Cells with tokens and ids, coloured by segment: " + " ".join(pair["tokens"]),
-            lambda: _pair(pair), tuple(found.ids("pair")),
-        ))  # fmt: skip
+        shown.append(
+            Figure(
+                "pair",
+                "A question and its passage as BERT reads them",
+                "One cell a token, its id below. Blue: segment 0, pink: segment 1, grey: padding, "
+                "which the mask hides.",
+                "Cells with tokens and ids, coloured by segment: " + " ".join(pair["tokens"]),
+                lambda: _pair(pair),
+                tuple(found.ids("pair")),
+            )
+        )
     if (merges := found.document("merges", "merges.json")) is not None:
-        shown.append(Figure(
-            "merges", f"How byte-pair encoding cuts “{merges['word'].lstrip('Ġ')}”",
-            "From the top: single bytes (Ġ is the space before the word), then the earliest learnt "
-            "merge that fits, one a line, until none fits.",
-            "Lines of cells; in each line two neighbours of the line above are one cell.",
-            lambda: _merges(merges["steps"]), tuple(found.ids("merges")),
-        ))  # fmt: skip
+        shown.append(
+            Figure(
+                "merges",
+                f"How byte-pair encoding cuts “{merges['word'].lstrip('Ġ')}”",
+                "From the top: single bytes (Ġ is the space before the word), then the earliest learnt "
+                "merge that fits, one a line, until none fits.",
+                "Lines of cells; in each line two neighbours of the line above are one cell.",
+                lambda: _merges(merges["steps"]),
+                tuple(found.ids("merges")),
+            )
+        )
     if targets := [t for t in s.targets if found.rows("anew", target=t)]:
         ids = tuple(found.ids("anew"))
         shown += [
             Figure(
-                "bits", "New tokenizer, new weights, or going on: bits per byte",
+                "bits",
+                "New tokenizer, new weights, or going on: bits per byte",
                 "Lower is better. Test bits per byte against the bytes of the target that were "
                 f"read, at the evaluation where dev is lowest; the same steps everywhere. {BARS}",
                 "A panel a target; three marks at every size: going on, fresh, fresh and own.",
-                lambda: _bits(found, s, targets), ids,
+                lambda: _bits(found, s, targets),
+                ids,
             ),
             Figure(
-                "units", "The same models by perplexity per token, and by bits per byte",
+                "units",
+                "The same models by perplexity per token, and by bits per byte",
                 "Fresh weights, the largest size. By perplexity per token one would choose the "
                 "tokenizer whose short tokens are easier each; bits per byte have the same "
                 f"denominator for both, and are the fair comparison. {BARS}",
                 "Two panels: perplexity and bits per byte of both tokenizers for every target.",
-                lambda: _units(found, s, targets), ids,
+                lambda: _units(found, s, targets),
+                ids,
             ),
-        ]  # fmt: skip
+        ]
     if found.rows("ids") or targets:
-        shown.append(Figure(
-            "ids", "Right ids and another tokenizer's ids",
-            "Perplexity per token of the same text (log axis). Filled: the model's own ids; "
-            f"hollow: the other's; dotted: guessing all tokens alike. {BARS}",
-            "Two dots a model, the hollow one far to the right.",
-            lambda: _ids(found, targets), tuple(found.ids("ids")),
-        ))  # fmt: skip
+        shown.append(
+            Figure(
+                "ids",
+                "Right ids and another tokenizer's ids",
+                "Perplexity per token of the same text (log axis). Filled: the model's own ids; "
+                f"hollow: the other's; dotted: guessing all tokens alike. {BARS}",
+                "Two dots a model, the hollow one far to the right.",
+                lambda: _ids(found, targets),
+                tuple(found.ids("ids")),
+            )
+        )
     if found.rows("order"):
-        shown.append(Figure(
-            "order", "The same sentences, shuffled or sorted by class",
-            f"Accuracy on other sentences after every epoch. Dotted: the commoner class. {BARS}",
-            "Two series of points, shuffled above sorted.",
-            lambda: _order(found), tuple(found.ids("order")),
-        ))  # fmt: skip
+        shown.append(
+            Figure(
+                "order",
+                "The same sentences, shuffled or sorted by class",
+                f"Accuracy on other sentences after every epoch. Dotted: the commoner class. {BARS}",
+                "Two series of points, shuffled above sorted.",
+                lambda: _order(found),
+                tuple(found.ids("order")),
+            )
+        )
     return shown
 
 
@@ -106,8 +129,15 @@ def _pair(pair: dict[str, Any]) -> Drawing:
             line, column = divmod(place, PER_LINE)
             colour = "#E4E4E4" if not mask else ("#F6CBDD" if segment else "#CFE0F8")
             _cell(ax, column, -2 * line - 1, 1, token, colour)
-            ax.text(column + 0.47, -2 * line - 1.3, str(number), ha="center", va="center",
-                    fontsize=8, color=NEUTRAL)  # fmt: skip
+            ax.text(
+                column + 0.47,
+                -2 * line - 1.3,
+                str(number),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=NEUTRAL,
+            )
         _bare(ax, PER_LINE, 2 * lines)
     return drawing
 
@@ -156,8 +186,14 @@ def _units(found: Found, s: ConceptsSettings, targets: list[str]) -> Drawing:
                     words, colour = WAYS[way]
                     e = found.estimate("anew", f"{way}_{s.sizes[-1]}_{unit}", target=target)
                     ax.plot([e.low, e.high], [line + height] * 2, color=colour, linewidth=1.2)
-                    ax.plot(e.value, line + height, "o", color=colour, markersize=5,
-                            label=words if not line else None)  # fmt: skip
+                    ax.plot(
+                        e.value,
+                        line + height,
+                        "o",
+                        color=colour,
+                        markersize=5,
+                        label=words if not line else None,
+                    )
             ax.set_yticks(range(len(targets)), [NAMES[t] for t in targets])
             ax.set_ylim(len(targets) - 0.4, -0.6)
             ax.set_xlabel("perplexity per token" if unit == "perplexity" else "bits per byte")
@@ -175,8 +211,9 @@ def _ids(found: Found, targets: list[str]) -> Drawing:
         for line in range(len(lines)):
             here: dict[str, Any] = {"target": targets[line]} if line < len(targets) else {}
             part = "anew" if here else "ids"
-            metrics = ("own_right", "own_wrong") if here else (
-                "own_perplexity", "foreign_perplexity")  # fmt: skip
+            metrics = (
+                ("own_right", "own_wrong") if here else ("own_perplexity", "foreign_perplexity")
+            )
             for metric, face in zip(metrics, (POSITIONAL, "white"), strict=True):
                 e = mean_interval(np.log(found.values(part, metric, **here)))
                 low, value, high = np.exp([e.low, e.value, e.high])

@@ -29,8 +29,9 @@ def read_foreign(trial: Trial) -> Outcome:
     model, other = opened(c["reader"], "cpu"), gpt2_tokenizer()
     assert model.tokenizer is not None
     length = c["foreign_tokens"]
-    texts = taken(splits("news").test, CHARACTERS * 2 * c["foreign"] * length,
-                  trial.stream.child("texts"))  # fmt: skip
+    texts = taken(
+        splits("news").test, CHARACTERS * 2 * c["foreign"] * length, trial.stream.child("texts")
+    )
     found: dict[str, list[list[int]]] = {"own": [], "foreign": []}
     loud = 0
     for text in (piece for t in texts for piece in _pieces(t, CHARACTERS * length)):
@@ -43,20 +44,25 @@ def read_foreign(trial: Trial) -> Outcome:
         found["own"].append(own)
         found["foreign"].append(theirs)
     nll = token_nll(lambda ids, hidden: model.logits(ids, hidden))
-    read = {name: scored(nll, [next(windows(row, length - 1)) for row in rows])
-            for name, rows in found.items()}  # fmt: skip
+    read = {
+        name: scored(nll, [next(windows(row, length - 1)) for row in rows])
+        for name, rows in found.items()
+    }
     ppl: dict[str, Perplexity] = {name: scores.perplexity for name, scores in read.items()}
     return Outcome(
         {
-            "own_perplexity": ppl["own"].corpus, "foreign_perplexity": ppl["foreign"].corpus,
+            "own_perplexity": ppl["own"].corpus,
+            "foreign_perplexity": ppl["foreign"].corpus,
             "log_ratio": math.log(ppl["foreign"].corpus / ppl["own"].corpus),
             "log_over_uniform": math.log(ppl["foreign"].corpus / model.vocabulary),
-            "texts": len(found["own"]), "refused": loud, "vocabulary": model.vocabulary,
+            "texts": len(found["own"]),
+            "refused": loud,
+            "vocabulary": model.vocabulary,
             "segment_gap": segments_are_words(trial.stream.child("words").number % 2**31),
         },
         arrays={name: scores.nll / scores.tokens for name, scores in read.items()},
         samples=[model.tokenizer.decode(found["foreign"][0])] if found["foreign"] else [],
-    )  # fmt: skip
+    )
 
 
 def _pieces(text: str, size: int) -> list[str]:
@@ -85,8 +91,15 @@ def segments_are_words(number: int) -> float:
     from attnlab.core.seeds import Seed
     from attnlab.studies.distillation.models import redrawn
 
-    config = GPT2Config(vocab_size=29, n_positions=11, n_embd=12, n_layer=2, n_head=3,
-                        bos_token_id=0, eos_token_id=0)  # fmt: skip
+    config = GPT2Config(
+        vocab_size=29,
+        n_positions=11,
+        n_embd=12,
+        n_layer=2,
+        n_head=3,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     model: Any = GPT2Model(config).eval()
     redrawn(model, Seed(number))
     rng = Seed(number).child("ids").numpy_generator()

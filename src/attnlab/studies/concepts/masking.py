@@ -76,9 +76,13 @@ def count(before: Tensor, inputs: Tensor, labels: Tensor, tokenizer: Any) -> Cou
     mask = chosen & (inputs == tokenizer.mask_token_id)
     kept = chosen & (inputs == before)
     return Counted(
-        int((~special).sum()), int(chosen.sum()), int(mask.sum()),
-        int((chosen & ~mask & ~kept).sum()), int(kept.sum()), int((chosen & special).sum()),
-    )  # fmt: skip
+        int((~special).sum()),
+        int(chosen.sum()),
+        int(mask.sum()),
+        int((chosen & ~mask & ~kept).sum()),
+        int(kept.sum()),
+        int((chosen & special).sum()),
+    )
 
 
 def shown(tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor) -> dict[str, Any]:
@@ -89,12 +93,18 @@ def shown(tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor) -> dic
         for start in range(0, before.shape[1] - SHOWN, SHOWN // 2):
             part = (row, slice(start, start + SHOWN))
             here = chosen[part]
-            kinds = (here & mask[part]).any(), (here & kept[part]).any(), (
-                here & ~mask[part] & ~kept[part]).any()  # fmt: skip
+            kinds = (
+                (here & mask[part]).any(),
+                (here & kept[part]).any(),
+                (here & ~mask[part] & ~kept[part]).any(),
+            )
             best = max(best, (sum(map(bool, kinds)), -row, -start))
     row, start = -best[1], -best[2]
     part = (row, slice(start, start + SHOWN))
     name = tokenizer.convert_ids_to_tokens
     labelled = [name(i) if i != IGNORE else "·" for i in labels[part].tolist()]
-    return {"text": name(before[part].tolist()), "input": name(inputs[part].tolist()),
-            "label": labelled}  # fmt: skip
+    return {
+        "text": name(before[part].tolist()),
+        "input": name(inputs[part].tolist()),
+        "label": labelled,
+    }

@@ -101,10 +101,17 @@ def trained(batches: Ordered, test: Vectors, epochs: int, seed: Seed, bench: Ben
         bench.step(p.step, p.steps, f"order, loss {p.loss:.3f}")
 
     settings = TrainSettings(
-        steps=epochs * batches.per_epoch, batch=BATCH, learning_rate=RATE, optimizer="sgd",
-        schedule="constant", warmup_fraction=0.0, weight_decay=0.0, clip=0.0,
+        steps=epochs * batches.per_epoch,
+        batch=BATCH,
+        learning_rate=RATE,
+        optimizer="sgd",
+        schedule="constant",
+        warmup_fraction=0.0,
+        weight_decay=0.0,
+        clip=0.0,
         evaluate_every=batches.per_epoch,
-    )  # fmt: skip
-    done = train(model, batches, settings, loss=loss, hooks=Hooks(evaluate=wrong,
-                                                                 progress=progress))  # fmt: skip
+    )
+    done = train(
+        model, batches, settings, loss=loss, hooks=Hooks(evaluate=wrong, progress=progress)
+    )
     return [1 - float(line["value"]) for line in done.log if "value" in line]

@@ -40,16 +40,19 @@ def read_pairs(trial: Trial) -> Outcome:
     wide = rows.batch(range(len(chosen)))
     return Outcome(
         {
-            "form_share": float(np.mean(forms)), "pairs": len(chosen),
-            "rows": wide.ids.shape[0], "places": wide.ids.shape[1],
+            "form_share": float(np.mean(forms)),
+            "pairs": len(chosen),
+            "rows": wide.ids.shape[0],
+            "places": wide.ids.shape[1],
             "padding_share": float(wide.hidden.float().mean()),
-            "cut_rows": rows.cut_rows, "cut_tokens": rows.cut_tokens,
+            "cut_rows": rows.cut_rows,
+            "cut_tokens": rows.cut_tokens,
             **{name: float(np.mean([m[name] for m in moved])) for name in moved[0]},
             "masked_most": max(m["masked"] for m in moved),
         },
         arrays={name: np.array([m[name] for m in moved]) for name in moved[0]},
         documents={"pair.json": json.dumps(shown(encoder, chosen, c["longest"]))},
-    )  # fmt: skip
+    )
 
 
 def draw(examples: Sequence[Example], count: int, seed: Seed) -> list[Example]:

@@ -19,10 +19,23 @@ OF_PART: dict[str, tuple[str, ...]] = {
     "merges": ("merges", "merge_bytes"),
     "masking": ("encoder", "masked"),
     "ids": ("reader", "foreign", "foreign_tokens"),
-    "anew": ("sizes", "source_bytes", "scored_bytes", "vocabulary", "layers", "heads", "width",
-             "block", "batch", "pretrain_steps", "steps", "evaluations", "learning_rate",
-             "tune_rate"),
-}  # fmt: skip
+    "anew": (
+        "sizes",
+        "source_bytes",
+        "scored_bytes",
+        "vocabulary",
+        "layers",
+        "heads",
+        "width",
+        "block",
+        "batch",
+        "pretrain_steps",
+        "steps",
+        "evaluations",
+        "learning_rate",
+        "tune_rate",
+    ),
+}
 ASSETS: dict[str, tuple[str, ...]] = {
     "pair": ("boolq", "gpt2-bpe"),
     "loop": (),
@@ -73,8 +86,9 @@ class Concepts(Study):
             configs = [config]
             if part == "anew":
                 configs = [config | {"target": target} for target in self.settings.targets]
-            found += [self.trial(seed, **one) for one in configs
-                      for seed in range(self.settings.seeds)]  # fmt: skip
+            found += [
+                self.trial(seed, **one) for one in configs for seed in range(self.settings.seeds)
+            ]
         return found
 
     def run(self, trial: Trial, bench: Bench) -> Outcome:

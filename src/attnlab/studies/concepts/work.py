@@ -43,8 +43,10 @@ def work(trial: Trial, bench: Bench) -> Outcome:
 def merge_text(trial: Trial) -> Outcome:
     """Merges learnt by both programs, and applied by both to words of other texts."""
     c, seed = trial.config, trial.stream
-    texts, held = (taken(part, c["merge_bytes"], seed.child(name)) for name, part in
-                   (("learn", splits("plays").train), ("apply", splits("plays").dev)))  # fmt: skip
+    texts, held = (
+        taken(part, c["merge_bytes"], seed.child(name))
+        for name, part in (("learn", splits("plays").train), ("apply", splits("plays").dev))
+    )
     words = bpe.counted(texts)
     ours = bpe.learn(words, c["merges"])
     library, theirs = bpe.library_merges(texts, c["merges"])
@@ -52,15 +54,20 @@ def merge_text(trial: Trial) -> Outcome:
     pieces = [tuple(t.value for t in library.model.tokenize(word)) for word in new]
     applied = [bpe.steps(word, ours)[-1][1] == p for word, p in zip(new, pieces, strict=True)]
     seen = [word for word in new if word.strip("Ġ").isalpha() and word.isascii() is False]
-    shown = max(seen or new, key=lambda word: (len(bpe.steps(word, ours)) <= SHOWN,
-                                               len(bpe.steps(word, ours)), word))  # fmt: skip
+    shown = max(
+        seen or new,
+        key=lambda word: (len(bpe.steps(word, ours)) <= SHOWN, len(bpe.steps(word, ours)), word),
+    )
     found: dict[str, Any] = {
         "merges_same": sum(a == b for a, b in zip(ours, theirs, strict=False)),
         "merges_learnt": max(len(ours), len(theirs)),
-        "words_same": sum(applied), "words_applied": len(new),
-        "words_learnt_from": len(words), "unseen_words": sum(word not in words for word in new),
-    }  # fmt: skip
+        "words_same": sum(applied),
+        "words_applied": len(new),
+        "words_learnt_from": len(words),
+        "unseen_words": sum(word not in words for word in new),
+    }
     told = [[list(pair or ()), list(pieces)] for pair, pieces in bpe.steps(shown, ours)]
     first = [list(pair) for pair in ours[:12]]
-    return Outcome(found, documents={"merges.json": json.dumps({"word": shown, "steps": told,
-                                                                "first": first})})  # fmt: skip
+    return Outcome(
+        found, documents={"merges.json": json.dumps({"word": shown, "steps": told, "first": first})}
+    )

@@ -28,9 +28,10 @@ def audits(starts: Starts, s: CountingSettings) -> list[Finding]:
 def _known(starts: Starts, s: CountingSettings) -> dict[str, float]:
     """What needs no attention; nothing where no model ended."""
     known = {
-        "the most frequent answer": starts.majority(), "chance": 1 / s.length,
+        "the most frequent answer": starts.majority(),
+        "chance": 1 / s.length,
         "the model with attention off": starts.estimate("off", "first_accuracy").value,
-    }  # fmt: skip
+    }
     return (
         {name: value for name, value in known.items() if value == value} if starts.names() else {}
     )
@@ -47,15 +48,19 @@ def _held(starts: Starts) -> Finding:
         why = f"an entry held at 0 is {largest:.2g} after training: the start is of no pure kind"
         undermined = tuple(f"{arm}-solves" for arm in KINDS)
         return Finding("freeze", "fail", largest, 0, why, evidence, undermined)
-    return Finding("freeze", "pass", 0, 0, f"what is held stays 0 in all {len(rows)} models",
-                   evidence)  # fmt: skip
+    return Finding(
+        "freeze", "pass", 0, 0, f"what is held stays 0 in all {len(rows)} models", evidence
+    )
 
 
 def _no_constant(starts: Starts) -> Finding:
     """`collapse` of every model; the one without attention may answer a constant, and is told."""
     rows = [(arm, row) for arm in starts.names() for row in starts.rows(arm)]
-    failing = [(arm, str(row["collapse"])) for arm, row in rows
-               if str(row.get("collapse")).startswith("fail")]  # fmt: skip
+    failing = [
+        (arm, str(row["collapse"]))
+        for arm, row in rows
+        if str(row.get("collapse")).startswith("fail")
+    ]
     wrong = [pair for pair in failing if pair[0] != "off"]
     evidence = {"models": len(rows), "failing": [arm for arm, _ in failing]}
     if not rows:
@@ -74,8 +79,9 @@ def _counts(starts: Starts, s: CountingSettings) -> dict[str, tuple[int, int]]:
     """Rows, not places: the places of a row are not independent."""
     found: dict[str, tuple[int, int]] = {}
     for arm in starts.names():
-        share = min(starts.values(arm, "first_accuracy").values(), key=lambda a: abs(a - 0.5),
-                    default=None)  # fmt: skip
+        share = min(
+            starts.values(arm, "first_accuracy").values(), key=lambda a: abs(a - 0.5), default=None
+        )
         if share is not None:
             found[LABELS[arm]] = (round(share * s.scored), s.scored)
     return found

@@ -22,9 +22,11 @@ def _solves(starts: Starts, arm: str) -> Claim:
     return judge(
         f"{arm}-solves",
         f"With scores made of {KINDS[arm]} alone the model counts (more than 90 % of the places)",
-        starts.estimate(arm, "first_accuracy"), above=SOLVED,
-        quantity=f"test accuracy, {LABELS[arm]}", trials=starts.ids(arm),
-    )  # fmt: skip
+        starts.estimate(arm, "first_accuracy"),
+        above=SOLVED,
+        quantity=f"test accuracy, {LABELS[arm]}",
+        trials=starts.ids(arm),
+    )
 
 
 def _needs(starts: Starts, arm: str) -> Claim:
@@ -32,9 +34,12 @@ def _needs(starts: Starts, arm: str) -> Claim:
     return judge(
         f"{arm}-needs-attention",
         f"Attention off, the same model is worse than with scores of {KINDS[arm]}",
-        mean_interval(gaps), above=0.0, quantity=f"accuracy, {LABELS[arm]} − attention off",
-        trials=starts.ids(arm, "off"), runs=gaps,
-    )  # fmt: skip
+        mean_interval(gaps),
+        above=0.0,
+        quantity=f"accuracy, {LABELS[arm]} − attention off",
+        trials=starts.ids(arm, "off"),
+        runs=gaps,
+    )
 
 
 def _kept(starts: Starts, arm: str, way: str) -> Claim:
@@ -49,9 +54,11 @@ def _kept(starts: Starts, arm: str, way: str) -> Claim:
         f"{way}-keeps-{arm}",
         f"Freed and trained on {how}, the solution stays {arm}: scores of {KINDS[arm]} alone "
         "lose less than 0.05 of its accuracy",
-        mean_interval(gaps), below=LOST, quantity=f"accuracy, all scores − {KINDS[arm]} alone",
+        mean_interval(gaps),
+        below=LOST,
+        quantity=f"accuracy, all scores − {KINDS[arm]} alone",
         trials=starts.ids(arm),
-    )  # fmt: skip
+    )
 
 
 def _untried(starts: Starts) -> Claim:
@@ -62,9 +69,11 @@ def _untried(starts: Starts) -> Claim:
         "gentle-is-no-trial",
         "Training on as published moves the weights by less than 1 % of their size: that a "
         "solution stays there shows little",
-        mean_interval([max(found[seed] for found in both) for seed in seeds]), below=STILL,
-        quantity="movement of all weights, relative", trials=starts.ids(*KINDS),
-    )  # fmt: skip
+        mean_interval([max(found[seed] for found in both) for seed in seeds]),
+        below=STILL,
+        quantity="movement of all weights, relative",
+        trials=starts.ids(*KINDS),
+    )
 
 
 def _mixed(starts: Starts) -> Claim:
@@ -76,6 +85,8 @@ def _mixed(starts: Starts) -> Claim:
         "free-start-mixes",
         "From a start that is held nowhere the solution is of neither kind: places alone or "
         "tokens alone lose more than 0.05",
-        mean_interval(gaps), below=-LOST, quantity="accuracy, better part alone − all scores",
+        mean_interval(gaps),
+        below=-LOST,
+        quantity="accuracy, better part alone − all scores",
         trials=starts.ids("free"),
-    )  # fmt: skip
+    )

@@ -24,8 +24,11 @@ def answer(claims: Sequence[Claim]) -> str:
         for c, kind in zip(solved, KINDS.values(), strict=True)
     )
     lasts = {arm: found[f"strong-keeps-{arm}"].verdict for arm in KINDS}
-    words = {"holds": "the {} solution stays", "fails": "the {} solution is left",
-             "undecided": "whether the {} solution stays is not settled"}  # fmt: skip
+    words = {
+        "holds": "the {} solution stays",
+        "fails": "the {} solution is left",
+        "undecided": "whether the {} solution stays is not settled",
+    }
     told = ", ".join(words[verdict].format(arm) for arm, verdict in lasts.items())
     return f"Yes: {shares} are counted right; once everything is free and trained on, {told}."
 
@@ -81,16 +84,23 @@ def _freed(starts: Starts, found: Mapping[str, Claim]) -> tuple[str, ...]:
             f"{100 * starts.estimate(arm, f'{phase}_share_{term}').value:.1f} % with {term}"
             for term in TERMS
         )
-        + (f"; weights moved by {_share(starts, arm, f'{phase}_moved')} of their size."
-           if phase != "first" else ".")
+        + (
+            f"; weights moved by {_share(starts, arm, f'{phase}_moved')} of their size."
+            if phase != "first"
+            else "."
+        )
         for arm in KINDS
         for phase in starts.phases(arm)
-    ]  # fmt: skip
+    ]
     told = "; ".join(
         f"{name}: {found[name].verdict} ({found[name].why})"
-        for name in ("gentle-is-no-trial", "strong-keeps-positional", "strong-keeps-semantic",
-                     "free-start-mixes")
-    )  # fmt: skip
+        for name in (
+            "gentle-is-no-trial",
+            "strong-keeps-positional",
+            "strong-keeps-semantic",
+            "free-start-mixes",
+        )
+    )
     return (*lines, f"What follows: {told}.")
 
 

@@ -39,34 +39,46 @@ def figures(starts: Starts) -> list[Figure]:
     found = []
     looking = [arm for arm in names if arm != "off" and "first_maps" in _first(starts, arm)]
     if looking:
-        found.append(Figure(
-            "maps", "The same rows, counted in two ways",
-            "Weights from the token of a line to the token of a column, as trained, first seed. "
-            "Start by places: the map is the same whatever stands there, and a place's own weight "
-            "differs from the rest. Start by tokens: equal tokens look at each other (or away "
-            "from each other), wherever they stand. A free start may do both at once. Right: the "
-            "mean over all test rows.",
-            "A grid of attention maps: one line a start, two rows of letters and the mean map.",
-            lambda: _maps(starts, looking), tuple(starts.ids(*looking)),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "maps",
+                "The same rows, counted in two ways",
+                "Weights from the token of a line to the token of a column, as trained, first seed. "
+                "Start by places: the map is the same whatever stands there, and a place's own weight "
+                "differs from the rest. Start by tokens: equal tokens look at each other (or away "
+                "from each other), wherever they stand. A free start may do both at once. Right: the "
+                "mean over all test rows.",
+                "A grid of attention maps: one line a start, two rows of letters and the mean map.",
+                lambda: _maps(starts, looking),
+                tuple(starts.ids(*looking)),
+            )
+        )
     if names:
         ids = tuple(starts.ids(*names))
-        found.append(Figure(
-            "parts", "What the scores are made of",
-            "Test accuracy with all scores (diamonds), and where the scores are cut to their part "
-            "of places (squares) or of tokens (circles); means over seeds with 95 % t intervals. "
-            "Dotted: always the most frequent answer. A solution of one kind loses nothing when "
-            "its scores are cut to that kind.",
-            "A dot plot: for every start and way of training on, three accuracies.",
-            lambda: _parts(starts), ids,
-        ))  # fmt: skip
-        found.append(Figure(
-            "learning", "Accuracy while a start is trained",
-            "On test rows, mean over seeds with its 95 % t interval; nothing is chosen by it. "
-            "Dotted: always the most frequent answer.",
-            "A curve of accuracy against training steps for each start.",
-            lambda: _learning(starts), ids,
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "parts",
+                "What the scores are made of",
+                "Test accuracy with all scores (diamonds), and where the scores are cut to their part "
+                "of places (squares) or of tokens (circles); means over seeds with 95 % t intervals. "
+                "Dotted: always the most frequent answer. A solution of one kind loses nothing when "
+                "its scores are cut to that kind.",
+                "A dot plot: for every start and way of training on, three accuracies.",
+                lambda: _parts(starts),
+                ids,
+            )
+        )
+        found.append(
+            Figure(
+                "learning",
+                "Accuracy while a start is trained",
+                "On test rows, mean over seeds with its 95 % t interval; nothing is chosen by it. "
+                "Dotted: always the most frequent answer.",
+                "A curve of accuracy against training steps for each start.",
+                lambda: _learning(starts),
+                ids,
+            )
+        )
     return found
 
 
@@ -85,8 +97,9 @@ def _maps(starts: Starts, names: Sequence[str]) -> Drawing:
         for line, arm in enumerate(names):
             arrays = held[arm]
             here = axes[line * (shown + 1) : (line + 1) * (shown + 1)]
-            for ax, weights, tokens in zip(here, arrays["first_maps"], arrays["tokens"],
-                                           strict=False):  # fmt: skip
+            for ax, weights, tokens in zip(
+                here, arrays["first_maps"], arrays["tokens"], strict=False
+            ):
                 mesh = _map(ax, weights, [_letter(t) for t in tokens.tolist()], scale)
             mesh = _map(here[-1], arrays["first_mean"], [""] * len(arrays["first_mean"]), scale)
             here[0].set_ylabel(LABELS[arm], color=COLOURS[arm])
@@ -115,8 +128,7 @@ def _letter(token: int) -> str:
 
 
 def _parts(starts: Starts) -> Drawing:
-    lines = [(arm, phase) for arm in starts.names() if arm != "off" for phase in
-             starts.phases(arm)]  # fmt: skip
+    lines = [(arm, phase) for arm in starts.names() if arm != "off" for phase in starts.phases(arm)]
     lines += [("off", "first")] if starts.phases("off") else []
     with house_style():
         drawing, (ax,) = panels(1, 1, height=1.2 + ROW * len(lines))
@@ -129,10 +141,13 @@ def _parts(starts: Starts) -> Drawing:
         for words, colour, marker, _ in PARTS.values():
             ax.plot([], [], marker, color=colour, label=words)
         ax.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=len(PARTS))
-        ax.set_yticks(range(len(lines)), [
-            LABELS[arm] + (f", {PHASES[phase]}" if len(starts.phases(arm)) > 1 else "")
-            for arm, phase in lines
-        ])  # fmt: skip
+        ax.set_yticks(
+            range(len(lines)),
+            [
+                LABELS[arm] + (f", {PHASES[phase]}" if len(starts.phases(arm)) > 1 else "")
+                for arm, phase in lines
+            ],
+        )
         ax.set_ylim(len(lines) - 0.5, -0.5)
         ax.set_xlim(0, 1.04)
         ax.tick_params(axis="y", length=0)
@@ -163,8 +178,14 @@ def _learning(starts: Starts) -> Drawing:
                 np.array([getattr(e, end) for e in found]) for end in ("value", "low", "high")
             )
             ax.plot(steps, values, color=COLOURS[arm])
-            ax.fill_between(steps, np.clip(low, 0, 1), np.clip(high, 0, 1), color=COLOURS[arm],
-                            alpha=0.15, linewidth=0)  # fmt: skip
+            ax.fill_between(
+                steps,
+                np.clip(low, 0, 1),
+                np.clip(high, 0, 1),
+                color=COLOURS[arm],
+                alpha=0.15,
+                linewidth=0,
+            )
             direct_label(ax, steps, values, LABELS[arm], COLOURS[arm])
             last = max(last, float(steps[-1]))
         ax.axhline(starts.majority(), color=NEUTRAL, linestyle=":", linewidth=1.0)

@@ -78,8 +78,10 @@ class Counter(nn.Module):
 
     def held(self) -> float:
         """The largest entry of what is held at 0."""
-        return max((float((w.detach().cpu() * (1 - kept)).abs().max()) for w, kept in self._held),
-                   default=0.0)  # fmt: skip
+        return max(
+            (float((w.detach().cpu() * (1 - kept)).abs().max()) for w, kept in self._held),
+            default=0.0,
+        )
 
     def release(self, noise: float, generator: torch.Generator) -> None:
         """Everything may change from here; what was 0 is now N(0, noise²)."""

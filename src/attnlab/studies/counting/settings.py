@@ -42,11 +42,24 @@ class CountingSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 3, "length": 5, "tokens": 4, "width": 16, "hidden": 64, "steps": 600,
-    "learning_rate": 0.01, "freed_steps": 100, "scored": 1000, "points": 5,
-}  # fmt: skip
+    "seeds": 3,
+    "length": 5,
+    "tokens": 4,
+    "width": 16,
+    "hidden": 64,
+    "steps": 600,
+    "learning_rate": 0.01,
+    "freed_steps": 100,
+    "scored": 1000,
+    "points": 5,
+}
 # the sizes and the number of steps that were published (there: 35,000 fixed rows, 200 epochs)
 FULL: dict[str, Any] = {
-    "seeds": 10, "width": 64, "steps": 200_000, "learning_rate": 0.001, "freed_steps": 100_000,
-    "scored": 10_000, "points": 50,
-}  # fmt: skip
+    "seeds": 10,
+    "width": 64,
+    "steps": 200_000,
+    "learning_rate": 0.001,
+    "freed_steps": 100_000,
+    "scored": 10_000,
+    "points": 50,
+}

@@ -37,10 +37,10 @@ class Counting(Study):
             del own[key]
         never = dict.fromkeys(OF_FREEING)
         return [
-            self.trial(seed, arm=arm, part=arm,
-                       **own | (never if arm in ("free", "off") else {}))
-            for arm in ARMS for seed in range(self.settings.seeds)
-        ]  # fmt: skip
+            self.trial(seed, arm=arm, part=arm, **own | (never if arm in ("free", "off") else {}))
+            for arm in ARMS
+            for seed in range(self.settings.seeds)
+        ]
 
     def run(self, trial: Trial, bench: Bench) -> Outcome:
         """Train a start; free it; train on."""

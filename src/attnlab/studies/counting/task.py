@@ -71,8 +71,9 @@ class Fresh:
 def loss(model: nn.Module, rows: Any) -> tuple[Tensor, Tensor]:
     """Σ −log p(answer), and how many places there are."""
     logits = model(rows.tokens)
-    total = nn.functional.cross_entropy(logits.flatten(0, 1), rows.answer.flatten() - 1,
-                                        reduction="sum")  # fmt: skip
+    total = nn.functional.cross_entropy(
+        logits.flatten(0, 1), rows.answer.flatten() - 1, reduction="sum"
+    )
     return total, torch.tensor(rows.answer.numel())
 
 

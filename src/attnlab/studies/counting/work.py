@@ -52,14 +52,22 @@ def settings_of(c: Any, phase: str) -> TrainSettings:
     No weight decay: it would pull at what is held.
     """
     if phase == "gentle":
-        return TrainSettings(steps=c["freed_steps"], batch=c["batch"], optimizer="sgd",
-                             learning_rate=c["gentle_rate"], schedule="constant",
-                             weight_decay=0.0)  # fmt: skip
+        return TrainSettings(
+            steps=c["freed_steps"],
+            batch=c["batch"],
+            optimizer="sgd",
+            learning_rate=c["gentle_rate"],
+            schedule="constant",
+            weight_decay=0.0,
+        )
     steps = c["steps"] if phase == "first" else c["freed_steps"]
     return TrainSettings(
-        steps=steps, batch=c["batch"], learning_rate=c["learning_rate"], weight_decay=0.0,
+        steps=steps,
+        batch=c["batch"],
+        learning_rate=c["learning_rate"],
+        weight_decay=0.0,
         evaluate_every=max(1, steps // c["points"]),
-    )  # fmt: skip
+    )
 
 
 def _trained(trial: Trial, bench: Bench, model: Counter, phase: str, test: Rows) -> Trained:
@@ -100,12 +108,13 @@ def seen(model: Counter, rows: Rows, phase: str) -> dict[str, Scalar]:
     }
     whole = sum(varied.values())
     found = {
-        "accuracy": right(model(rows.tokens), rows), "nll": total.item() / int(count),
+        "accuracy": right(model(rows.tokens), rows),
+        "nll": total.item() / int(count),
         "by_places": right(model.with_terms(rows.tokens, ["places"]), rows),
         "by_tokens": right(model.with_terms(rows.tokens, ["tokens"]), rows),
         **{f"share_{name}": varied[name] / whole for name in TERMS},
         **looks(model.weights(rows.tokens), rows.tokens),
-    }  # fmt: skip
+    }
     return {f"{phase}_{name}": value for name, value in found.items()}
 
 
@@ -144,5 +153,7 @@ def constant(model: Counter, rows: Rows) -> str:
 def curve(done: Trained) -> dict[str, list[float]]:
     """Accuracy while the start is trained."""
     lines = [line for line in done.log if line.get("value") is not None]
-    return {"step": [float(line["step"]) for line in lines],
-            "accuracy": [1 - float(line["value"]) for line in lines]}  # fmt: skip
+    return {
+        "step": [float(line["step"]) for line in lines],
+        "accuracy": [1 - float(line["value"]) for line in lines],
+    }

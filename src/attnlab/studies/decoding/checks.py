@@ -43,11 +43,15 @@ def of_model(model: HubModel, data: Material, s: DecodingSettings) -> dict[str, 
 
 def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
     """Judge what `generate` says of its own tokens."""
-    made = generate(model, prompts, parse_strategy("sample"), max_new_tokens=most,
-                    seed=Seed(0).child(RESCORING))  # fmt: skip
+    made = generate(
+        model, prompts, parse_strategy("sample"), max_new_tokens=most, seed=Seed(0).child(RESCORING)
+    )
     alone = logprobs(model, prompts, [text.ids for text in made], 1)
-    pairs = [(a, b) for text, row in zip(made, alone, strict=True)
-             for a, b in zip(text.logprobs, row, strict=True)]  # fmt: skip
+    pairs = [
+        (a, b)
+        for text, row in zip(made, alone, strict=True)
+        for a, b in zip(text.logprobs, row, strict=True)
+    ]
     gap = max(abs(a - b) for a, b in pairs)
     noise = noise_of(subject_of(model), Probe(0, LENGTH))
     # −log p is a logit and a log-sum-exp of logits: it moves by twice as much at most
@@ -63,9 +67,7 @@ def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
 
 
 @torch.no_grad()
-def logprobs(
-    model: HubModel, prompts: Rows, answers: Rows, batch: int
-) -> list[tuple[float, ...]]:  # fmt: skip
+def logprobs(model: HubModel, prompts: Rows, answers: Rows, batch: int) -> list[tuple[float, ...]]:
     """log p of every token of each answer after its prompt, read whole."""
     examples = [Example(tuple(p), tuple(a)) for p, a in zip(prompts, answers, strict=True)]
     nll, found = token_nll(model.logits), []

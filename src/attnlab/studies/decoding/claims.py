@@ -17,19 +17,61 @@ LIMITS = (
 )
 # name, one, other, measure, whether among the prompts people went on from, statement, quantity
 PAIRS = (
-    ("greedy-repeats", GREEDY, SAMPLE, "repetition", False,
-     "Greedy texts repeat themselves more than sampled ones", "share of n-grams said before"),
-    ("beam-likelier", GREEDY, "beam", "nll", False,
-     "Beam search finds likelier texts than greedy", "nats a token"),
-    ("penalty-helps", GREEDY, "greedy:repetition", "repetition", False,
-     "A penalty makes greedy texts repeat themselves less", "share of n-grams said before"),
-    ("greedy-too-likely", PEOPLE, GREEDY, "nll", True,
-     "People's texts surprise the model more than its greedy ones", "nats a token"),
-    ("sampling-too-odd", SAMPLE, PEOPLE, "nll", True,
-     "Sampled texts surprise the model more than people's do", "nats a token"),
-    ("greedy-nearer-prompt", GREEDY, SAMPLE, "margin", False,
-     "Greedy texts keep nearer to their prompts than sampled ones", "cosine above other prompts'"),
-)  # fmt: skip
+    (
+        "greedy-repeats",
+        GREEDY,
+        SAMPLE,
+        "repetition",
+        False,
+        "Greedy texts repeat themselves more than sampled ones",
+        "share of n-grams said before",
+    ),
+    (
+        "beam-likelier",
+        GREEDY,
+        "beam",
+        "nll",
+        False,
+        "Beam search finds likelier texts than greedy",
+        "nats a token",
+    ),
+    (
+        "penalty-helps",
+        GREEDY,
+        "greedy:repetition",
+        "repetition",
+        False,
+        "A penalty makes greedy texts repeat themselves less",
+        "share of n-grams said before",
+    ),
+    (
+        "greedy-too-likely",
+        PEOPLE,
+        GREEDY,
+        "nll",
+        True,
+        "People's texts surprise the model more than its greedy ones",
+        "nats a token",
+    ),
+    (
+        "sampling-too-odd",
+        SAMPLE,
+        PEOPLE,
+        "nll",
+        True,
+        "Sampled texts surprise the model more than people's do",
+        "nats a token",
+    ),
+    (
+        "greedy-nearer-prompt",
+        GREEDY,
+        SAMPLE,
+        "margin",
+        False,
+        "Greedy texts keep nearer to their prompts than sampled ones",
+        "cosine above other prompts'",
+    ),
+)
 # name, curve, measure, statement: the measure rises with the value
 CURVES = (
     ("colder-likelier", "temperature", "nll", "Perplexity falls as T falls"),
@@ -70,18 +112,28 @@ def limits_row(e: Evidence) -> Row | None:
 
 def _limit(e: Evidence, name: str, anchor: str, statement: str) -> Claim:
     row = limits_row(e)
-    shares = {} if row is None else {
-        key: float(str(v)) for key, v in row.metrics.items() if key.startswith(f"{anchor} =")
-    }  # fmt: skip
+    shares = (
+        {}
+        if row is None
+        else {key: float(str(v)) for key, v in row.metrics.items() if key.startswith(f"{anchor} =")}
+    )
     if row is None or not shares:
         estimate = Estimate(math.nan, method="the trial of limits did not end")
     else:
-        estimate = Estimate(min(shares.values()), n=int(row["prompts"]), exact=True,
-                            method=f"every token of {row['prompts']} texts compared")  # fmt: skip
+        estimate = Estimate(
+            min(shares.values()),
+            n=int(row["prompts"]),
+            exact=True,
+            method=f"every token of {row['prompts']} texts compared",
+        )
     return judge(
-        name, statement, estimate, above=EXACT, trials=e.ids("limits"),
+        name,
+        statement,
+        estimate,
+        above=EXACT,
+        trials=e.ids("limits"),
         quantity="smallest share of equal tokens, over limits and prompts",
-    )  # fmt: skip
+    )
 
 
 def _chosen(s: DecodingSettings, arm: str) -> str:
@@ -98,10 +150,14 @@ def _pair(
     name, statement, quantity = said
     measure = f"margin_{nearness(e.s)}" if measure == "margin" else measure
     return judge(
-        name, statement, e.difference(*arms, measure, real=real), above=0.0,
-        quantity=f"{quantity}, {arms[0]} − {arms[1]}", trials=e.ids(*arms),
+        name,
+        statement,
+        e.difference(*arms, measure, real=real),
+        above=0.0,
+        quantity=f"{quantity}, {arms[0]} − {arms[1]}",
+        trials=e.ids(*arms),
         runs=[float(v) for v in e.gaps(*arms, measure, real=real)],
-    )  # fmt: skip
+    )
 
 
 def _curve(e: Evidence, name: str, which: str, measure: str, statement: str) -> Claim:
@@ -113,17 +169,25 @@ def _curve(e: Evidence, name: str, which: str, measure: str, statement: str) -> 
     worst = steepest(found)
     quantity = "nats a token" if measure == "nll" else "distinct-2"
     return judge(
-        name, statement, found[worst], above=0.0, trials=e.ids(*arms),
+        name,
+        statement,
+        found[worst],
+        above=0.0,
+        trials=e.ids(*arms),
         quantity=f"{quantity}, {pairs[worst][0]} − {pairs[worst][1]}: the step that decides",
         runs=[float(v) for v in e.gaps(*pairs[worst], measure)],
-    )  # fmt: skip
+    )
 
 
 def _above_chance(e: Evidence) -> Claim:
     column = f"rank_{nearness(e.s)}"
     values: Sequence[float] = [float(v) - 0.5 for v in e.items(SAMPLE, column)]
     return judge(
-        "on-topic", "Sampled texts are nearer to their own prompt than to a shuffled one",
-        e.estimate(SAMPLE, column), above=0.5, trials=e.ids(SAMPLE), runs=values,
+        "on-topic",
+        "Sampled texts are nearer to their own prompt than to a shuffled one",
+        e.estimate(SAMPLE, column),
+        above=0.5,
+        trials=e.ids(SAMPLE),
+        runs=values,
         quantity="share of other prompts that are less like the text (chance: 0.5)",
-    )  # fmt: skip
+    )

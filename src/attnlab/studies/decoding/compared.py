@@ -22,8 +22,11 @@ class Axis:
 
 def axes(e: Evidence, people: bool = True) -> list[Axis]:
     """Likelihood, repetition, diversity, nearness to the prompt; people have one text a prompt."""
-    diverse = Axis("across", "distinct-2 over prompts", "share") if people else Axis(
-        "self_bleu", "self-BLEU", "one prompt's texts")  # fmt: skip
+    diverse = (
+        Axis("across", "distinct-2 over prompts", "share")
+        if people
+        else Axis("self_bleu", "self-BLEU", "one prompt's texts")
+    )
     return [
         Axis("nll", "log-perplexity", "nats a token"),
         Axis("repetition", "repetition", f"share of {e.s.repeat}-grams said before"),
@@ -62,7 +65,10 @@ def beside(e: Evidence, other: str = PEOPLE) -> Beside | None:
     if not names or not e.rows(other):
         return None
     level = 1 - (1 - LEVEL) / (len(names) * len(axes(e, people)))
-    return Beside({
-        (arm, axis.measure): e.difference(arm, other, axis.measure, real=people, level=level)
-        for arm in names for axis in axes(e, people)
-    })  # fmt: skip
+    return Beside(
+        {
+            (arm, axis.measure): e.difference(arm, other, axis.measure, real=people, level=level)
+            for arm in names
+            for axis in axes(e, people)
+        }
+    )

@@ -30,8 +30,9 @@ def answer(found: Mapping[str, Claim]) -> str:
     exact = [found[name].verdict == "holds" for name in ("limits-greedy", "limits-sampling")]
     said = ["all limits are exact" if all(exact) else "not every limit was found exact"]
     for verdict, words in HEADS.items():
-        texts = [text for name, text in SHORT.items()
-                 if name in found and found[name].verdict == verdict]  # fmt: skip
+        texts = [
+            text for name, text in SHORT.items() if name in found and found[name].verdict == verdict
+        ]
         if texts:
             said.append(f"{words} {', '.join(texts)}")
     sentence = "; ".join(said)
@@ -69,7 +70,7 @@ def _best(e: Evidence, near: Beside | None) -> tuple[str, ...]:
         f"({_shown(near.differences[near.nearest(axis.measure), axis.measure], signed=True)} "
         f"{axis.unit})"
         for axis in axes(e)
-    )  # fmt: skip
+    )
     return (
         first,
         f"Nearest to people, {len(e.real())} prompts: {each}. {_verdict(near)} (Intervals "
@@ -168,9 +169,11 @@ def _limits(e: Evidence, found: Mapping[str, Claim]) -> tuple[str, ...]:
         return ()
     lines = []
     for name, anchor in (("limits-greedy", "greedy"), ("limits-sampling", "sample")):
-        shares = "; ".join(f"{key.removeprefix(f'{anchor} = ')} {float(str(value)):.4g}"
-                           for key, value in row.metrics.items()
-                           if key.startswith(f"{anchor} ="))  # fmt: skip
+        shares = "; ".join(
+            f"{key.removeprefix(f'{anchor} = ')} {float(str(value)):.4g}"
+            for key, value in row.metrics.items()
+            if key.startswith(f"{anchor} =")
+        )
         lines.append(
             f"{found[name].statement}: {found[name].verdict}, over {row[f'{anchor} tokens']:,} "
             f"tokens of {row['prompts']} prompts. Smallest share of equal tokens of a text: "

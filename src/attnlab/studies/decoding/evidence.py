@@ -29,8 +29,15 @@ PEOPLE, GREEDY = "people", "greedy"
 Values = NDArray[np.float64]
 GRAM = 4  # longest n-gram of BLEU
 ACROSS = 2  # n of the n-grams counted over all prompts
-STORED = ("tokens", "ended", "repetition", "margin_words", "rank_words", "margin_judge",
-          "rank_judge")  # fmt: skip
+STORED = (
+    "tokens",
+    "ended",
+    "repetition",
+    "margin_words",
+    "rank_words",
+    "margin_judge",
+    "rank_judge",
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,9 @@ class Evidence:
 
     def _items(self, rows: list[Row], measure: str) -> Values:
         if measure == "nll":
-            nll, tokens = (np.sum([row.arrays[key] for row in rows], axis=0)
-                           for key in ("nll", "tokens"))  # fmt: skip
+            nll, tokens = (
+                np.sum([row.arrays[key] for row in rows], axis=0) for key in ("nll", "tokens")
+            )
             return np.divide(nll, tokens, out=np.full(len(nll), np.nan), where=tokens > 0)
         if measure in STORED:
             return np.mean([row.arrays[measure] for row in rows], axis=0)

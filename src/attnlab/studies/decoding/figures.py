@@ -31,9 +31,12 @@ MARKERS = {"temperature": "s", "top-k": "o", "top-p": "^"}
 AXES = {"temperature": "temperature T", "top-k": "top-k: k", "top-p": "top-p: p"}
 HUMAN = "#1B7F3B"
 NEARNESS = "cosine above\nother prompts'"
-ON_CURVES = (("nll", "perplexity"), ("distinct_2", "distinct-2,\none prompt's texts"),
-             ("repetition", "repetition\n(share of n-grams)"),
-             ("prefix", "greedy's tokens before\nthe first difference"))  # fmt: skip
+ON_CURVES = (
+    ("nll", "perplexity"),
+    ("distinct_2", "distinct-2,\none prompt's texts"),
+    ("repetition", "repetition\n(share of n-grams)"),
+    ("prefix", "greedy's tokens before\nthe first difference"),
+)
 
 
 def figures(e: Evidence) -> list[Figure]:
@@ -41,37 +44,51 @@ def figures(e: Evidence) -> list[Figure]:
     names = e.names()
     if not names:
         return []
-    found = [Figure(
-        "plane", "Likely against diverse",
-        f"{_whose(e)} Above: distinct-2 over one text of every prompt. Below: self-BLEU of the "
-        "texts of one prompt, 1 where all are the same; people wrote one text a prompt, so only "
-        "their perplexity is known there (band). A good strategy lies where people lie, not as far "
-        f"left as possible. {BARS} (Above, upright: jackknife over prompts.)",
-        "Two planes: perplexity against distinct-2 and against self-BLEU, one mark a strategy.",
-        lambda: _plane(e, names), tuple(e.ids(*names, PEOPLE)),
-    ), Figure(
-        "curves", "Temperature, top-k, top-p",
-        "All prompts. Left end of a curve: greedy (T = 0, k = 1, p = 0), but not for distinct-2, "
-        "where it has one text only; plain sampling is T = 1, p = 1 and the right end of k (the "
-        f"whole vocabulary). {BARS}",
-        "Twelve panels: perplexity, distinct-2, repetition and agreement with greedy over T, k, p.",
-        lambda: _curves(e), tuple(e.ids(*names)),
-    ), Figure(
-        "strategies", "Every strategy",
-        "All prompts. Repetition within a text; self-BLEU of one prompt's texts; share of tokens "
-        "as in the greedy text before the first difference; nearness to the prompt: cosine with it "
-        f"above the mean over other prompts (0: a shuffled prompt). {BARS}",
-        "Four dot plots with one line a strategy: repetition, self-BLEU, agreement, nearness.",
-        lambda: _strategies(e, names), tuple(e.ids(*names)),
-    )]  # fmt: skip
+    found = [
+        Figure(
+            "plane",
+            "Likely against diverse",
+            f"{_whose(e)} Above: distinct-2 over one text of every prompt. Below: self-BLEU of the "
+            "texts of one prompt, 1 where all are the same; people wrote one text a prompt, so only "
+            "their perplexity is known there (band). A good strategy lies where people lie, not as far "
+            f"left as possible. {BARS} (Above, upright: jackknife over prompts.)",
+            "Two planes: perplexity against distinct-2 and against self-BLEU, one mark a strategy.",
+            lambda: _plane(e, names),
+            tuple(e.ids(*names, PEOPLE)),
+        ),
+        Figure(
+            "curves",
+            "Temperature, top-k, top-p",
+            "All prompts. Left end of a curve: greedy (T = 0, k = 1, p = 0), but not for distinct-2, "
+            "where it has one text only; plain sampling is T = 1, p = 1 and the right end of k (the "
+            f"whole vocabulary). {BARS}",
+            "Twelve panels: perplexity, distinct-2, repetition and agreement with greedy over T, k, p.",
+            lambda: _curves(e),
+            tuple(e.ids(*names)),
+        ),
+        Figure(
+            "strategies",
+            "Every strategy",
+            "All prompts. Repetition within a text; self-BLEU of one prompt's texts; share of tokens "
+            "as in the greedy text before the first difference; nearness to the prompt: cosine with it "
+            f"above the mean over other prompts (0: a shuffled prompt). {BARS}",
+            "Four dot plots with one line a strategy: repetition, self-BLEU, agreement, nearness.",
+            lambda: _strategies(e, names),
+            tuple(e.ids(*names)),
+        ),
+    ]
     if e.real():
-        found.append(Figure(
-            "people", "Beside people",
-            "Only prompts that people went on from. Green: people's own continuations, and their "
-            f"interval as a band through every strategy. {BARS} (Distinct-2: jackknife.)",
-            "Four dot plots with people's texts in the first line and the strategies below.",
-            lambda: _people(e, names), tuple(e.ids(*names, PEOPLE)),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "people",
+                "Beside people",
+                "Only prompts that people went on from. Green: people's own continuations, and their "
+                f"interval as a band through every strategy. {BARS} (Distinct-2: jackknife.)",
+                "Four dot plots with people's texts in the first line and the strategies below.",
+                lambda: _people(e, names),
+                tuple(e.ids(*names, PEOPLE)),
+            )
+        )
     return found
 
 
@@ -107,8 +124,15 @@ def _people_on(e: Evidence, above: Axes, below: Axes) -> Name:
     _point(above, x, y, HUMAN, "*")
     below.axvspan(x.low, x.high, color=HUMAN, alpha=0.13, linewidth=0)
     below.axvline(x.value, color=HUMAN, linewidth=1.0)
-    below.annotate("people", (x.value, 1.0), xycoords=("data", "axes fraction"), color=HUMAN,
-                   fontsize=8, ha="center", va="bottom")  # fmt: skip
+    below.annotate(
+        "people",
+        (x.value, 1.0),
+        xycoords=("data", "axes fraction"),
+        color=HUMAN,
+        fontsize=8,
+        ha="center",
+        va="bottom",
+    )
     return Name(x, y, "people", HUMAN)
 
 
@@ -116,12 +140,19 @@ def _strategies_on(
     ax: Axes, e: Evidence, names: Sequence[str], measure: str, real: bool
 ) -> list[Name]:
     """Curves through the strategies that differ in one value, and a mark for each."""
-    where = {arm: (e.perplexity(arm, real=real), e.estimate(arm, measure, real=real))
-             for arm in names}  # fmt: skip
+    where = {
+        arm: (e.perplexity(arm, real=real), e.estimate(arm, measure, real=real)) for arm in names
+    }
     for name, colour in COLOURS.items():
         line = [where[arm] for arm in curve(e.s, name).values() if arm in where]
-        ax.plot([x.value for x, _ in line], [y.value for _, y in line], color=colour,
-                linewidth=0.9, alpha=0.6, zorder=1)  # fmt: skip
+        ax.plot(
+            [x.value for x, _ in line],
+            [y.value for _, y in line],
+            color=colour,
+            linewidth=0.9,
+            alpha=0.6,
+            zorder=1,
+        )
     for arm, (x, y) in where.items():
         _point(ax, x, y, _colour(e, arm), _marker(e, arm))
     return [Name(x, y, label(arm), _colour(e, arm)) for arm, (x, y) in where.items()]
@@ -131,8 +162,16 @@ def _point(ax: Axes, x: Estimate, y: Estimate, colour: str, marker: str) -> None
     """A mark with both intervals."""
     ax.plot([x.low, x.high], [y.value, y.value], color=colour, linewidth=0.8, alpha=0.7)
     ax.plot([x.value, x.value], [y.low, y.high], color=colour, linewidth=0.8, alpha=0.7)
-    ax.plot(x.value, y.value, marker, color=colour, markersize=9 if marker == "*" else 4.5,
-            markeredgecolor="white", markeredgewidth=0.5, zorder=3)  # fmt: skip
+    ax.plot(
+        x.value,
+        y.value,
+        marker,
+        color=colour,
+        markersize=9 if marker == "*" else 4.5,
+        markeredgecolor="white",
+        markeredgewidth=0.5,
+        zorder=3,
+    )
 
 
 def _curves(e: Evidence) -> Drawing:
@@ -161,8 +200,9 @@ def _curve(ax: Axes, e: Evidence, name: str, measure: str) -> None:
     arms = {value: arm for value, arm in curve(e.s, name).items() if e.rows(arm)}
     if measure == "distinct_2":  # greedy writes one text: its copies would flatten the others
         arms = {value: arm for value, arm in arms.items() if arm != GREEDY}
-    found = [e.perplexity(arm) if measure == "nll" else e.estimate(arm, measure)
-             for arm in arms.values()]  # fmt: skip
+    found = [
+        e.perplexity(arm) if measure == "nll" else e.estimate(arm, measure) for arm in arms.values()
+    ]
     inner = [value for value in arms if math.isfinite(value)]
     beyond = (max(inner, default=1.0)) * (4 if len(inner) > 1 else 8)  # all of the vocabulary
     places = [value if math.isfinite(value) else beyond for value in arms]
@@ -178,10 +218,12 @@ def _curve(ax: Axes, e: Evidence, name: str, measure: str) -> None:
 
 def _strategies(e: Evidence, names: Sequence[str]) -> Drawing:
     near = nearness(e.s)
-    columns = (("repetition", "repetition", f"share of {e.s.repeat}-grams"),
-               ("self_bleu", "self-BLEU", "one prompt's texts"),
-               ("prefix", "as greedy", "share before the\nfirst difference"),
-               (f"margin_{near}", "nearness", NEARNESS))  # fmt: skip
+    columns = (
+        ("repetition", "repetition", f"share of {e.s.repeat}-grams"),
+        ("self_bleu", "self-BLEU", "one prompt's texts"),
+        ("prefix", "as greedy", "share before the\nfirst difference"),
+        (f"margin_{near}", "nearness", NEARNESS),
+    )
     with house_style():
         drawing, axes = panels(1, len(columns), height=1.0 + ROW * len(names), share_y=True)
         for ax, (measure, title, unit) in zip(axes, columns, strict=True):
@@ -194,21 +236,32 @@ def _strategies(e: Evidence, names: Sequence[str]) -> Drawing:
 
 def _people(e: Evidence, names: Sequence[str]) -> Drawing:
     near = nearness(e.s)
-    columns = (("nll", "perplexity", "under the model"),
-               ("repetition", "repetition", f"share of {e.s.repeat}-grams"),
-               ("across", "distinct-2", "one text of\nevery prompt"),
-               (f"margin_{near}", "nearness", NEARNESS))  # fmt: skip
+    columns = (
+        ("nll", "perplexity", "under the model"),
+        ("repetition", "repetition", f"share of {e.s.repeat}-grams"),
+        ("across", "distinct-2", "one text of\nevery prompt"),
+        (f"margin_{near}", "nearness", NEARNESS),
+    )
     with house_style():
         lines = [PEOPLE, *names]
         drawing, axes = panels(1, len(columns), height=1.0 + ROW * len(lines), share_y=True)
         for ax, (measure, title, unit) in zip(axes, columns, strict=True):
-            found = [e.perplexity(arm, real=True) if measure == "nll" else
-                     e.estimate(arm, measure, real=True) for arm in lines]  # fmt: skip
+            found = [
+                e.perplexity(arm, real=True)
+                if measure == "nll"
+                else e.estimate(arm, measure, real=True)
+                for arm in lines
+            ]
             ax.axvspan(found[0].low, found[0].high, color=HUMAN, alpha=0.13, linewidth=0)
             for line, (arm, d) in enumerate(zip(lines, found, strict=True)):
                 people = arm == PEOPLE
-                _dot(ax, d, line, HUMAN if people else _colour(e, arm),
-                     "*" if people else _marker(e, arm))  # fmt: skip
+                _dot(
+                    ax,
+                    d,
+                    line,
+                    HUMAN if people else _colour(e, arm),
+                    "*" if people else _marker(e, arm),
+                )
             _rows(ax, [label(arm) for arm in lines], title, unit, log=measure == "nll")
     return drawing
 

@@ -16,8 +16,11 @@ def findings(table: Table, claims: Sequence[Claim]) -> list[Finding]:
     """One finding an audit; every claim rests on the model, those on draws on the sampler too."""
     found = []
     for name in TOLD:
-        said = {row.id: (str(row.get("arm")), str(row.metrics[f"audit_{name}"]))
-                for row in table if f"audit_{name}" in row.metrics}  # fmt: skip
+        said = {
+            row.id: (str(row.get("arm")), str(row.metrics[f"audit_{name}"]))
+            for row in table
+            if f"audit_{name}" in row.metrics
+        }
         if not said:
             continue
         finding = collected(name, said)

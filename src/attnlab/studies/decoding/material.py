@@ -96,9 +96,12 @@ def material(s: DecodingSettings, model: HubModel) -> Material:
     rests = [ids[s.human_tokens : s.human_tokens + s.new_tokens] for ids in real]
     decode = model.tokenizer.decode
     return Material(
-        (*own, *starts), (*lines, *map(decode, starts)), len(own), tuple(rests),
+        (*own, *starts),
+        (*lines, *map(decode, starts)),
+        len(own),
+        tuple(rests),
         tuple(following(decode, a, b) for a, b in zip(starts, rests, strict=True)),
-    )  # fmt: skip
+    )
 
 
 def _real(s: DecodingSettings, tokenizer: HubTokenizer) -> list[tuple[int, ...]]:

@@ -21,11 +21,16 @@ PLACES = tuple(
     (dx * far, dy * far, ha, va)
     for far in (1, 3, 5, 7, 9)
     for dx, dy, ha, va in (
-        (6, 0, "left", "center"), (0, 6, "center", "bottom"), (0, -6, "center", "top"),
-        (-6, 0, "right", "center"), (5, 5, "left", "bottom"), (5, -5, "left", "top"),
-        (-5, 5, "right", "bottom"), (-5, -5, "right", "top"),
+        (6, 0, "left", "center"),
+        (0, 6, "center", "bottom"),
+        (0, -6, "center", "top"),
+        (-6, 0, "right", "center"),
+        (5, 5, "left", "bottom"),
+        (5, -5, "left", "top"),
+        (-5, 5, "right", "bottom"),
+        (-5, -5, "right", "top"),
     )
-)  # fmt: skip
+)
 NEAR = 8  # places without a line
 
 
@@ -76,10 +81,18 @@ def _written(ax: Axes, name: Name, number: int) -> Annotation:
     # dotted and grey: no bar is so
     line = {"arrowstyle": "-", "linestyle": ":", "color": "#888888", "linewidth": 0.8, "shrinkA": 0}
     return ax.annotate(
-        name.text, (name.x.value, name.y.value), xytext=(dx, dy), textcoords="offset points",
-        ha=ha, va=va, color=name.colour, fontsize=8, path_effects=halo(2.4), zorder=5,
+        name.text,
+        (name.x.value, name.y.value),
+        xytext=(dx, dy),
+        textcoords="offset points",
+        ha=ha,
+        va=va,
+        color=name.colour,
+        fontsize=8,
+        path_effects=halo(2.4),
+        zorder=5,
         arrowprops=line if number >= NEAR else None,
-    )  # fmt: skip
+    )
 
 
 def _text_of(label: Annotation) -> Bbox:

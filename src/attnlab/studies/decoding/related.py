@@ -86,9 +86,12 @@ def vectors(texts: Texts, name: str, device: str) -> NDArray[np.float64]:
     found = []
     for start in range(0, len(texts), BATCH):
         batch = encoder.tokenizer.library(
-            list(texts[start : start + BATCH]), padding=True, truncation=True, max_length=LONGEST,
+            list(texts[start : start + BATCH]),
+            padding=True,
+            truncation=True,
+            max_length=LONGEST,
             return_tensors="pt",
-        ).to(device)  # fmt: skip
+        ).to(device)
         with torch.no_grad():
             states = encoder.library(**batch).last_hidden_state
         visible = batch["attention_mask"][..., None]

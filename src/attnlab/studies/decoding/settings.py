@@ -11,8 +11,14 @@ KEYS = {"temperature": "t", "top-k": "k", "top-p": "p"}  # the three curves
 TEMPERED = "top-p:p=0.9,temperature=0.7"
 MORE = (TEMPERED, "min-p:p=0.1", "typical:p=0.9", "greedy:repetition=1.3", "beam:width=4")
 # exact for any model whose likeliest token is one alone; k = |V| is added once |V| is known
-GREEDY_LIMITS = ("temperature:t=0", "temperature:t=1e-09", "top-k:k=1", "top-p:p=0",
-                 "top-p:p=1e-09", "min-p:p=1")  # fmt: skip
+GREEDY_LIMITS = (
+    "temperature:t=0",
+    "temperature:t=1e-09",
+    "top-k:k=1",
+    "top-p:p=0",
+    "top-p:p=1e-09",
+    "min-p:p=1",
+)
 SAMPLE_LIMITS = ("temperature:t=1", "top-k:k=0", "top-p:p=1", "min-p:p=0", "typical:p=1")
 
 
@@ -46,11 +52,13 @@ class DecodingSettings(StudySettings):
     limit_tokens: int = about("of the texts that the limits are shown on", 8, ge=1)
     batch: int = about("texts written at once", 96, ge=1)
 
-    temperatures: tuple[float, ...] = about("T of the curve; greedy is T = 0, plain sampling 1",
-                                            (0.5, 0.8, 1.2))  # fmt: skip
+    temperatures: tuple[float, ...] = about(
+        "T of the curve; greedy is T = 0, plain sampling 1", (0.5, 0.8, 1.2)
+    )
     ks: tuple[int, ...] = about("k of the curve; greedy is k = 1", (5, 20, 100))
-    ps: tuple[float, ...] = about("p of the curve; greedy is p = 0, plain sampling 1",
-                                  (0.5, 0.7, 0.9))  # fmt: skip
+    ps: tuple[float, ...] = about(
+        "p of the curve; greedy is p = 0, plain sampling 1", (0.5, 0.7, 0.9)
+    )
     more: tuple[str, ...] = about("further strategies, as `attnlab generate` takes them", MORE)
 
     repeat: int = about("n of the n-grams whose repetition within a text is counted", 3, ge=1)
@@ -97,16 +105,35 @@ def draws_nothing(text: str) -> bool:
 
 
 SMOKE: dict[str, Any] = {
-    "model": "tiny", "human": "made-up", "judge": "none", "first_prompts": 23, "human_texts": 11,
-    "human_tokens": 7, "new_tokens": 12, "limit_tokens": 6,
-    "temperatures": [0.5], "ks": [20], "ps": [0.7],
-}  # fmt: skip
+    "model": "tiny",
+    "human": "made-up",
+    "judge": "none",
+    "first_prompts": 23,
+    "human_texts": 11,
+    "human_tokens": 7,
+    "new_tokens": 12,
+    "limit_tokens": 6,
+    "temperatures": [0.5],
+    "ks": [20],
+    "ps": [0.7],
+}
 FULL: dict[str, Any] = {
-    "seeds": 10, "human_texts": 200, "human_tokens": 32, "new_tokens": 64, "limit_tokens": 64,
-    "batch": 256, "repeat": 4,
+    "seeds": 10,
+    "human_texts": 200,
+    "human_tokens": 32,
+    "new_tokens": 64,
+    "limit_tokens": 64,
+    "batch": 256,
+    "repeat": 4,
     "temperatures": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5],
     "ks": [2, 5, 10, 20, 50, 100, 500, 2000],
     "ps": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99],
-    "more": [*MORE, "top-k:k=20,temperature=0.7", "min-p:p=0.05", "typical:p=0.5",
-             "top-p:p=0.9,repetition=1.1", "beam:width=8"],
-}  # fmt: skip
+    "more": [
+        *MORE,
+        "top-k:k=20,temperature=0.7",
+        "min-p:p=0.05",
+        "typical:p=0.5",
+        "top-p:p=0.9,repetition=1.1",
+        "beam:width=8",
+    ],
+}

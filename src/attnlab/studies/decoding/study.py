@@ -17,8 +17,17 @@ from attnlab.studies.decoding.evidence import PEOPLE, Evidence
 from attnlab.studies.decoding.settings import FULL, SMOKE, DecodingSettings, draws_nothing
 
 NAMED = ("xsum", "made-up", "none")  # no file, though one may have such a name
-NOT_OF_A_TRIAL = ("seeds", "temperatures", "ks", "ps", "more", "shown", "limit_tokens",
-                  "trial_seconds", "trial_memory_gb")  # fmt: skip
+NOT_OF_A_TRIAL = (
+    "seeds",
+    "temperatures",
+    "ks",
+    "ps",
+    "more",
+    "shown",
+    "limit_tokens",
+    "trial_seconds",
+    "trial_memory_gb",
+)
 OF_TEXTS = ("repeat", "judge")  # measures of texts, of which the limits have none
 
 

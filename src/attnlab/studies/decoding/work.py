@@ -55,9 +55,15 @@ def written(
     """One text a prompt, drawn from the streams of the trial's seed, which strategies share."""
     assert model.tokenizer is not None
     return generate(
-        model, prompts, strategy, max_new_tokens=most, seed=trial.stream, stop_ids=ends(model),
-        decode=model.tokenizer.decode, batch=batch,
-    )  # fmt: skip
+        model,
+        prompts,
+        strategy,
+        max_new_tokens=most,
+        seed=trial.stream,
+        stop_ids=ends(model),
+        decode=model.tokenizer.decode,
+        batch=batch,
+    )
 
 
 def people(model: HubModel, data: Material, batch: int) -> list[Generated]:
@@ -69,9 +75,12 @@ def people(model: HubModel, data: Material, batch: int) -> list[Generated]:
 
 
 def measured(
-    s: DecodingSettings, found: Sequence[Generated], data: Material, device: str,
+    s: DecodingSettings,
+    found: Sequence[Generated],
+    data: Material,
+    device: str,
     cost: Mapping[str, float],
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """What can be said of each text alone, and of one text a prompt together."""
     texts = [text.text or "" for text in found]
     said = [words(text) for text in texts]
@@ -87,16 +96,21 @@ def measured(
     tokens = float(np.nansum(arrays["tokens"]))
     metrics = {
         "perplexity": math.exp(float(np.nansum(arrays["nll"])) / tokens) if tokens else None,
-        "texts": len(found), "own_prompts": data.own, "words": float(np.mean([*map(len, said)])),
-        "tokens": tokens / len(found), "ended": float(np.nanmean(arrays["ended"])),
+        "texts": len(found),
+        "own_prompts": data.own,
+        "words": float(np.mean([*map(len, said)])),
+        "tokens": tokens / len(found),
+        "ended": float(np.nanmean(arrays["ended"])),
         "repetition": float(np.nanmean(arrays["repetition"])),
         **{f"distinct_{n}": _number(distinct_n(said, n)) for n in (1, 2, 3)},
         **{key: float(np.nanmean(arrays[key])) for key in arrays if key.startswith("rank")},
-    }  # fmt: skip
+    }
     reasons = {key: "no text has a token" for key, value in metrics.items() if value is None}
     shown = texts[:1] if missing == 0 else []
-    held = {"texts.json": json.dumps([""] * missing + texts, ensure_ascii=False, indent=1),
-            "prompts.json": json.dumps(data.texts, ensure_ascii=False, indent=1)}  # fmt: skip
+    held = {
+        "texts.json": json.dumps([""] * missing + texts, ensure_ascii=False, indent=1),
+        "prompts.json": json.dumps(data.texts, ensure_ascii=False, indent=1),
+    }
     return Outcome(metrics, cost, arrays, samples=shown, documents=held, reasons=reasons)
 
 

@@ -43,15 +43,22 @@ def without_model(s: DistilSettings, trial: Trial, data: Material) -> Outcome:
         ),
     ]
     rated = scored(texts, references, variant)
-    metrics = means(rated) | as_metrics(found) | {
-        "words": words(texts), "reference_words": words(references),
-        "articles_cut": data.cut, "rouge_variant": str(variant),
-        "reference_sentences": float(np.mean([len(sentences(r)) for r in references])),
-    }  # fmt: skip
+    metrics = (
+        means(rated)
+        | as_metrics(found)
+        | {
+            "words": words(texts),
+            "reference_words": words(references),
+            "articles_cut": data.cut,
+            "rouge_variant": str(variant),
+            "reference_sentences": float(np.mean([len(sentences(r)) for r in references])),
+        }
+    )
     documents = {
-        "summaries.json": as_json(texts), "references.json": as_json(references),
+        "summaries.json": as_json(texts),
+        "references.json": as_json(references),
         "articles.json": as_json([row.article for row in data.test[: s.shown]]),
-    }  # fmt: skip
+    }
     return Outcome(metrics, arrays=columns(rated), samples=texts[: s.shown], documents=documents)
 
 

@@ -42,16 +42,21 @@ def of_model(model: HubModel) -> dict[str, str]:
 
 
 def of_training(
-    student: HubModel, examples: Sequence[Example], prompter: Prompter, loss: Loss,
+    student: HubModel,
+    examples: Sequence[Example],
+    prompter: Prompter,
+    loss: Loss,
     settings: TrainSettings,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """What is scored, against what, and who moves; the student is left as it was."""
     teacher = loss.teacher if isinstance(loss, FromLogits) else None
-    return as_metrics([
-        _mask(examples, prompter),
-        label_shift(_shifted, VOCABULARY, given="ids"),
-        _moves(student.library, teacher, examples[:1], loss, settings),
-    ])  # fmt: skip
+    return as_metrics(
+        [
+            _mask(examples, prompter),
+            label_shift(_shifted, VOCABULARY, given="ids"),
+            _moves(student.library, teacher, examples[:1], loss, settings),
+        ]
+    )
 
 
 def identity(teacher: HubModel, example: Example, loss: FromLogits) -> dict[str, float]:
@@ -109,10 +114,13 @@ def _mask(examples: Sequence[Example], prompter: Prompter) -> Finding:
     finished = any(not e.cut for e in chosen)
     return loss_mask(
         lambda logits, labels: _mean(logits, Batch(batch.ids, labels, batch.hidden)),
-        small, max(len(known), 2), scored=wanted, given="next",
+        small,
+        max(len(known), 2),
+        scored=wanted,
+        given="next",
         end=known.index(prompter.end) if finished and prompter.end in known else None,
         decode=lambda ids: prompter.tokenizer.decode([known[i] for i in ids]),
-    )  # fmt: skip
+    )
 
 
 def _shifted(logits: Tensor, ids: Tensor) -> Tensor:
@@ -127,9 +135,12 @@ def _mean(logits: Tensor, batch: Batch) -> Tensor:
 
 
 def _moves(
-    student: nn.Module, teacher: nn.Module | None, examples: Sequence[Example], loss: Loss,
+    student: nn.Module,
+    teacher: nn.Module | None,
+    examples: Sequence[Example],
+    loss: Loss,
     settings: TrainSettings,
-) -> Finding:  # fmt: skip
+) -> Finding:
     """One step moves every tensor of the student and no bit of the teacher."""
     both = nn.ModuleDict({"student": student} | ({"teacher": teacher} if teacher else {}))
     batch = packed(examples).to(next(student.parameters()).device)

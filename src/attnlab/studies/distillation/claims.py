@@ -43,10 +43,15 @@ def claims(arms: Arms, s: DistilSettings) -> list[Claim]:
 
 def _pair(arms: Arms, metric: str, name: str, one: str, other: str, words: str) -> Claim:
     return judge(
-        name, f"{words} ({KINDS[metric]})", arms.difference(one, other, metric), above=0.0,
-        quantity=f"{KINDS[metric]}, {one} − {other}", reported=reported(one, other, metric),
-        trials=arms.ids(one, other), runs=arms.runs(one, other, metric),
-    )  # fmt: skip
+        name,
+        f"{words} ({KINDS[metric]})",
+        arms.difference(one, other, metric),
+        above=0.0,
+        quantity=f"{KINDS[metric]}, {one} − {other}",
+        reported=reported(one, other, metric),
+        trials=arms.ids(one, other),
+        runs=arms.runs(one, other, metric),
+    )
 
 
 def reported(one: str, other: str, kind: str) -> Reported | None:
@@ -67,11 +72,14 @@ def _best(arms: Arms, s: DistilSettings) -> Claim:
     (arm, kind), estimate = decisive(plain, wide)
     note = "teacher − tuned on people's in Lsum; it leads there in ROUGE-1, -2 and -L"
     return judge(
-        "teacher-best", "The teacher is best in every column", estimate, above=0.0,
+        "teacher-best",
+        "The teacher is best in every column",
+        estimate,
+        above=0.0,
         quantity=f"{KINDS[kind]}, teacher − {arm}: the comparison that decides",
         reported=Reported(-0.017, COURSE, comparable=False, note=note),
         trials=arms.ids("teacher", *rivals),
-    )  # fmt: skip
+    )
 
 
 def decisive(plain: Differences, wide: Differences) -> tuple[tuple[str, str], Estimate]:
@@ -99,27 +107,59 @@ def _line_ends(arms: Arms) -> list[Claim]:
     gain = values["lines_rougeLsum"] - values["one_line_rougeLsum"]
     turned = values["shorter_rougeLsum"] - values["longer_rougeLsum"]
     by_sentence = values["shorter_sentence_rougeLsum"] - values["longer_sentence_rougeLsum"]
-    exact = Estimate(float(row["largest_gap_on_one_line"]), n=1, method="computed, not sampled",
-                     exact=True)  # fmt: skip
+    exact = Estimate(
+        float(row["largest_gap_on_one_line"]), n=1, method="computed, not sampled", exact=True
+    )
     note = "teacher − tuned on people's: ahead in L (+0.027), behind in Lsum (−0.017)"
     return [
-        judge("one-line", "Without line ends, Lsum by newline is L", exact, below=1e-12,
-              quantity="largest |Lsum − L| of a text on one line", trials=[row.id]),
-        _items("line-ends", "A line end after each sentence raises Lsum, word for word the same",
-               gain, row.id, "Lsum by newline, with line ends − without"),
-        _items("turned-round", "Three sentences with line ends beat four without, by newline",
-               turned, row.id, "Lsum by newline, three with − four without",
-               Reported(0.017, COURSE, comparable=False, note=note)),
-        _items("not-by-sentence", "Split by sentence, three sentences beat four",
-               by_sentence, row.id, "Lsum by sentence, three − four"),
-    ]  # fmt: skip
+        judge(
+            "one-line",
+            "Without line ends, Lsum by newline is L",
+            exact,
+            below=1e-12,
+            quantity="largest |Lsum − L| of a text on one line",
+            trials=[row.id],
+        ),
+        _items(
+            "line-ends",
+            "A line end after each sentence raises Lsum, word for word the same",
+            gain,
+            row.id,
+            "Lsum by newline, with line ends − without",
+        ),
+        _items(
+            "turned-round",
+            "Three sentences with line ends beat four without, by newline",
+            turned,
+            row.id,
+            "Lsum by newline, three with − four without",
+            Reported(0.017, COURSE, comparable=False, note=note),
+        ),
+        _items(
+            "not-by-sentence",
+            "Split by sentence, three sentences beat four",
+            by_sentence,
+            row.id,
+            "Lsum by sentence, three − four",
+        ),
+    ]
 
 
 def _items(
-    name: str, statement: str, gaps: np.ndarray, trial: str, quantity: str,
+    name: str,
+    statement: str,
+    gaps: np.ndarray,
+    trial: str,
+    quantity: str,
     reported: Reported | None = None,
-) -> Claim:  # fmt: skip
+) -> Claim:
     return judge(
-        name, statement, mean_of(gaps[None], False, name), above=0.0, quantity=quantity,
-        reported=reported, trials=[trial], runs=[float(v) for v in gaps],
-    )  # fmt: skip
+        name,
+        statement,
+        mean_of(gaps[None], False, name),
+        above=0.0,
+        quantity=quantity,
+        reported=reported,
+        trials=[trial],
+        runs=[float(v) for v in gaps],
+    )

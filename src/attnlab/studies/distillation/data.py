@@ -40,8 +40,10 @@ class Material:
 def material(s: DistilSettings, tokenizer: "HubTokenizer") -> Material:
     """The first rows of each split, articles cut to whole words within `article_tokens`."""
     splits = splits_of(s)
-    chosen = [part[: count or None] for part, count in (
-        (splits.train, s.train), (splits.dev, s.dev), (splits.test, s.test))]  # fmt: skip
+    chosen = [
+        part[: count or None]
+        for part, count in ((splits.train, s.train), (splits.dev, s.dev), (splits.test, s.test))
+    ]
     short = [tuple(_short(row, s.article_tokens, tokenizer) for row in part) for part in chosen]
     whole = {row.article for row in chosen[2]}
     cut = sum(row.article not in whole for row in short[2]) / len(short[2])

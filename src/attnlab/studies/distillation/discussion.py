@@ -60,10 +60,13 @@ def _compared(arms: Arms) -> Grid:
     """Every pair in all four columns; a word says whether it is a result."""
     here = set(arms.names())
     rows = [
-        (f"{LABELS[one]} − {LABELS[other]}",
-         *(_signed(arms.difference(one, other, kind)) for kind in KINDS))
-        for _, one, other, _ in PAIRS if {one, other} <= here
-    ]  # fmt: skip
+        (
+            f"{LABELS[one]} − {LABELS[other]}",
+            *(_signed(arms.difference(one, other, kind)) for kind in KINDS),
+        )
+        for _, one, other, _ in PAIRS
+        if {one, other} <= here
+    ]
     return (("difference", *KINDS.values()), *rows)
 
 
@@ -81,10 +84,16 @@ def _differences(arms: Arms) -> tuple[str, ...]:
 def _meaning(arms: Arms, found: Mapping[str, Claim], s: DistilSettings) -> tuple[str, ...]:
     lines = []
     if "texts-help" in found:
-        others = "; ".join(f"{words}: {found[name].verdict}" for name, words in (
-            ("logits-help", "on its logits"), ("people-help", "on people's summaries"),
-            ("people-or-texts", "people's above the teacher's"),
-            ("logits-or-texts", "logits above texts")) if name in found)  # fmt: skip
+        others = "; ".join(
+            f"{words}: {found[name].verdict}"
+            for name, words in (
+                ("logits-help", "on its logits"),
+                ("people-help", "on people's summaries"),
+                ("people-or-texts", "people's above the teacher's"),
+                ("logits-or-texts", "logits above texts"),
+            )
+            if name in found
+        )
         lines.append(
             "Does the student learn from its teacher? On its texts: "
             f"{found['texts-help'].verdict} ({found['texts-help'].why}). {others.capitalize()}."
@@ -101,8 +110,9 @@ def _meaning(arms: Arms, found: Mapping[str, Claim], s: DistilSettings) -> tuple
         reads = "; ".join(
             f"{LABELS[arm]} {arms.metric(arm, 'words'):.0f} words, "
             f"{arms.metric(arm, 'finished'):.0%} ended by the model"
-            for arm in arms.names() if arm != "lead"
-        )  # fmt: skip
+            for arm in arms.names()
+            if arm != "lead"
+        )
         lines.append(
             "F rewards a text of the reference's length: people's summaries have "
             f"{lead['reference_words']:.0f} words in {lead['reference_sentences']:.1f} sentences, "
@@ -124,9 +134,11 @@ def _cost(arms: Arms) -> tuple[str, ...]:
             lines.append(f"{LABELS[arm]}: no model, no time.")
             continue
         said = [f"{row['parameters']:,} parameters, {row['layers']} layers"]
-        for name, words in (("train_seconds", "training"), ("teacher_text_seconds", "the teacher's "
-                            "texts, written once for all"), ("generate_seconds",
-                            "writing the test summaries")):  # fmt: skip
+        for name, words in (
+            ("train_seconds", "training"),
+            ("teacher_text_seconds", "the teacher's texts, written once for all"),
+            ("generate_seconds", "writing the test summaries"),
+        ):
             seconds = arms.cost(arm, name)
             if math.isfinite(seconds):
                 said.append(f"{seconds:,.0f} s {words}")
@@ -150,8 +162,9 @@ def _line_ends(arms: Arms, found: Mapping[str, Claim]) -> tuple[str, ...]:
         f"{LABELS[arm]} L {arms.metric(arm, 'rougeL'):.3f}, Lsum by newline "
         f"{arms.metric(arm, 'newline'):.3f}, by sentence {arms.metric(arm, 'rougeLsum'):.3f} "
         f"({arms.metric(arm, 'line_ends'):.0%} of its texts have line ends)"
-        for arm in arms.names() if arm != "lead"
-    )  # fmt: skip
+        for arm in arms.names()
+        if arm != "lead"
+    )
     return (
         "ROUGE-Lsum compares sentence by sentence, and the package takes a line for a sentence: a "
         "text without line ends has Lsum = L. On summaries of several sentences, no model "

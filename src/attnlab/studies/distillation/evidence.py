@@ -28,9 +28,13 @@ from attnlab.measure.rouge import FEWEST
 from attnlab.studies.distillation.settings import ARMS, TRAINED
 
 LABELS = {
-    "teacher": "teacher", "untuned": "student, untuned", "text": "distilled on texts",
-    "logits": "distilled on logits", "human": "tuned on human texts", "lead": "lead, no model",
-}  # fmt: skip
+    "teacher": "teacher",
+    "untuned": "student, untuned",
+    "text": "distilled on texts",
+    "logits": "distilled on logits",
+    "human": "tuned on human texts",
+    "lead": "lead, no model",
+}
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
@@ -135,8 +139,11 @@ def crossed(values: np.ndarray, level: float = LEVEL) -> Estimate:
     seeds, items = values.shape
     of_seeds = float(values.mean(axis=1).var(ddof=1)) / seeds
     of_items = float(values.mean(axis=0).var(ddof=1)) / items if items > 1 else math.nan
-    e = Estimate(float(values.mean()), n=seeds,
-                 method=f"t interval over seeds and items, {100 * level:.4g} %")  # fmt: skip
+    e = Estimate(
+        float(values.mean()),
+        n=seeds,
+        method=f"t interval over seeds and items, {100 * level:.4g} %",
+    )
     square = of_seeds + of_items
     if math.isnan(square):
         return e

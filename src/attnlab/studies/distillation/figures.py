@@ -29,8 +29,11 @@ BARS = (
 ROW = 0.34  # inches a line of a dot plot
 COLOURS = {"text": POSITIONAL, "logits": SEMANTIC, "human": LINEAR}
 LOSSES = {"text": "teacher's texts, NLL", "human": "people's, NLL", "logits": "logits, divergence"}
-MARKS = (("rougeL", "L", NEUTRAL, "o"), ("newline", "Lsum by newline", LINEAR, "^"),
-         ("rougeLsum", "Lsum by sentence", POSITIONAL, "s"))  # fmt: skip
+MARKS = (
+    ("rougeL", "L", NEUTRAL, "o"),
+    ("newline", "Lsum by newline", LINEAR, "^"),
+    ("rougeLsum", "Lsum by sentence", POSITIONAL, "s"),
+)
 CASES = (
     ("one_line", "four, on one line"),
     ("lines", "four, a sentence a line"),
@@ -46,32 +49,44 @@ def figures(arms: Arms, s: DistilSettings) -> list[Figure]:
     names, trained = arms.names(), [a for a in arms.names() if a in TRAINED]
     found = []
     if names:
-        found.append(Figure(
-            "rouge", "ROUGE by arm",
-            "Filled: F on the test articles; orange: the baseline without a model. Hollow: the "
-            f"reported table, from other data and models and therefore not comparable. {BARS}",
-            "Four dot plots, ROUGE-1, -2, -L and -Lsum: one line an arm with its interval.",
-            lambda: _by_arm(arms, names), tuple(arms.ids(*names)),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "rouge",
+                "ROUGE by arm",
+                "Filled: F on the test articles; orange: the baseline without a model. Hollow: the "
+                f"reported table, from other data and models and therefore not comparable. {BARS}",
+                "Four dot plots, ROUGE-1, -2, -L and -Lsum: one line an arm with its interval.",
+                lambda: _by_arm(arms, names),
+                tuple(arms.ids(*names)),
+            )
+        )
     if trained:
-        found.append(Figure(
-            "training", "While training",
-            "Left: loss on people's summaries of the dev articles, which every arm shares; dashed: "
-            "teacher and untuned student. Right: the loss each arm is trained on; a divergence "
-            "and an NLL are not the same quantity. Lines: means over seeds; shade: their range.",
-            "Two panels: dev loss against steps for each trained arm; training loss.",
-            lambda: _training(arms, trained, s), tuple(arms.ids(*trained)),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "training",
+                "While training",
+                "Left: loss on people's summaries of the dev articles, which every arm shares; dashed: "
+                "teacher and untuned student. Right: the loss each arm is trained on; a divergence "
+                "and an NLL are not the same quantity. Lines: means over seeds; shade: their range.",
+                "Two panels: dev loss against steps for each trained arm; training loss.",
+                lambda: _training(arms, trained, s),
+                tuple(arms.ids(*trained)),
+            )
+        )
     if names and arms.first("lines") is not None:
-        found.append(Figure(
-            "line-ends", "Lsum measures line ends",
-            "Above: each arm's L, Lsum split at line ends as written, and Lsum split by sentence. "
-            "Below: the first sentences of court cases against people's summaries (no model): the "
-            "same words gain Lsum by line ends alone, and three sentences with line ends beat "
-            "four without; split by sentence the order is the other one. Bars: 95 % over items.",
-            "Above: three marks for each arm. Below: Lsum of leads, with and without line ends.",
-            lambda: _line_ends(arms, names), tuple(arms.ids(*names, "lines")),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "line-ends",
+                "Lsum measures line ends",
+                "Above: each arm's L, Lsum split at line ends as written, and Lsum split by sentence. "
+                "Below: the first sentences of court cases against people's summaries (no model): the "
+                "same words gain Lsum by line ends alone, and three sentences with line ends beat "
+                "four without; split by sentence the order is the other one. Bars: 95 % over items.",
+                "Above: three marks for each arm. Below: Lsum of leads, with and without line ends.",
+                lambda: _line_ends(arms, names),
+                tuple(arms.ids(*names, "lines")),
+            )
+        )
     return found
 
 
@@ -83,8 +98,14 @@ def _by_arm(arms: Arms, names: Sequence[str]) -> Drawing:
                 colour = LINEAR if arm == "lead" else POSITIONAL
                 _dot(ax, arms.estimate(arm, kind), line, colour, "^" if arm == "lead" else "o")
                 if arm in REPORTED:
-                    ax.plot(REPORTED[arm][kind], line + 0.28, "o", color=NEUTRAL, markersize=4,
-                            markerfacecolor="white")  # fmt: skip
+                    ax.plot(
+                        REPORTED[arm][kind],
+                        line + 0.28,
+                        "o",
+                        color=NEUTRAL,
+                        markersize=4,
+                        markerfacecolor="white",
+                    )
             _rows(ax, names)
             ax.set_title(title)
             ax.set_xlim(left=-0.02 * ax.get_xlim()[1])  # room for a mark at 0
@@ -140,8 +161,9 @@ def _curve(
     mean = values.mean(axis=0)
     ax.plot(steps, mean, color=colour, marker="." if shortest < 20 else "", label=label)
     if len(rows) > 1:
-        ax.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15,
-                        linewidth=0)  # fmt: skip
+        ax.fill_between(
+            steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0
+        )
     return steps, mean
 
 
@@ -153,8 +175,15 @@ def _line_ends(arms: Arms, names: Sequence[str]) -> Drawing:
         for index, (column, words, colour, marker) in enumerate(MARKS):
             for line, arm in enumerate(names):
                 _dot(above, arms.estimate(arm, column), line + 0.22 * (index - 1), colour, marker)
-            above.annotate(words, ((0.0, 0.05, 0.34)[index], 1.01), xycoords="axes fraction",
-                           fontsize=8, color=colour, fontweight="bold", va="bottom")  # fmt: skip
+            above.annotate(
+                words,
+                ((0.0, 0.05, 0.34)[index], 1.01),
+                xycoords="axes fraction",
+                fontsize=8,
+                color=colour,
+                fontweight="bold",
+                va="bottom",
+            )
         _rows(above, names)
         above.set_xlabel("F of the test summaries")
         for line, (case, _) in enumerate(CASES):

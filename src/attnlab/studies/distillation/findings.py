@@ -22,8 +22,11 @@ def findings(table: Table, claims: Sequence[Claim], s: DistilSettings) -> list[F
     """One finding an audit; a failing one leaves the claims on its trials undecided."""
     found = []
     for name in TOLD:
-        said = {row.id: (str(row.get("arm")), str(row.metrics[f"audit_{name}"]))
-                for row in table if f"audit_{name}" in row.metrics}  # fmt: skip
+        said = {
+            row.id: (str(row.get("arm")), str(row.metrics[f"audit_{name}"]))
+            for row in table
+            if f"audit_{name}" in row.metrics
+        }
         if said:
             found.append(_undermining(collected(name, said), said, claims))
     if "logits" in s.arms:
@@ -47,8 +50,9 @@ def _against(
     if finding.verdict != "fail":
         return finding
     hit = tuple(c.name for c in claims if everywhere or trials & set(c.trials))
-    return Finding(finding.name, "fail", finding.number, finding.threshold, finding.why,
-                   finding.evidence, hit)  # fmt: skip
+    return Finding(
+        finding.name, "fail", finding.number, finding.threshold, finding.why, finding.evidence, hit
+    )
 
 
 def _identity(table: Table, claims: Sequence[Claim], s: DistilSettings) -> Finding:

@@ -44,8 +44,9 @@ def student_of(s: DistilSettings, teacher: HubModel, seed: Seed) -> HubModel:
         library = shallow(teacher.library, kept)
     if s.init == "random":
         redrawn(library, seed)
-    return HubModel(f"{len(kept)} layers of {teacher.name}", library.to(teacher.device),
-                    teacher.tokenizer)  # fmt: skip
+    return HubModel(
+        f"{len(kept)} layers of {teacher.name}", library.to(teacher.device), teacher.tokenizer
+    )
 
 
 def layers_kept(layers: int, count: int, how: str) -> list[int]:

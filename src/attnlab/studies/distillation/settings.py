@@ -54,8 +54,9 @@ class DistilSettings(StudySettings):
 
     divergence: Literal["forward", "reverse", "jsd"] = about("of the arm on logits", "forward")
     temperature: float = about("of both distributions there", 1.0, gt=0)
-    logits_on: Literal["teacher", "human"] = about("whose summaries its positions are of",
-                                                   "teacher")  # fmt: skip
+    logits_on: Literal["teacher", "human"] = about(
+        "whose summaries its positions are of", "teacher"
+    )
 
     epochs: int = about("times every article is learnt from", 2, ge=1)
     batch: int = about("articles a step", 4, ge=1)
@@ -63,8 +64,9 @@ class DistilSettings(StudySettings):
     learning_rate: float = about("peak of AdamW's step size", 3e-4, gt=0)
     warmup: float = about("share of the steps in which it rises", 0.1, ge=0, le=1)
     weight_decay: float = about("on matrices", 0.01, ge=0)
-    precision: Literal["float32", "bfloat16"] = about("bfloat16: autocast while training",
-                                                      "float32")  # fmt: skip
+    precision: Literal["float32", "bfloat16"] = about(
+        "bfloat16: autocast while training", "float32"
+    )
     deterministic: bool = about("on a GPU: kernels whose bits repeat while training", True)
     evaluations: int = about("times the dev loss is taken", 4, ge=1)
     weights: Literal["best", "last"] = about(
@@ -96,11 +98,30 @@ BY_DATA: dict[str, dict[str, Any]] = {
     "multi-lexsum": {"instruction": SEVERAL, "summary_tokens": 160, "lead": 4},
 }
 SMOKE: dict[str, Any] = {
-    "data": "made-up", "teacher": "tiny", "instruction": SEVERAL, "student_layers": 2, "seeds": 3,
-    "train": 16, "dev": 4, "test": 24, "article_tokens": 40, "summary_tokens": 24, "epochs": 4,
-    "batch": 4, "learning_rate": 0.01,
-}  # fmt: skip
+    "data": "made-up",
+    "teacher": "tiny",
+    "instruction": SEVERAL,
+    "student_layers": 2,
+    "seeds": 3,
+    "train": 16,
+    "dev": 4,
+    "test": 24,
+    "article_tokens": 40,
+    "summary_tokens": 24,
+    "epochs": 4,
+    "batch": 4,
+    "learning_rate": 0.01,
+}
 FULL: dict[str, Any] = {
-    "seeds": 5, "train": 0, "dev": 0, "test": 0, "article_tokens": 512, "summary_tokens": 64,
-    "epochs": 4, "batch": 8, "precision": "bfloat16", "evaluations": 12, "generate_batch": 96,
-}  # fmt: skip
+    "seeds": 5,
+    "train": 0,
+    "dev": 0,
+    "test": 0,
+    "article_tokens": 512,
+    "summary_tokens": 64,
+    "epochs": 4,
+    "batch": 8,
+    "precision": "bfloat16",
+    "evaluations": 12,
+    "generate_batch": 96,
+}

@@ -79,9 +79,8 @@ class Distillation(Study):
         # the first to need the teacher's texts writes them; the second, people's, needs none
         trained = [arm for arm in ("logits", "human", "text") if arm in s.arms]
         found = [
-            self.trial(seed, arm=arm, part=arm, **own)
-            for seed in range(s.seeds) for arm in trained
-        ]  # fmt: skip
+            self.trial(seed, arm=arm, part=arm, **own) for seed in range(s.seeds) for arm in trained
+        ]
         drawn = range(s.seeds) if s.init == "random" and not s.student else range(1)
         for arm in ("teacher", "untuned"):
             seeds = drawn if arm == "untuned" else range(1)
@@ -131,11 +130,13 @@ class Distillation(Study):
         )
         rest = [
             f"{words} {_verdict(found[name])}"
-            for name, words in (("logits-or-texts", "that logits teach more than texts"),
-                                ("people-or-texts", "that people teach more than the teacher"),
-                                ("texts-over-lead", "that it beats the first sentence"))
+            for name, words in (
+                ("logits-or-texts", "that logits teach more than texts"),
+                ("people-or-texts", "that people teach more than the teacher"),
+                ("texts-over-lead", "that it beats the first sentence"),
+            )
             if name in found
-        ]  # fmt: skip
+        ]
         return f"{word}: {gain} {interval} by the teacher's texts; {', '.join(rest)}."
 
     def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:

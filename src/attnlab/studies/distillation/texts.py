@@ -61,9 +61,14 @@ def write(
     prompter.check(max(map(len, prompts)), most)
     began = time.perf_counter()
     found = generate(
-        model, prompts, parse_strategy("greedy"), max_new_tokens=most, batch=batch,
-        stop_ids=_ends(model, prompter), decode=prompter.tokenizer.decode,
-    )  # fmt: skip
+        model,
+        prompts,
+        parse_strategy("greedy"),
+        max_new_tokens=most,
+        batch=batch,
+        stop_ids=_ends(model, prompter),
+        decode=prompter.tokenizer.decode,
+    )
     texts = tuple(Text((t.text or "").strip(), t.ended == "token", len(t.ids)) for t in found)
     return Written(texts, time.perf_counter() - began)
 
@@ -73,11 +78,19 @@ def teacher_texts(
 ) -> Written:
     """`write`, once for all trials and runs in which it would give the same."""
     prompts = [list(prompter.prompt(article)) for article in articles]
-    key = content_hash({
-        "format": 1, "weights": weights_sha256(teacher.library), "prompts": prompts, "most": most,
-        "batch": batch, "device": teacher.device.type, "threads": torch.get_num_threads(),
-        "versions": [importlib.metadata.version(p) for p in ("torch", "transformers")],
-    }, digits=24)  # fmt: skip
+    key = content_hash(
+        {
+            "format": 1,
+            "weights": weights_sha256(teacher.library),
+            "prompts": prompts,
+            "most": most,
+            "batch": batch,
+            "device": teacher.device.type,
+            "threads": torch.get_num_threads(),
+            "versions": [importlib.metadata.version(p) for p in ("torch", "transformers")],
+        },
+        digits=24,
+    )
     path = made("teacher-texts") / f"{key}.json"
     with cache.writing(f"teacher-texts-{key}", Unwatched()):
         found = _read(path)

@@ -19,9 +19,14 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<start>{% endif %}"
 )
 SIZE = {
-    "hidden_size": 24, "intermediate_size": 48, "num_hidden_layers": 5, "num_attention_heads": 3,
-    "num_key_value_heads": 1, "max_position_embeddings": 256, "tie_word_embeddings": True,
-}  # fmt: skip
+    "hidden_size": 24,
+    "intermediate_size": 48,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": True,
+}
 ROWS = 120
 
 
@@ -30,8 +35,10 @@ def rows(count: int = ROWS) -> tuple[Row, ...]:
     rng = Seed(7).child("made-up articles").numpy_generator()
     found = []
     for number in range(count):
-        said = [" ".join(str(rng.choice(words)) for words in (WHO, DID, WHAT, WHERE)) + "."
-                for _ in range(5)]  # fmt: skip
+        said = [
+            " ".join(str(rng.choice(words)) for words in (WHO, DID, WHAT, WHERE)) + "."
+            for _ in range(5)
+        ]
         one, other = sorted(int(i) for i in rng.choice(5, size=2, replace=False))
         between = "\n" if number % 3 == 0 else " "  # some people write a sentence a line
         found.append(Row(" ".join(said), f"{said[other]}{between}{said[one]}"))
@@ -48,9 +55,12 @@ def tokenizer(instruction: str) -> Any:
     made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
     library = PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<start>", eos_token="<end>", pad_token="<end>",
+        tokenizer_object=made,
+        bos_token="<start>",
+        eos_token="<end>",
+        pad_token="<end>",
         unk_token="<unk>",
-    )  # fmt: skip
+    )
     library.chat_template = TEMPLATE
     return library
 
@@ -62,8 +72,9 @@ def llama(vocabulary: int, seed: Seed) -> Any:
 
     from attnlab.studies.distillation.models import redrawn
 
-    config = LlamaConfig(**SIZE, vocab_size=vocabulary, bos_token_id=0, eos_token_id=1,
-                         pad_token_id=1)  # fmt: skip
+    config = LlamaConfig(
+        **SIZE, vocab_size=vocabulary, bos_token_id=0, eos_token_id=1, pad_token_id=1
+    )
     made = redrawn(LlamaForCausalLM(config), seed)
     with torch.no_grad():
         made.model.embed_tokens.weight[: len(MARKS)] = 0.0

@@ -104,11 +104,13 @@ def learnt(arm: Arm, teacher: HubModel) -> Outcome:
     metrics |= {
         "teacher_unchanged": weights_sha256(teacher.library) == before,
         "teacher_in_eval": not teacher.library.training,
-        "steps": done.steps, "scored_step": _scored_step(s, done), "train_tokens": done.tokens,
+        "steps": done.steps,
+        "scored_step": _scored_step(s, done),
+        "train_tokens": done.tokens,
         "examples": len(examples),
         "cut_answers": sum(e.cut for e in examples),
         "last_divergence" if name == "logits" else "last_nll": _last(done),
-    }  # fmt: skip
+    }
     if texts is not None:
         metrics["teacher_text_words"] = words(texts.words)
         cost["teacher_text_seconds"] = texts.seconds
@@ -121,11 +123,17 @@ def training(s: DistilSettings, examples: int, seed: int, device: str) -> TrainS
     """The same for every arm: so many steps that each example is met `epochs` times."""
     steps = max(1, math.ceil(s.epochs * examples / s.batch))
     return TrainSettings(
-        steps=steps, batch=s.batch, accumulate=s.accumulate, learning_rate=s.learning_rate,
-        warmup_fraction=s.warmup, weight_decay=s.weight_decay, precision=s.precision, seed=seed,
+        steps=steps,
+        batch=s.batch,
+        accumulate=s.accumulate,
+        learning_rate=s.learning_rate,
+        warmup_fraction=s.warmup,
+        weight_decay=s.weight_decay,
+        precision=s.precision,
+        seed=seed,
         deterministic=s.deterministic and device != "cpu",
         evaluate_every=max(1, steps // s.evaluations),
-    )  # fmt: skip
+    )
 
 
 def measured(
@@ -136,22 +144,35 @@ def measured(
 ) -> Outcome:
     """Summaries of the test articles, scored; the loss on people's; the audits of the model."""
     s, rows, model = arm.s, arm.data.test, arm.model
-    found = write(model, arm.prompter, [r.article for r in rows], s.summary_tokens,
-                  s.generate_batch)  # fmt: skip
+    found = write(
+        model, arm.prompter, [r.article for r in rows], s.summary_tokens, s.generate_batch
+    )
     rated = scored(found.words, [r.summary for r in rows], variant_of(arm.trial.config))
-    metrics = metrics | means(rated) | checks.of_model(model) | {
-        "words": words(found.words), "empty": rated.empty,
-        "finished": sum(t.finished for t in found.texts) / len(found.texts),
-        "line_ends": sum("\n" in t for t in found.words) / len(found.texts),
-        "test_nll": arm.loss_of(rows), "dev_nll": arm.loss_of(arm.data.dev),
-        "parameters": model.parameter_count(),
-        "layers": int(model.library.config.num_hidden_layers), "model": model.name,
-    }  # fmt: skip
+    metrics = (
+        metrics
+        | means(rated)
+        | checks.of_model(model)
+        | {
+            "words": words(found.words),
+            "empty": rated.empty,
+            "finished": sum(t.finished for t in found.texts) / len(found.texts),
+            "line_ends": sum("\n" in t for t in found.words) / len(found.texts),
+            "test_nll": arm.loss_of(rows),
+            "dev_nll": arm.loss_of(arm.data.dev),
+            "parameters": model.parameter_count(),
+            "layers": int(model.library.config.num_hidden_layers),
+            "model": model.name,
+        }
+    )
     seconds = {"generate_seconds": found.seconds, **(cost or {})}
     return Outcome(
-        metrics, arrays=columns(rated), cost=seconds, curves=curves or {},
-        samples=found.words[: s.shown], documents={"summaries.json": as_json(found.words)},
-    )  # fmt: skip
+        metrics,
+        arrays=columns(rated),
+        cost=seconds,
+        curves=curves or {},
+        samples=found.words[: s.shown],
+        documents={"summaries.json": as_json(found.words)},
+    )
 
 
 def curves_of(done: Trained) -> dict[str, list[float]]:
@@ -173,8 +194,9 @@ def _people(s: DistilSettings, name: str) -> bool:
 
 def _teachers(arm: Arm, teacher: HubModel) -> Written:
     articles = [row.article for row in arm.data.train]
-    return teacher_texts(teacher, prompter_of(arm.s, teacher), articles, arm.s.summary_tokens,
-                         arm.s.generate_batch)  # fmt: skip
+    return teacher_texts(
+        teacher, prompter_of(arm.s, teacher), articles, arm.s.summary_tokens, arm.s.generate_batch
+    )
 
 
 def _taught(arm: Arm, texts: Written) -> list[Example]:

@@ -10,12 +10,14 @@ from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, house_style, panel
 def learning_figure(table: Table) -> Figure:
     """Loss of train and dev, and dev accuracy beside the most frequent answer."""
     return Figure(
-        "learning", "Learning",
+        "learning",
+        "Learning",
         "Left: grey, training loss of each fiftieth of the steps; blue, dev loss. Right: dev "
         "accuracy; dotted, the share of the most frequent answer. One line a seed.",
         "Loss and dev accuracy against steps.",
-        lambda: _draw(table), table.ids,
-    )  # fmt: skip
+        lambda: _draw(table),
+        table.ids,
+    )
 
 
 def _draw(table: Table) -> Drawing:

@@ -86,9 +86,12 @@ class FinetuneSettings(StudySettings):
         from attnlab.train.tune import TuneSettings
 
         return TuneSettings(
-            method=self.method, pooling=self.pooling, prefix_length=self.prefix_length,
-            rank=self.rank, alpha=self.alpha,
-        )  # fmt: skip
+            method=self.method,
+            pooling=self.pooling,
+            prefix_length=self.prefix_length,
+            rank=self.rank,
+            alpha=self.alpha,
+        )
 
 
 def data_sha256(data: str) -> str:

@@ -12,8 +12,7 @@ from attnlab.lab.trial import Bench, Outcome, Trial
 from attnlab.measure.intervals import Estimate, wilson
 from attnlab.studies.finetune.settings import FinetuneSettings, data_sha256, labelled, model_sha256
 
-AUDITS = ("split-overlap", "freeze", "collapse", "baselines", "adapter-effect",
-          "metric-invariance")  # fmt: skip
+AUDITS = ("split-overlap", "freeze", "collapse", "baselines", "adapter-effect", "metric-invariance")
 BEATS, ALIVE = "beats-majority", "no-collapse"
 SMOKE: dict[str, Any] = {"rows": 24, "scored": 20, "epochs": 1.0, "batch": 8, "method": "head"}
 
@@ -76,11 +75,16 @@ class Finetune(Study):
         worst = min(rows, key=lambda row: row["accuracy"])
         share = wilson(worst["right"], worst["tested"])
         return [
-            judge(BEATS, "The classifier beats the most frequent answer", share,
-                  above=worst["majority"], quantity="test accuracy, the lowest of the seeds",
-                  trials=[worst.id]),
+            judge(
+                BEATS,
+                "The classifier beats the most frequent answer",
+                share,
+                above=worst["majority"],
+                quantity="test accuracy, the lowest of the seeds",
+                trials=[worst.id],
+            ),
             _alive(rows),
-        ]  # fmt: skip
+        ]
 
     def audits(self, table: Table) -> list[Finding]:
         """One finding an audit over all models."""

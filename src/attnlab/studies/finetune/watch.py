@@ -79,8 +79,9 @@ def before(
     """
     settings = settings.model_copy(update={**STEP, "learning_rate": RATES[s.method]})
     labels = {name: [e.label for e in part] for name, part in data.as_dict().items()}
-    overlap = split_overlap(data.texts(), labels=labels, classes=len(data.labels),
-                            chosen_on="dev", reported_on="test")  # fmt: skip
+    overlap = split_overlap(
+        data.texts(), labels=labels, classes=len(data.labels), chosen_on="dev", reported_on="test"
+    )
     updater = Updater(model, optimizer_for(model, settings), cross_entropy, settings)
     here = changed(batch, lambda tensor: tensor.to(updater.device))
 

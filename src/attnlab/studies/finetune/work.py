@@ -89,27 +89,40 @@ def finetuned(s: FinetuneSettings, trial: Trial, bench: Bench) -> Outcome:
         said["audit_metric-invariance"] = told(invariant(model, p.dev))
         said["collapse_first_epoch"] = first_epoch(done.evaluations, an_epoch(s, len(p.train)))
         return Outcome(
-            {**_scores(p, s, test, dev), **_counts(model, p, s), **said,
-             "best_step": done.best_step, "steps": settings.steps,
-             "collapsed_evaluations": sum(int(line["collapsed"]) for line in done.evaluations)},
-            arrays={f"{PREFIX}{k}": v.detach().cpu().numpy()
-                    for k, v in model_tensors(model).items()},
+            {
+                **_scores(p, s, test, dev),
+                **_counts(model, p, s),
+                **said,
+                "best_step": done.best_step,
+                "steps": settings.steps,
+                "collapsed_evaluations": sum(int(line["collapsed"]) for line in done.evaluations),
+            },
+            arrays={
+                f"{PREFIX}{k}": v.detach().cpu().numpy() for k, v in model_tensors(model).items()
+            },
             curves=curves(done.trained),
             samples=_samples(p),
             documents={DOCUMENT: json.dumps(document(model, p, s))},
-        )  # fmt: skip
+        )
 
 
 def training(s: FinetuneSettings, rows: int) -> TrainSettings:
     """Epochs in steps; dev is scored so many times an epoch, at its end always."""
     steps = an_epoch(s, rows)
     return TrainSettings(
-        steps=max(1, round(s.epochs * steps)), batch=s.batch, optimizer=s.optimizer,
-        momentum=s.momentum, learning_rate=s.rate, schedule="linear", warmup_fraction=s.warmup,
-        final_fraction=0.0, weight_decay=s.weight_decay, precision=s.precision,
+        steps=max(1, round(s.epochs * steps)),
+        batch=s.batch,
+        optimizer=s.optimizer,
+        momentum=s.momentum,
+        learning_rate=s.rate,
+        schedule="linear",
+        warmup_fraction=s.warmup,
+        final_fraction=0.0,
+        weight_decay=s.weight_decay,
+        precision=s.precision,
         deterministic=s.deterministic and s.device != "cpu",
         evaluate_every=max(1, steps // s.evaluations),
-    )  # fmt: skip
+    )
 
 
 def an_epoch(s: FinetuneSettings, rows: int) -> int:
@@ -138,9 +151,14 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)
         done = fit(
-            model, batches, settings, dev=lambda: p.dev.in_order(SCORED_AT_ONCE),
-            checkpoints=bench.checkpoints, hooks=hooks, heard=watch,
-        )  # fmt: skip
+            model,
+            batches,
+            settings,
+            dev=lambda: p.dev.in_order(SCORED_AT_ONCE),
+            checkpoints=bench.checkpoints,
+            hooks=hooks,
+            heard=watch,
+        )
     if done.trained.ending == "stopped":
         raise TrialStopped
     return done
@@ -155,19 +173,31 @@ def _scores(
 ) -> dict[str, float | int | str]:
     share = wilson(test.right, len(test.labels))
     return {
-        "accuracy": share.value, "accuracy_low": share.low, "accuracy_high": share.high,
-        "right": test.right, "tested": len(test.labels), "test_loss": test.loss,
-        "majority": majority(p.data.test), "dev_accuracy": dev.accuracy,
-        "train_rows": len(p.train), "dev_rows": len(p.dev), "classes": len(p.data.labels),
-        "rate": s.rate, "cut": p.train.report(),
-    }  # fmt: skip
+        "accuracy": share.value,
+        "accuracy_low": share.low,
+        "accuracy_high": share.high,
+        "right": test.right,
+        "tested": len(test.labels),
+        "test_loss": test.loss,
+        "majority": majority(p.data.test),
+        "dev_accuracy": dev.accuracy,
+        "train_rows": len(p.train),
+        "dev_rows": len(p.dev),
+        "classes": len(p.data.labels),
+        "rate": s.rate,
+        "cut": p.train.report(),
+    }
 
 
 def _counts(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, int | None]:
     found = counted(model)
     formula = expected(p.encoder, len(p.data.labels), s.tuning())
-    return {"trained": found.trained, "stored": found.stored, "head": found.head,
-            "by_formula": formula}  # fmt: skip
+    return {
+        "trained": found.trained,
+        "stored": found.stored,
+        "head": found.head,
+        "by_formula": formula,
+    }
 
 
 def _samples(p: Prepared) -> list[str]:

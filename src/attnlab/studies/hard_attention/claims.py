@@ -31,20 +31,43 @@ def _slopes(e: Evidence) -> list[Claim]:
     """Autograd against differences."""
     ids, column = e.slopes.ids, e.slopes.column
     return [
-        judge("argmax-has-no-slope", "Argmax: the slopes of query and keys are exactly 0, by "
-              "autograd and by finite differences", mean_interval(column("argmax_largest")),
-              above=-ZERO, below=ZERO, quantity="largest slope of a set", trials=ids),
-        judge("argmax-values-have-one", "Argmax: the slope of the values is not 0, so they can "
-              "learn", mean_interval(column("argmax_values")), above=0.0,
-              quantity="smallest slope of a set", trials=ids),
-        judge("softmax-agrees", "Softmax: autograd and finite differences agree to 1 in 10,000 "
-              "wherever rounding allows", geometric(_known(column("softmax_gap"))),
-              below=1e-4, quantity="largest relative gap of a set", trials=ids),
-        judge("straight-through-disagrees", "Straight-through: the slope that autograd reports is "
-              "not there; finite differences find none of it",
-              mean_interval(column("through_unseen")), above=0.999,
-              quantity="(autograd − differences) / autograd", trials=ids),
-    ]  # fmt: skip
+        judge(
+            "argmax-has-no-slope",
+            "Argmax: the slopes of query and keys are exactly 0, by "
+            "autograd and by finite differences",
+            mean_interval(column("argmax_largest")),
+            above=-ZERO,
+            below=ZERO,
+            quantity="largest slope of a set",
+            trials=ids,
+        ),
+        judge(
+            "argmax-values-have-one",
+            "Argmax: the slope of the values is not 0, so they can learn",
+            mean_interval(column("argmax_values")),
+            above=0.0,
+            quantity="smallest slope of a set",
+            trials=ids,
+        ),
+        judge(
+            "softmax-agrees",
+            "Softmax: autograd and finite differences agree to 1 in 10,000 "
+            "wherever rounding allows",
+            geometric(_known(column("softmax_gap"))),
+            below=1e-4,
+            quantity="largest relative gap of a set",
+            trials=ids,
+        ),
+        judge(
+            "straight-through-disagrees",
+            "Straight-through: the slope that autograd reports is "
+            "not there; finite differences find none of it",
+            mean_interval(column("through_unseen")),
+            above=0.999,
+            quantity="(autograd − differences) / autograd",
+            trials=ids,
+        ),
+    ]
 
 
 def _known(values: np.ndarray) -> np.ndarray:
@@ -64,17 +87,33 @@ def _limits(e: Evidence) -> list[Claim]:
     grows = e.ratio("formula_median", peak, hottest)
     mean = e.ratio("formula_mean", coldest, hottest)
     return [
-        judge("cooling-first-helps", COOLING["cooling-first-helps"],
-              exponential(mean_interval(grows)), above=1.0,
-              quantity=f"median query slope, {ends}", trials=e.slopes.ids, runs=grows),
-        judge("then-it-vanishes", COOLING["then-it-vanishes"],
-              exponential(mean_interval(typical)), below=1e-3,
-              quantity=f"median query slope, {last}", trials=e.slopes.ids),
-        judge("the-mean-does-not-vanish", COOLING["the-mean-does-not-vanish"],
-              exponential(mean_interval(mean)), above=1.0,
-              quantity=f"mean query slope, T = {grid[coldest]:g} over T = {grid[hottest]:g}",
-              trials=e.slopes.ids, runs=mean),
-    ]  # fmt: skip
+        judge(
+            "cooling-first-helps",
+            COOLING["cooling-first-helps"],
+            exponential(mean_interval(grows)),
+            above=1.0,
+            quantity=f"median query slope, {ends}",
+            trials=e.slopes.ids,
+            runs=grows,
+        ),
+        judge(
+            "then-it-vanishes",
+            COOLING["then-it-vanishes"],
+            exponential(mean_interval(typical)),
+            below=1e-3,
+            quantity=f"median query slope, {last}",
+            trials=e.slopes.ids,
+        ),
+        judge(
+            "the-mean-does-not-vanish",
+            COOLING["the-mean-does-not-vanish"],
+            exponential(mean_interval(mean)),
+            above=1.0,
+            quantity=f"mean query slope, T = {grid[coldest]:g} over T = {grid[hottest]:g}",
+            trials=e.slopes.ids,
+            runs=mean,
+        ),
+    ]
 
 
 COOLING = {
@@ -97,45 +136,90 @@ def _task(e: Evidence) -> list[Claim]:
     chilled = e.differences((COLD, "accuracy"), (SOFT, "accuracy"))
     return [
         _learns(e, "softmax-learns", "Softmax: it learns the look-up", SOFT),
-        judge("attention-matters", "Attention off: worse, so the task needs attention",
-              mean_interval(worth), above=0.0, quantity="accuracy, softmax − attention off",
-              trials=e.ids(SOFT, OFF), runs=worth),
-        judge("argmax-falls-short", "Argmax: trained with it, the same model stays far below "
-              "(0.2 or more)", mean_interval(short), below=-0.2,
-              quantity="accuracy, argmax − softmax", trials=e.ids(HARD, SOFT)),
-        _learns(e, "straight-through-learns", "Straight-through: it learns it, although its slope "
-                "is made up", THROUGH),
-        judge("softmax-can-be-hardened", "Softmax, then read with argmax: nothing is lost (±0.01)",
-              mean_interval(gap), above=-0.01, below=0.01,
-              quantity="accuracy, read with argmax − with softmax", trials=e.ids(SOFT)),
-        _learns(e, "annealing-learns", "Annealed softmax: it learns it, read with argmax", ANNEALED,
-                "hard_accuracy"),
-        judge("cold-from-the-start-is-worse", "Cold softmax: it learns less than softmax at T = 1",
-              mean_interval(chilled), below=0.0, quantity="accuracy, cold − softmax",
-              trials=e.ids(COLD, SOFT), runs=chilled),
+        judge(
+            "attention-matters",
+            "Attention off: worse, so the task needs attention",
+            mean_interval(worth),
+            above=0.0,
+            quantity="accuracy, softmax − attention off",
+            trials=e.ids(SOFT, OFF),
+            runs=worth,
+        ),
+        judge(
+            "argmax-falls-short",
+            "Argmax: trained with it, the same model stays far below (0.2 or more)",
+            mean_interval(short),
+            below=-0.2,
+            quantity="accuracy, argmax − softmax",
+            trials=e.ids(HARD, SOFT),
+        ),
+        _learns(
+            e,
+            "straight-through-learns",
+            "Straight-through: it learns it, although its slope is made up",
+            THROUGH,
+        ),
+        judge(
+            "softmax-can-be-hardened",
+            "Softmax, then read with argmax: nothing is lost (±0.01)",
+            mean_interval(gap),
+            above=-0.01,
+            below=0.01,
+            quantity="accuracy, read with argmax − with softmax",
+            trials=e.ids(SOFT),
+        ),
+        _learns(
+            e,
+            "annealing-learns",
+            "Annealed softmax: it learns it, read with argmax",
+            ANNEALED,
+            "hard_accuracy",
+        ),
+        judge(
+            "cold-from-the-start-is-worse",
+            "Cold softmax: it learns less than softmax at T = 1",
+            mean_interval(chilled),
+            below=0.0,
+            quantity="accuracy, cold − softmax",
+            trials=e.ids(COLD, SOFT),
+            runs=chilled,
+        ),
         _noise(e),
-    ]  # fmt: skip
+    ]
 
 
-def _learns(
-    e: Evidence, name: str, statement: str, arm: str, metric: str = "accuracy"
-) -> Claim:  # fmt: skip
-    return judge(name, f"{statement} (more than {100 * LEARNT:g} % right)", e.estimate(arm, metric),
-                 above=LEARNT, quantity=f"test accuracy, {arm}", trials=e.ids(arm))  # fmt: skip
+def _learns(e: Evidence, name: str, statement: str, arm: str, metric: str = "accuracy") -> Claim:
+    return judge(
+        name,
+        f"{statement} (more than {100 * LEARNT:g} % right)",
+        e.estimate(arm, metric),
+        above=LEARNT,
+        quantity=f"test accuracy, {arm}",
+        trials=e.ids(arm),
+    )
 
 
 def _noise(e: Evidence) -> Claim:
     logs = e.differences((COLD, "log_noise"), (SOFT, "log_noise"))
-    return judge("cold-is-noisy", "Cold softmax: its first gradient is noisier, relative "
-                 "to its size", exponential(mean_interval(logs)), above=1.0,
-                 quantity="noise over size of the query and key gradient, cold / softmax",
-                 trials=e.ids(COLD, SOFT), runs=logs)  # fmt: skip
+    return judge(
+        "cold-is-noisy",
+        "Cold softmax: its first gradient is noisier, relative to its size",
+        exponential(mean_interval(logs)),
+        above=1.0,
+        quantity="noise over size of the query and key gradient, cold / softmax",
+        trials=e.ids(COLD, SOFT),
+        runs=logs,
+    )
 
 
 def _sideways(e: Evidence, settings: HardSettings) -> list[Claim]:
     """What argmax can and cannot learn."""
-    maps = [max(row["moved_query"], row["moved_key"]) for arm in (HARD, HARD_FIXED)
-            for rows in e.rates(arm).values() for row in rows]  # fmt: skip
+    maps = [
+        max(row["moved_query"], row["moved_key"])
+        for arm in (HARD, HARD_FIXED)
+        for rows in e.rates(arm).values()
+        for row in rows
+    ]
     still = [abs(x) for x in e.differences((HARD_FIXED, "found"), (HARD_FIXED, "found_start"))]
     chance = 1 / settings.answers
     start = e.values(HARD_FIXED, "found_start")
@@ -144,20 +228,50 @@ def _sideways(e: Evidence, settings: HardSettings) -> list[Claim]:
     gained = e.differences((HARD, "found"), (HARD, "found_start"))
     pushed = list(e.values(HARD, "pushed_wrong").values())
     return [
-        judge("argmax-maps-stay", "Argmax: training never moves the query and key maps, at any "
-              "learning rate", mean_interval(maps), above=-ZERO, below=ZERO,
-              quantity="largest relative movement of W_q, W_k", trials=e.ids(HARD, HARD_FIXED)),
-        judge("argmax-routing-stays", "Argmax, fixed embeddings: it finds the same items after "
-              "training as before", mean_interval(still), above=-ZERO, below=ZERO,
-              quantity="change of the share of items found", trials=e.ids(HARD_FIXED)),
-        judge("values-learn-the-rest", "Argmax, fixed embeddings: accuracy is what values can "
-              "do with a random choice (±0.03)", mean_interval(allowed), above=-0.03, below=0.03,
-              quantity="accuracy − (found + (1 − found) · chance)", trials=e.ids(HARD_FIXED)),
-        judge("argmax-drifts-sideways", "Argmax, trained embeddings: it finds more items after "
-              "training, although no gradient aims at them", mean_interval(gained),
-              above=0.0, quantity="share of items found, after − before", trials=e.ids(HARD),
-              runs=gained),
-        judge("errors-push-harder", "Argmax, trained embeddings: an item picked in error is "
-              "pushed harder than one picked rightly", geometric(pushed), above=1.0,
-              quantity="gradient of the picked embedding, wrong / right", trials=e.ids(HARD)),
-    ]  # fmt: skip
+        judge(
+            "argmax-maps-stay",
+            "Argmax: training never moves the query and key maps, at any learning rate",
+            mean_interval(maps),
+            above=-ZERO,
+            below=ZERO,
+            quantity="largest relative movement of W_q, W_k",
+            trials=e.ids(HARD, HARD_FIXED),
+        ),
+        judge(
+            "argmax-routing-stays",
+            "Argmax, fixed embeddings: it finds the same items after training as before",
+            mean_interval(still),
+            above=-ZERO,
+            below=ZERO,
+            quantity="change of the share of items found",
+            trials=e.ids(HARD_FIXED),
+        ),
+        judge(
+            "values-learn-the-rest",
+            "Argmax, fixed embeddings: accuracy is what values can do with a random choice (±0.03)",
+            mean_interval(allowed),
+            above=-0.03,
+            below=0.03,
+            quantity="accuracy − (found + (1 − found) · chance)",
+            trials=e.ids(HARD_FIXED),
+        ),
+        judge(
+            "argmax-drifts-sideways",
+            "Argmax, trained embeddings: it finds more items after "
+            "training, although no gradient aims at them",
+            mean_interval(gained),
+            above=0.0,
+            quantity="share of items found, after − before",
+            trials=e.ids(HARD),
+            runs=gained,
+        ),
+        judge(
+            "errors-push-harder",
+            "Argmax, trained embeddings: an item picked in error is "
+            "pushed harder than one picked rightly",
+            geometric(pushed),
+            above=1.0,
+            quantity="gradient of the picked embedding, wrong / right",
+            trials=e.ids(HARD),
+        ),
+    ]

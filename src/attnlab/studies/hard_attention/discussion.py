@@ -24,8 +24,10 @@ def answer(claims: Sequence[Claim]) -> str:
     flat, short = found["argmax-has-no-slope"], found["argmax-falls-short"]
     if flat.verdict != "holds":
         return f"Not settled: whether argmax has no slope ({said(flat)})."
-    why = ("Its output is a staircase: a small change of query or keys changes nothing, so their "
-           "gradient is exactly 0")  # fmt: skip
+    why = (
+        "Its output is a staircase: a small change of query or keys changes nothing, so their "
+        "gradient is exactly 0"
+    )
     if short.verdict != "holds":
         return f"{why}; what that costs in the task is not settled ({said(short)})."
     soft = found["softmax-learns"].verdict == "holds"
@@ -136,8 +138,10 @@ def _learning(e: Evidence, found: Mapping[str, Claim], s: HardSettings) -> tuple
 def _points(found: Mapping[str, Claim]) -> str:
     if found["straight-through-learns"].verdict != "holds":
         return ""
-    return (" The made-up slope of straight-through points the right way here: raise the score of "
-            "items whose value would have helped.")  # fmt: skip
+    return (
+        " The made-up slope of straight-through points the right way here: raise the score of "
+        "items whose value would have helped."
+    )
 
 
 def _pull(e: Evidence, arm: str) -> str:
@@ -212,9 +216,13 @@ def _measured(e: Evidence, s: HardSettings) -> tuple[str, ...]:
 def _at_the_edge(e: Evidence, s: HardSettings) -> str:
     """An arm that is best at the largest or smallest rate might do better beyond it."""
     ends = {min(s.rates), max(s.rates)}
-    arms = [arm for arm in (SOFT, ANNEALED, COLD, THROUGH, HARD)  # the others cannot learn more
-            if len(e.best(arm)) and e.best(arm).rows[0]["rate"] in ends
-            and e.estimate(arm, "accuracy").value < LEARNT]  # fmt: skip
+    arms = [
+        arm
+        for arm in (SOFT, ANNEALED, COLD, THROUGH, HARD)  # the others cannot learn more
+        if len(e.best(arm))
+        and e.best(arm).rows[0]["rate"] in ends
+        and e.estimate(arm, "accuracy").value < LEARNT
+    ]
     if not arms or len(s.rates) < 2:
         return ""
     return f" At an end of this range, so perhaps better beyond it: {', '.join(arms)}."

@@ -27,14 +27,16 @@ def random_slopes(trial: Trial) -> Outcome:
     curves: dict[str, list[float]] = {"temperature": [float(t) for t in c["temperatures"]]}
     found: dict[str, list[list[Slopes]]] = {}
     for kind in ("softmax", "straight-through"):
-        found[kind] = [[slopes(k, q, v, kind, t, "sqrt") for k, q, v in every]
-                       for t in c["temperatures"]]  # fmt: skip
+        found[kind] = [
+            [slopes(k, q, v, kind, t, "sqrt") for k, q, v in every] for t in c["temperatures"]
+        ]
     found["argmax"] = [[slopes(k, q, v, "argmax", 1.0, "sqrt") for k, q, v in every]]
     for kind, by_temperature in found.items():
         for whom in WHOM:
             for name in (whom, f"{whom}_difference"):
-                middle = [float(np.median([getattr(s, name) for s in row]))
-                          for row in by_temperature]  # fmt: skip
+                middle = [
+                    float(np.median([getattr(s, name) for s in row])) for row in by_temperature
+                ]
                 curves[f"{kind}_{name}"] = middle
     curves |= by_formula(shape, c["temperatures"], c["many"], trial.stream.child("many"))
     metrics = _agreement(found) | {"formula_gap": _formula_gap(every, found["softmax"])}
@@ -77,8 +79,11 @@ def _formula_gap(every: list[tuple[Array, Array, Array]], found: list[list[Slope
     worst = 0.0
     for row in found:
         by_hand = query_slopes(keys, query, values, row[0].temperature)
-        gaps = [abs(one - s.query) / s.query for one, s in zip(by_hand, row, strict=True)
-                if s.query > CLEAR * s.floor]  # fmt: skip
+        gaps = [
+            abs(one - s.query) / s.query
+            for one, s in zip(by_hand, row, strict=True)
+            if s.query > CLEAR * s.floor
+        ]
         worst = max(worst, *map(float, gaps), 0.0)
     return worst
 
@@ -123,21 +128,27 @@ def given(trial: Trial) -> Outcome:
     values = np.array(c["values"], dtype=float)[:, None]
     hard = hard_attention(keys, query, values)
     metrics: dict[str, Scalar] = {
-        "index": hard.index, "output": float(hard.output[0]), "ties": len(hard.ties),
+        "index": hard.index,
+        "output": float(hard.output[0]),
+        "ties": len(hard.ties),
         "gap": hard.gap,
-    }  # fmt: skip
+    }
     reasons = {} if hard.gap is not None else {"gap": "all scores are equal"}
     for kind in ("argmax", "softmax", "straight-through"):
         s = slopes(keys, query, values, kind, 1.0)
-        metrics |= {f"{kind}_{name}": getattr(s, name) for name in
-                    ("query", "query_difference", "keys", "keys_difference", "values")}  # fmt: skip
+        metrics |= {
+            f"{kind}_{name}": getattr(s, name)
+            for name in ("query", "query_difference", "keys", "keys_difference", "values")
+        }
     angles = np.linspace(-np.pi, np.pi, TURN)
     length = float(np.linalg.norm(query))
     curves = {"angle": np.degrees(angles).tolist()}
     turned = length * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     picked = [hard_attention(keys, q, values) for q in turned]
-    curves |= {"argmax": [float(p.output[0]) for p in picked],
-               "picked": [float(p.index) for p in picked]}  # fmt: skip
+    curves |= {
+        "argmax": [float(p.output[0]) for p in picked],
+        "picked": [float(p.index) for p in picked],
+    }
     for temperature in SHOWN:
         pairs = [turned_slope(keys, values[:, 0], q, temperature) for q in turned]
         curves[f"output_{temperature:g}"] = [output for output, _ in pairs]

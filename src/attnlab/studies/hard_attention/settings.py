@@ -65,12 +65,28 @@ class HardSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 3, "temperatures": [2.0, 0.5, 0.1, 0.02], "instances": 3, "many": 400,
-    "steps": 150, "batch": 32, "rates": [0.01], "scored": 500, "points": 5,
-}  # fmt: skip
+    "seeds": 3,
+    "temperatures": [2.0, 0.5, 0.1, 0.02],
+    "instances": 3,
+    "many": 400,
+    "steps": 150,
+    "batch": 32,
+    "rates": [0.01],
+    "scored": 500,
+    "points": 5,
+}
 
 FULL: dict[str, Any] = {
-    "seeds": 10, "instances": 100, "many": 200_000, "pairs": 16, "symbols": 64, "answers": 32,
-    "width": 64, "steps": 5000, "batch": 128, "rates": [0.001, 0.003, 0.01, 0.03, 0.1],
-    "scored": 10_000, "points": 40,
-}  # fmt: skip
+    "seeds": 10,
+    "instances": 100,
+    "many": 200_000,
+    "pairs": 16,
+    "symbols": 64,
+    "answers": 32,
+    "width": 64,
+    "steps": 5000,
+    "batch": 128,
+    "rates": [0.001, 0.003, 0.01, 0.03, 0.1],
+    "scored": 10_000,
+    "points": 40,
+}

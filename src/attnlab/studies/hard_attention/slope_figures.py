@@ -40,8 +40,12 @@ def staircase(e: Evidence) -> Drawing:
             style, alpha = STYLES[temperature]
             look = {"color": SEMANTIC, "linestyle": style, "alpha": alpha, "linewidth": 1.3}
             output.plot(angle, curves[f"output_{temperature:g}"], **look)
-            slope.plot(angle, np.abs(curves[f"slope_{temperature:g}"]), **look,
-                       label=f"T = {temperature:g}")  # fmt: skip
+            slope.plot(
+                angle,
+                np.abs(curves[f"slope_{temperature:g}"]),
+                **look,
+                label=f"T = {temperature:g}",
+            )
         output.plot(angle, curves["argmax"], color=LINEAR, linewidth=1.8, drawstyle="steps-mid")
         slope.axhline(0, color=LINEAR, linewidth=1.8, label="argmax")
         output.set_ylabel("output")
@@ -61,16 +65,37 @@ def _plane(ax: Axes, row: Row) -> None:
     reach = 1.35 * max(1e-9, float(np.abs(keys).max()))
     turns = angle[:-1][np.diff(picked) != 0] + (angle[1] - angle[0]) / 2
     for turn in np.radians(turns):
-        ax.plot([0, 3 * reach * np.cos(turn)], [0, 3 * reach * np.sin(turn)], color=LINEAR,
-                linewidth=1.2, zorder=1)  # fmt: skip
+        ax.plot(
+            [0, 3 * reach * np.cos(turn)],
+            [0, 3 * reach * np.sin(turn)],
+            color=LINEAR,
+            linewidth=1.2,
+            zorder=1,
+        )
     ax.plot(*keys.T, "o", color=POSITIONAL, markersize=5, zorder=3)
     for key, value in zip(keys, row["values"], strict=True):
-        ax.annotate(number(value), key, xytext=(5, 4), textcoords="offset points", fontsize=8,
-                    color=POSITIONAL, fontweight="bold", path_effects=halo(2.0))  # fmt: skip
+        ax.annotate(
+            number(value),
+            key,
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=8,
+            color=POSITIONAL,
+            fontweight="bold",
+            path_effects=halo(2.0),
+        )
     x, y = query / max(np.linalg.norm(query), 1e-9) * 0.8 * reach
     ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": NEUTRAL, "lw": 1.4})
-    ax.annotate("query", (x / 2, y / 2), xytext=(0, -10), textcoords="offset points", fontsize=8,
-                color=NEUTRAL, ha="center", path_effects=halo(2.0))  # fmt: skip
+    ax.annotate(
+        "query",
+        (x / 2, y / 2),
+        xytext=(0, -10),
+        textcoords="offset points",
+        fontsize=8,
+        color=NEUTRAL,
+        ha="center",
+        path_effects=halo(2.0),
+    )
     ax.set_xlim(-reach, reach)
     ax.set_ylim(-reach, reach)
     ax.set_aspect("equal")
@@ -94,10 +119,24 @@ def slopes(e: Evidence) -> Drawing:
             ax.axhspan(zero / 10, 10 * zero, color=BAND, zorder=0)
         words = (("softmax", SEMANTIC), ("straight-through", POSITIONAL), ("argmax", LINEAR))
         for index, (text, colour) in enumerate(words):
-            axes[2].text(0.05, 0.6 - 0.08 * index, text, color=colour, fontsize=8,
-                         fontweight="bold", transform=axes[2].transAxes)  # fmt: skip
-        axes[2].text(0.05, 0.32, "filled: autograd\nhollow: finite\n            differences",
-                     color=NEUTRAL, fontsize=8, transform=axes[2].transAxes, va="top")  # fmt: skip
+            axes[2].text(
+                0.05,
+                0.6 - 0.08 * index,
+                text,
+                color=colour,
+                fontsize=8,
+                fontweight="bold",
+                transform=axes[2].transAxes,
+            )
+        axes[2].text(
+            0.05,
+            0.32,
+            "filled: autograd\nhollow: finite\n            differences",
+            color=NEUTRAL,
+            fontsize=8,
+            transform=axes[2].transAxes,
+            va="top",
+        )
         drawing.supxlabel("temperature T (colder to the right)", fontsize=8.5)
     return drawing
 
@@ -109,14 +148,24 @@ def _panel(ax: Axes, e: Evidence, whom: str, temperatures: np.ndarray, zero: flo
     ax.axhline(max(level, zero), color=LINEAR, linewidth=2.2, zorder=1)
     cut = [replace(x, low=max(x.low, 10 * zero)) for x in e.curve(f"softmax_{whom}")]
     errorbars(ax, temperatures, cut, SEMANTIC)
-    for kind, colour, marker, size in (("softmax", SEMANTIC, "o", 5.5),
-                                       ("straight-through", POSITIONAL, "s", 2.6)):  # fmt: skip
+    for kind, colour, marker, size in (
+        ("softmax", SEMANTIC, "o", 5.5),
+        ("straight-through", POSITIONAL, "s", 2.6),
+    ):
         value = np.array([max(x.value, zero) for x in e.curve(f"{kind}_{whom}")])
         ax.plot(temperatures, value, marker, color=colour, markersize=size, zorder=4)
         # the middle set: a mean of logarithms does not exist where differences find 0
         other = np.median(e.medians(f"{kind}_{whom}_difference"), axis=0)
-        ax.plot(temperatures, np.maximum(other, zero), marker, color=colour, zorder=3,
-                markersize=size + 2.5, markerfacecolor="none", markeredgewidth=0.9)  # fmt: skip
+        ax.plot(
+            temperatures,
+            np.maximum(other, zero),
+            marker,
+            color=colour,
+            zorder=3,
+            markersize=size + 2.5,
+            markerfacecolor="none",
+            markeredgewidth=0.9,
+        )
     ax.set_xlim(1.4 * temperatures.max(), temperatures.min() / 1.4)
 
 
@@ -131,8 +180,9 @@ def _zero_band(ax: Axes, zero: float) -> None:
     top = 1
     step = max(1, round((top - np.log10(zero) - 2) / 6))
     powers = [p for p in range(top, int(np.log10(zero)) + 1, -step)]
-    ax.set_yticks([10.0**p for p in powers] + [zero],
-                  [f"$10^{{{p}}}$" if p else "1" for p in powers] + ["0"])  # fmt: skip
+    ax.set_yticks(
+        [10.0**p for p in powers] + [zero], [f"$10^{{{p}}}$" if p else "1" for p in powers] + ["0"]
+    )
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_ylim(zero / 10, 30)
     ax.axhspan(zero / 10, 10 * zero, color=BAND, zorder=0)

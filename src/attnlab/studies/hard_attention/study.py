@@ -36,16 +36,30 @@ class HardAttention(Study):
         s = self.settings
         task = {key: getattr(s, key) for key in TASK}
         model = {key: getattr(s, key) for key in MODEL}
-        drawn = {"temperatures": s.temperatures, "instances": s.instances, "many": s.many,
-                 "keys": s.instance_keys, "dim": s.instance_dim,
-                 "outputs": s.instance_outputs}  # fmt: skip
+        drawn = {
+            "temperatures": s.temperatures,
+            "instances": s.instances,
+            "many": s.many,
+            "keys": s.instance_keys,
+            "dim": s.instance_dim,
+            "outputs": s.instance_outputs,
+        }
         example = {"keys": s.given_keys, "values": s.given_values, "query": s.given_query}
         return [
             self.trial(0, kind="given", part="given example", **example),
             *(self.trial(seed, kind="slopes", part="slopes", **drawn) for seed in range(s.seeds)),
             *(
-                self.trial(seed, kind="model", part=arm, arm=arm, order=order, choice=choice,
-                           rate=rate, **task, **model)
+                self.trial(
+                    seed,
+                    kind="model",
+                    part=arm,
+                    arm=arm,
+                    order=order,
+                    choice=choice,
+                    rate=rate,
+                    **task,
+                    **model,
+                )
                 for seed in range(s.seeds)
                 for order, (arm, choice) in enumerate(arms(s).items())
                 for rate in s.rates
@@ -54,7 +68,7 @@ class HardAttention(Study):
                 self.trial(seed, kind="baselines", part="baselines", width=s.width, **task)
                 for seed in range(s.seeds)
             ),
-        ]  # fmt: skip
+        ]
 
     def run(self, trial: Trial, bench: Bench) -> Outcome:
         """Measure slopes, or train and look up."""

@@ -43,13 +43,20 @@ def learning(e: Evidence) -> Drawing:
             colour, line, _ = LOOKS[arm]
             rows = e.best(arm)
             steps = np.array(rows.rows[0].curves["step"])
-            found = [mean_interval(column)
-                     for column in np.array([r.curves["accuracy"] for r in rows]).T]  # fmt: skip
+            found = [
+                mean_interval(column) for column in np.array([r.curves["accuracy"] for r in rows]).T
+            ]
             values = np.array([x.value for x in found])
             ax.plot(steps, values, color=colour, linestyle=line)
             low, high = (np.array([getattr(x, end) for x in found]) for end in ("low", "high"))
-            ax.fill_between(steps, np.clip(low, 0, 1), np.clip(high, 0, 1), color=colour,
-                            alpha=0.12, linewidth=0)  # fmt: skip
+            ax.fill_between(
+                steps,
+                np.clip(low, 0, 1),
+                np.clip(high, 0, 1),
+                color=colour,
+                alpha=0.12,
+                linewidth=0,
+            )
             direct_label(ax, steps, values, arm, colour)
             last = max(last, float(steps[-1]))
         for name in RULES:
@@ -81,9 +88,15 @@ def accuracy(e: Evidence) -> Drawing:
         for level, (name, words) in enumerate(RULES.items()):
             value = e.baseline(name)
             left.axvline(value, color=NEUTRAL, linestyle=":", linewidth=1.0, zorder=0)
-            left.annotate(words, (value, 1.0), xycoords=("data", "axes fraction"), fontsize=8,
-                          xytext=(0, 3 + 10 * level), textcoords="offset points",
-                          color=NEUTRAL)  # fmt: skip
+            left.annotate(
+                words,
+                (value, 1.0),
+                xycoords=("data", "axes fraction"),
+                fontsize=8,
+                xytext=(0, 3 + 10 * level),
+                textcoords="offset points",
+                color=NEUTRAL,
+            )
         left.set_yticks(range(len(names)), names)
         left.set_ylim(len(names) - 0.4, -0.6)
         for ax in (left, right):
@@ -97,13 +110,20 @@ def accuracy(e: Evidence) -> Drawing:
 
 def _dot(
     ax: Axes, at: float, found: Estimate, colour: str, marker: str, *, hollow: bool = False
-) -> None:  # fmt: skip
+) -> None:
     if not np.isfinite(found.value):
         return
     if found.has_interval:
         ax.plot([found.low, found.high], [at, at], color=colour, linewidth=1.2, zorder=2)
-    ax.plot(found.value, at, marker, color=colour, markersize=5.5, zorder=3,
-            markerfacecolor="white" if hollow else colour)  # fmt: skip
+    ax.plot(
+        found.value,
+        at,
+        marker,
+        color=colour,
+        markersize=5.5,
+        zorder=3,
+        markerfacecolor="white" if hollow else colour,
+    )
 
 
 def _singles(ax: Axes, at: float, values: list[float], colour: str) -> None:

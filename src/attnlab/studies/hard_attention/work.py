@@ -64,9 +64,12 @@ def model(trial: Trial, bench: Bench) -> Outcome:
     metrics: dict[str, Scalar] = {"found_start": scored(made, test)["found"], **pull(made, fresh)}
     before = made.maps.detach().clone()
     settings = TrainSettings(
-        steps=c["steps"], batch=c["batch"], learning_rate=c["rate"], weight_decay=0.0,
+        steps=c["steps"],
+        batch=c["batch"],
+        learning_rate=c["rate"],
+        weight_decay=0.0,
         evaluate_every=max(1, c["steps"] // c["points"]),
-    )  # fmt: skip
+    )
     done = train(made, fresh, settings, loss=loss, hooks=Hooks(evaluate=_watched(dev)))
     if done.ending == "diverged":
         return Outcome({"accuracy": math.nan}, reasons={"accuracy": done.problem})
@@ -76,9 +79,11 @@ def model(trial: Trial, bench: Bench) -> Outcome:
     metrics["collapse"] = constant(made, test)
     speed = done.tokens_per_second
     return Outcome(
-        metrics, curves=curve(done), cost={"rows_per_second": speed} if speed else {},
+        metrics,
+        curves=curve(done),
+        cost={"rows_per_second": speed} if speed else {},
         reasons={name: WHY_NOT[name] for name, value in metrics.items() if value is None},
-    )  # fmt: skip
+    )
 
 
 def scored(made: Lookup, rows: Rows) -> dict[str, float]:
@@ -118,11 +123,12 @@ def pull(made: Lookup, fresh: Fresh) -> dict[str, Scalar]:
     `log_noise`: for W_q and W_k together, how far a batch's gradient lies from that mean over the
     norm of the mean, log √(E‖g − ḡ‖²) / ‖ḡ‖; None where the mean is 0.
     """
-    batches = [changed(fresh.batch(step), lambda t: t.to(made.maps.device))
-               for step in range(BATCHES)]  # fmt: skip
-    every = torch.stack([
-        torch.autograd.grad(nll(made(rows), rows) / len(rows), [made.maps])[0] for rows in batches
-    ])  # fmt: skip
+    batches = [
+        changed(fresh.batch(step), lambda t: t.to(made.maps.device)) for step in range(BATCHES)
+    ]
+    every = torch.stack(
+        [torch.autograd.grad(nll(made(rows), rows) / len(rows), [made.maps])[0] for rows in batches]
+    )
     mean = every.mean(dim=0)
     found: dict[str, Scalar] = {f"gradient_{n}": float(part.norm()) for n, part in _named(mean)}
     both = slice(None, 2 * len(mean) // 3)

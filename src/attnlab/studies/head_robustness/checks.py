@@ -39,8 +39,15 @@ def agreement(e: Evidence) -> Finding:
         f"of {len(found)} numbers the one furthest from the exact law, {worst}, is off by "
         f"{shares[worst]:.2f} of what chance allows (Bernstein, {RISK:.0%} for all together)"
     )
-    return Finding(AGREEMENT, "pass" if good else "fail", shares[worst], 1.0, why,
-                   {"numbers": len(found)}, () if good else UNDERMINED)  # fmt: skip
+    return Finding(
+        AGREEMENT,
+        "pass" if good else "fail",
+        shares[worst],
+        1.0,
+        why,
+        {"numbers": len(found)},
+        () if good else UNDERMINED,
+    )
 
 
 def _compared(e: Evidence) -> Iterator[tuple[str, float, float, float, float, int]]:
@@ -86,5 +93,12 @@ def quadrature(e: Evidence) -> Finding:
     )
     if not good:
         why = f"halving the step changes an exact number by {worst:.1e}: the quadrature is coarse"
-    return Finding(QUADRATURE, "pass" if good else "fail", worst, LARGEST_GAP, why,
-                   {"numbers": len(gaps)}, () if good else UNDERMINED)  # fmt: skip
+    return Finding(
+        QUADRATURE,
+        "pass" if good else "fail",
+        worst,
+        LARGEST_GAP,
+        why,
+        {"numbers": len(gaps)},
+        () if good else UNDERMINED,
+    )

@@ -13,9 +13,10 @@ from attnlab.studies.head_robustness.plan import BETA, EQUAL, NOISE, SPREAD, VAR
 from attnlab.studies.head_robustness.settings import RobustnessSettings
 
 NEVER = Reported(
-    0.0, "course exercise, usual answer: two heads return the average",
+    0.0,
+    "course exercise, usual answer: two heads return the average",
     note="“never off”; for β ≫ 0 and α → 0",
-)  # fmt: skip
+)
 OFF = "share of outputs off the average"
 
 
@@ -41,8 +42,9 @@ def claims(table: Table, settings: RobustnessSettings) -> list[Claim]:
 
 def audits(table: Table, settings: RobustnessSettings) -> list[Finding]:
     """Runs behind every difference; exact law against draws everywhere; the quadrature's order."""
-    decided = {c.name: c.runs for c in claims(table, settings)
-               if c.runs and c.verdict != "undecided"}  # fmt: skip
+    decided = {
+        c.name: c.runs for c in claims(table, settings) if c.runs and c.verdict != "undecided"
+    }
     e = Evidence(table, settings)
     return [seeds_and_interval(decided), agreement(e), quadrature(e)]
 
@@ -52,54 +54,81 @@ def _equal_lengths(e: Evidence) -> Claim:
     return judge(
         "equal-lengths",
         f"No length varies (α = {e.settings.alpha:g}): one head averages, off < 1 % of the time",
-        _share(rows, "one_off"), below=0.01, quantity=OFF, trials=rows.ids,
-    )  # fmt: skip
+        _share(rows, "one_off"),
+        below=0.01,
+        quantity=OFF,
+        trials=rows.ids,
+    )
 
 
 def _one_head_swings(e: Evidence) -> Claim:
     rows = e.drawn(VARIES)
     return judge(
-        "one-head-swings", "The length of k_a varies: one head is off more often than not",
-        mean_interval(rows.column("one_off")), above=0.5, quantity=OFF, trials=rows.ids,
-    )  # fmt: skip
+        "one-head-swings",
+        "The length of k_a varies: one head is off more often than not",
+        mean_interval(rows.column("one_off")),
+        above=0.5,
+        quantity=OFF,
+        trials=rows.ids,
+    )
 
 
 def _mean_hides(e: Evidence) -> Claim:
     rows = e.drawn(VARIES)
     return judge(
-        "mean-hides-it", "Yet its mean output is the average: 1/2 of v_a (±0.01)",
-        mean_interval(rows.column("one_mean_a")), above=0.49, below=0.51,
-        quantity="mean weight of a, one head", trials=rows.ids,
-    )  # fmt: skip
+        "mean-hides-it",
+        "Yet its mean output is the average: 1/2 of v_a (±0.01)",
+        mean_interval(rows.column("one_mean_a")),
+        above=0.49,
+        below=0.51,
+        quantity="mean weight of a, one head",
+        trials=rows.ids,
+    )
 
 
 def _less_variance(e: Evidence) -> Claim:
     rows = e.drawn(VARIES)
-    logs = [math.log(r["two_variance_a"] / r["one_variance_a"]) for r in rows
-            if r["two_variance_a"] > 0 and r["one_variance_a"] > 0]  # fmt: skip
+    logs = [
+        math.log(r["two_variance_a"] / r["one_variance_a"])
+        for r in rows
+        if r["two_variance_a"] > 0 and r["one_variance_a"] > 0
+    ]
     return judge(
         "two-heads-swing-less",
         "Two heads' output varies less along v_a: under a quarter of one head's variance",
-        ratio(logs), below=0.25, quantity="variance, two heads / one", trials=rows.ids, runs=logs,
-    )  # fmt: skip
+        ratio(logs),
+        below=0.25,
+        quantity="variance, two heads / one",
+        trials=rows.ids,
+        runs=logs,
+    )
 
 
 def _off_less_often(e: Evidence) -> Claim:
     rows = e.drawn(VARIES)
     runs = [r["two_off"] - r["one_off"] for r in rows]
     return judge(
-        "two-heads-off-less", "Two heads are off less often than one", mean_interval(runs),
-        below=0.0, quantity="share off, two heads − one", trials=rows.ids, runs=runs,
-    )  # fmt: skip
+        "two-heads-off-less",
+        "Two heads are off less often than one",
+        mean_interval(runs),
+        below=0.0,
+        quantity="share off, two heads − one",
+        trials=rows.ids,
+        runs=runs,
+    )
 
 
 def _not_never(e: Evidence) -> Claim:
     rows = e.drawn(VARIES)
     return judge(
-        "not-never", "Not never: two heads are off more than 5 % of the time",
-        mean_interval(rows.column("two_off")), above=0.05, quantity=OFF, reported=NEVER,
+        "not-never",
+        "Not never: two heads are off more than 5 % of the time",
+        mean_interval(rows.column("two_off")),
+        above=0.05,
+        quantity=OFF,
+        reported=NEVER,
         trials=rows.ids,
-    )  # fmt: skip
+    )
 
 
 def _negative(e: Evidence) -> Claim:
@@ -108,10 +137,14 @@ def _negative(e: Evidence) -> Claim:
     found = mean_interval(rows.column("negative"))
     words = f" = {exact:.4f}" if math.isfinite(exact) else ""
     return judge(
-        "negative-score", f"k_a·μ_a is negative with probability Φ(−1/σ){words} (±0.005)",
-        found if math.isfinite(exact) else _missing(), above=exact - 0.005, below=exact + 0.005,
-        quantity="share of k_a·μ_a < 0", trials=rows.ids,
-    )  # fmt: skip
+        "negative-score",
+        f"k_a·μ_a is negative with probability Φ(−1/σ){words} (±0.005)",
+        found if math.isfinite(exact) else _missing(),
+        above=exact - 0.005,
+        below=exact + 0.005,
+        quantity="share of k_a·μ_a < 0",
+        trials=rows.ids,
+    )
 
 
 def _limit(e: Evidence) -> Claim:
@@ -123,8 +156,12 @@ def _limit(e: Evidence) -> Claim:
         "large-beta-limit",
         f"At β = {top:g} two heads are off as often as hard attention,{words} (±0.015)",
         mean_interval(rows.column("two_off")) if math.isfinite(exact) else _missing(),
-        above=exact - 0.015, below=exact + 0.015, quantity=OFF, reported=NEVER, trials=rows.ids,
-    )  # fmt: skip
+        above=exact - 0.015,
+        below=exact + 0.015,
+        quantity=OFF,
+        reported=NEVER,
+        trials=rows.ids,
+    )
 
 
 def _larger_beta(e: Evidence, arm: str) -> Claim:
@@ -136,9 +173,13 @@ def _larger_beta(e: Evidence, arm: str) -> Claim:
     return judge(
         f"larger-beta-{arm}",
         f"With β = {top:g} instead of {own:g} {'one head' if worse else 'two heads'} {verb}",
-        mean_interval(runs), above=0.0 if worse else -math.inf, below=math.inf if worse else 0.0,
-        quantity=f"change of the share off, {arm}", trials=e.drawn(BETA, top).ids, runs=runs,
-    )  # fmt: skip
+        mean_interval(runs),
+        above=0.0 if worse else -math.inf,
+        below=math.inf if worse else 0.0,
+        quantity=f"change of the share off, {arm}",
+        trials=e.drawn(BETA, top).ids,
+        runs=runs,
+    )
 
 
 def _no_beta_saves(e: Evidence) -> Claim:
@@ -152,9 +193,12 @@ def _no_beta_saves(e: Evidence) -> Claim:
     return judge(
         "no-beta-saves-one-head",
         "Each at its best β, one head's output is further from the average (root mean square)",
-        mean_interval(runs), above=0.0, quantity="distance, one head − two", runs=runs,
+        mean_interval(runs),
+        above=0.0,
+        quantity="distance, one head − two",
+        runs=runs,
         trials=e.drawn(BETA).ids,
-    )  # fmt: skip
+    )
 
 
 def _noise_alone(e: Evidence) -> Claim:
@@ -167,9 +211,12 @@ def _noise_alone(e: Evidence) -> Claim:
     return judge(
         "noise-alone",
         f"Equal lengths but α = {alpha:g}: one head is off more often than two, by 0.4 or more",
-        mean_interval(runs), above=0.4, quantity="share off, one head − two", trials=rows.ids,
+        mean_interval(runs),
+        above=0.4,
+        quantity="share off, one head − two",
+        trials=rows.ids,
         runs=runs,
-    )  # fmt: skip
+    )
 
 
 def first_swing(e: Evidence) -> float:
@@ -189,10 +236,14 @@ def _exact_agrees(e: Evidence, arm: str) -> Claim:
     means = [sum(found) / len(found) for _, found in sorted(runs.items())]
     words = "one head" if arm == "one" else "two heads"
     return judge(
-        f"exact-agrees-{arm}", f"Exact and simulated shares off of {words} agree (±0.005)",
-        mean_interval(means), above=-0.005, below=0.005, quantity="simulation − exact",
+        f"exact-agrees-{arm}",
+        f"Exact and simulated shares off of {words} agree (±0.005)",
+        mean_interval(means),
+        above=-0.005,
+        below=0.005,
+        quantity="simulation − exact",
         trials=e.ids(BETA, SPREAD),
-    )  # fmt: skip
+    )
 
 
 def _share(rows: Table, name: str) -> Estimate:

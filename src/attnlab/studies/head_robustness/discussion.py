@@ -17,8 +17,9 @@ from attnlab.studies.head_robustness.settings import RobustnessSettings
 def answer(claims: Sequence[Claim]) -> str:
     """'Yes, but not always: …', or what is not settled."""
     found = {c.name: c for c in claims}
-    less, off, never = (found[n] for n in ("two-heads-swing-less", "two-heads-off-less",
-                                           "not-never"))  # fmt: skip
+    less, off, never = (
+        found[n] for n in ("two-heads-swing-less", "two-heads-off-less", "not-never")
+    )
     verdicts = {less.verdict, off.verdict}
     if "undecided" in verdicts:
         open_claim = less if less.verdict == "undecided" else off
@@ -143,11 +144,15 @@ def _beta(e: Evidence, found: dict[str, Claim]) -> str:
     best = ""
     if line.x.size:
         at = {arm: int(line[f"{arm}_square"].argmin()) for arm in ("one", "two")}
-        best = " Along the exact line " + ", ".join(
-            f"{words} closest at β = {line.x[at[arm]]:.3g}, "
-            f"{math.sqrt(line[f'{arm}_square'][at[arm]]):.3f} from the average"
-            for arm, words in (("one", "one head comes"), ("two", "two heads come"))
-        ) + "."  # fmt: skip
+        best = (
+            " Along the exact line "
+            + ", ".join(
+                f"{words} closest at β = {line.x[at[arm]]:.3g}, "
+                f"{math.sqrt(line[f'{arm}_square'][at[arm]]):.3f} from the average"
+                for arm, words in (("one", "one head comes"), ("two", "two heads come"))
+            )
+            + "."
+        )
     return (
         "A larger β is the usual cure for an average that is not sharp enough. It works for two "
         f"heads ({said(found['larger-beta-two'])}) and harms one ({said(found['larger-beta-one'])})"

@@ -59,11 +59,14 @@ def numbers(found: Robustness) -> dict[str, float]:
     a, b = found.pair
     covariance = found.weights_covariance
     return {
-        "off": found.wrong, "off_error": found.wrong_error,
-        "mean_a": float(found.weights[a]), "mean_b": float(found.weights[b]),
-        "variance_a": float(covariance[a, a]), "variance_b": float(covariance[b, b]),
+        "off": found.wrong,
+        "off_error": found.wrong_error,
+        "mean_a": float(found.weights[a]),
+        "mean_b": float(found.weights[b]),
+        "variance_a": float(covariance[a, a]),
+        "variance_b": float(covariance[b, b]),
         "square": float(np.trace(covariance)) + missed,
-    }  # fmt: skip
+    }
 
 
 def quadrature_gap(scores: ScoreLaw) -> float:
@@ -71,8 +74,11 @@ def quadrature_gap(scores: ScoreLaw) -> float:
     found = 0.0
     for mean, spread in zip(scores.mean, scores.spread, strict=True):
         coarse, fine = (softmax_moments(mean, spread, step) for step in (STEP, STEP / 2))
-        found = max(found, float(np.abs(coarse.mean - fine.mean).max()),
-                    float(np.abs(coarse.second - fine.second).max()))  # fmt: skip
+        found = max(
+            found,
+            float(np.abs(coarse.mean - fine.mean).max()),
+            float(np.abs(coarse.second - fine.second).max()),
+        )
     return found
 
 

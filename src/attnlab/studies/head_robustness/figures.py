@@ -40,7 +40,8 @@ def _exercise(e: Evidence) -> list[Figure]:
     box = f"within {s.tolerance:g} of 1/2 along v_a and v_b"
     return [
         Figure(
-            "draws", f"Keys that vary, and what the heads make of them (β = {s.beta:g})",
+            "draws",
+            f"Keys that vary, and what the heads make of them (β = {s.beta:g})",
             f"Left: {s.shown} draws of k_a (dots), k_b and the other keys in the plane of μ_a and "
             "μ_b, and the directions of the queries. Middle and right: the output of each draw, "
             f"along v_a and v_b; the square is where it counts as the average ({box}). One head "
@@ -49,19 +50,21 @@ def _exercise(e: Evidence) -> list[Figure]:
             "are moved a little at random, so that they do not hide each other.",
             "Three scatter plots: keys along two means; outputs of one head along the line from "
             "v_b to v_a; outputs of two heads gathered at the average with a tail to the left.",
-            lambda: _draws(e), tuple(shown),
+            lambda: _draws(e),
+            tuple(shown),
         ),
         Figure(
-            "distribution", f"The distribution of the output (β = {s.beta:g}, spread "
-            f"{s.spread:g})",
+            "distribution",
+            f"The distribution of the output (β = {s.beta:g}, spread {s.spread:g})",
             f"How often the weight of v_a in the output falls into each of {BINS} bins, for one "
             "head (left) and two (middle): steps are exact, points simulated; grey: the weight "
             f"counts as off. Right: the distribution function of both. {BARS}",
             "Left: one head, most outputs at weight 0 or 1. Middle: two heads, most at one half, "
             "some near 0. Right: their cumulative distributions.",
-            lambda: _distribution(e), e.ids(VARIES) if len(e.drawn(VARIES)) else (),
+            lambda: _distribution(e),
+            e.ids(VARIES) if len(e.drawn(VARIES)) else (),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _sweeps(e: Evidence) -> list[Figure]:
@@ -71,24 +74,41 @@ def _sweeps(e: Evidence) -> list[Figure]:
         "along v_a. Right: root mean square distance of the output from the average."
     )
     found = [
-        (BETA, "What β does", "against β", f"{measures} One head gets worse with β, two heads "
-         "better, down to the dotted line: hard attention, which misses where head 1 does not "
-         "find k_a. Hollow: “two heads are never off”."),
-        (SPREAD, "How much the length varies", "against the variance of the length",
-         f"{measures} β = {s.beta:g}. Two heads hold the average until the length of k_a varies "
-         "so much that its sign is in doubt."),
-        (NOISE, "Noise alone", "against α", f"{measures} No key is special here: all have the "
-         f"variance α in every direction, β = {s.beta:g}. One head fails where 2β√α (dotted: "
-         "= 1) is no longer small; two heads need only that k_a is found among the others."),
-    ]  # fmt: skip
+        (
+            BETA,
+            "What β does",
+            "against β",
+            f"{measures} One head gets worse with β, two heads "
+            "better, down to the dotted line: hard attention, which misses where head 1 does not "
+            "find k_a. Hollow: “two heads are never off”.",
+        ),
+        (
+            SPREAD,
+            "How much the length varies",
+            "against the variance of the length",
+            f"{measures} β = {s.beta:g}. Two heads hold the average until the length of k_a varies "
+            "so much that its sign is in doubt.",
+        ),
+        (
+            NOISE,
+            "Noise alone",
+            "against α",
+            f"{measures} No key is special here: all have the "
+            f"variance α in every direction, β = {s.beta:g}. One head fails where 2β√α (dotted: "
+            "= 1) is no longer small; two heads need only that k_a is found among the others.",
+        ),
+    ]
     return [
         Figure(
-            f"against-{part}", title, f"{caption} {BARS}",
+            f"against-{part}",
+            title,
+            f"{caption} {BARS}",
             f"Three panels {words}: share off, standard deviation, distance, one head and two.",
-            lambda part=part: draw_sweep(e, part), e.ids(part) if len(e.drawn(part)) else (),
+            lambda part=part: draw_sweep(e, part),
+            e.ids(part) if len(e.drawn(part)) else (),
         )
         for part, title, words, caption in found
-    ]  # fmt: skip
+    ]
 
 
 def _draws(e: Evidence) -> Drawing:
@@ -136,16 +156,39 @@ def _word(ax: Axes, text: str, at: tuple[float, float], shift: tuple[int, int], 
 
 def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
     low, side = 0.5 - tolerance, 2 * tolerance
-    ax.add_patch(Rectangle((low, low), side, side, facecolor="#EFEFEF", edgecolor="#BBBBBB",
-                           linewidth=0.6, zorder=0.5))  # fmt: skip
+    ax.add_patch(
+        Rectangle(
+            (low, low),
+            side,
+            side,
+            facecolor="#EFEFEF",
+            edgecolor="#BBBBBB",
+            linewidth=0.6,
+            zorder=0.5,
+        )
+    )
     generator = np.random.default_rng(1)  # as above
     lift = generator.uniform(-0.035, 0.035, output.shape)
-    ax.scatter(output[:, 0] + lift[:, 0], output[:, 1] + lift[:, 1], s=6, color=COLOURS[arm],
-               alpha=0.3, linewidth=0)  # fmt: skip
+    ax.scatter(
+        output[:, 0] + lift[:, 0],
+        output[:, 1] + lift[:, 1],
+        s=6,
+        color=COLOURS[arm],
+        alpha=0.3,
+        linewidth=0,
+    )
     ax.plot(0.5, 0.5, "+", color="black", markersize=9, markeredgewidth=1.3, zorder=4)
     off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
-    ax.text(0.97, 0.97, f"{100 * off:.0f} % of these\nare off", transform=ax.transAxes, fontsize=8,
-            ha="right", va="top", color=COLOURS[arm])  # fmt: skip
+    ax.text(
+        0.97,
+        0.97,
+        f"{100 * off:.0f} % of these\nare off",
+        transform=ax.transAxes,
+        fontsize=8,
+        ha="right",
+        va="top",
+        color=COLOURS[arm],
+    )
     ax.set_xlim(-0.09, 1.09)
     ax.set_ylim(-0.09, 1.09)
     ax.set_xticks([0, 0.5, 1])

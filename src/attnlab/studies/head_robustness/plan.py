@@ -34,11 +34,18 @@ def plan(s: RobustnessSettings, make: Make) -> list[Trial]:
     ]
     shown = {EQUAL: s.shown, VARIES: s.shown}
     return exact + [
-        make(seed, kind="draws", part=part, draws=s.draws,
-             shown=shown.get(part, 0) if seed == 0 else 0,
-             **{**base(s, part), SWEPT[part]: value})
-        for part in SWEPT for value in points(s, part) for seed in range(s.seeds)
-    ]  # fmt: skip
+        make(
+            seed,
+            kind="draws",
+            part=part,
+            draws=s.draws,
+            shown=shown.get(part, 0) if seed == 0 else 0,
+            **{**base(s, part), SWEPT[part]: value},
+        )
+        for part in SWEPT
+        for value in points(s, part)
+        for seed in range(s.seeds)
+    ]
 
 
 def base(s: RobustnessSettings, part: str) -> dict[str, Any]:

@@ -26,8 +26,10 @@ class RobustnessSettings(StudySettings):
     beta: float = about("β: one head asks β(μ_a + μ_b), two ask βμ_a and βμ_b", 10.0, gt=0, le=1e4)
     tolerance: float = about(
         "an output is off where its part along v_a or v_b is further than this from 1/2",
-        0.25, gt=0, lt=0.5,
-    )  # fmt: skip
+        0.25,
+        gt=0,
+        lt=0.5,
+    )
 
     betas: Grid = about("β of its sweep", (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 40.0, 80.0))
     spreads: Grid = about("spreads of their sweep", (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
@@ -49,14 +51,57 @@ class RobustnessSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 3, "draws": 3000, "keys": 5, "dims": 7, "betas": [2.0, 10.0, 60.0],
-    "spreads": [0.05, 0.5, 2.0], "alphas": [1e-4, 1e-2, 1e-1], "line_points": 6, "shown": 150,
-}  # fmt: skip
+    "seeds": 3,
+    "draws": 3000,
+    "keys": 5,
+    "dims": 7,
+    "betas": [2.0, 10.0, 60.0],
+    "spreads": [0.05, 0.5, 2.0],
+    "alphas": [1e-4, 1e-2, 1e-1],
+    "line_points": 6,
+    "shown": 150,
+}
 FULL: dict[str, Any] = {
-    "seeds": 20, "draws": 50_000, "keys": 32, "dims": 64, "line_points": 60,
-    "betas": [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0, 30.0, 40.0, 60.0, 80.0,
-              150.0],
+    "seeds": 20,
+    "draws": 50_000,
+    "keys": 32,
+    "dims": 64,
+    "line_points": 60,
+    "betas": [
+        1.0,
+        1.5,
+        2.0,
+        3.0,
+        4.0,
+        5.0,
+        6.0,
+        8.0,
+        10.0,
+        14.0,
+        20.0,
+        30.0,
+        40.0,
+        60.0,
+        80.0,
+        150.0,
+    ],
     "spreads": [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 4.0],
-    "alphas": [1e-5, 3e-5, 1e-4, 2e-4, 3e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2, 3e-2, 5e-2,
-               1e-1, 2e-1],
-}  # fmt: skip
+    "alphas": [
+        1e-5,
+        3e-5,
+        1e-4,
+        2e-4,
+        3e-4,
+        5e-4,
+        1e-3,
+        2e-3,
+        3e-3,
+        5e-3,
+        1e-2,
+        2e-2,
+        3e-2,
+        5e-2,
+        1e-1,
+        2e-1,
+    ],
+}

@@ -28,9 +28,10 @@ WORDS = {"one": "one head", "two": "two heads"}
 BARS = "Lines: exact; points: simulation, bars 95 % t intervals over seeds."
 TOPS = {"off": 1.05, "variance_a": 0.55, "square": 0.75}  # alike where figures are compared
 AXES = {
-    "beta": "size β of the queries", "spread": "variance of the length of $k_a$",
+    "beta": "size β of the queries",
+    "spread": "variance of the length of $k_a$",
     "noise": "variance α of every key",
-}  # fmt: skip
+}
 
 
 def draw_sweep(e: Evidence, part: str) -> Drawing:
@@ -38,10 +39,12 @@ def draw_sweep(e: Evidence, part: str) -> Drawing:
     with house_style():
         drawing, axes = panels(1, 3, height=2.7)
         for ax, name, root, words in zip(
-            axes, ("off", "variance_a", "square"), (False, True, True),
+            axes,
+            ("off", "variance_a", "square"),
+            (False, True, True),
             ("share of outputs off", "std. deviation along $v_a$", "r.m.s. distance from average"),
             strict=True,
-        ):  # fmt: skip
+        ):
             for arm in ARMS:
                 _series(ax, e, part, f"{arm}_{name}", root)
             log_axis(ax, "x")
@@ -68,16 +71,27 @@ def _series(ax: Axes, e: Evidence, part: str, column: str, root: bool) -> None:
 
 def _root(found: Estimate) -> Estimate:
     """The root of a mean square and of the ends of its interval."""
-    low, high = (math.sqrt(max(end, 0.0)) if math.isfinite(end) else math.nan
-                 for end in (found.low, found.high))  # fmt: skip
+    low, high = (
+        math.sqrt(max(end, 0.0)) if math.isfinite(end) else math.nan
+        for end in (found.low, found.high)
+    )
     return Estimate(math.sqrt(found.value), low, high, found.n, found.method)
 
 
 def _names(ax: Axes) -> None:
     """Both names in the colours of their series, above the panel."""
     for x, side, arm in ((0.0, "left", "one"), (1.0, "right", "two")):
-        ax.text(x, 1.03, WORDS[arm], color=COLOURS[arm], transform=ax.transAxes, va="bottom",
-                ha=side, fontsize=8.5, fontweight="bold")  # fmt: skip
+        ax.text(
+            x,
+            1.03,
+            WORDS[arm],
+            color=COLOURS[arm],
+            transform=ax.transAxes,
+            va="bottom",
+            ha=side,
+            fontsize=8.5,
+            fontweight="bold",
+        )
 
 
 def _limit(ax: Axes, e: Evidence) -> None:
@@ -87,8 +101,16 @@ def _limit(ax: Axes, e: Evidence) -> None:
         ax.axhline(limit, color=POSITIONAL, linestyle=":", linewidth=1.1)
     top = max(e.settings.betas)
     published(ax, [top], [0.0], POSITIONAL)
-    ax.annotate("“never”", (top, 0.0), xytext=(-8, 0), textcoords="offset points", ha="right",
-                va="center", fontsize=8, color=POSITIONAL)  # fmt: skip
+    ax.annotate(
+        "“never”",
+        (top, 0.0),
+        xytext=(-8, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=8,
+        color=POSITIONAL,
+    )
 
 
 def _noise_edge(axes: Sequence[Axes], beta: float) -> None:
@@ -96,6 +118,14 @@ def _noise_edge(axes: Sequence[Axes], beta: float) -> None:
     edge = 1 / (2 * beta) ** 2
     for ax in axes:
         ax.axvline(edge, color=NEUTRAL, linestyle=":", linewidth=1)
-    axes[0].annotate("2β√α = 1", (edge, 0.97), xycoords=("data", "axes fraction"), xytext=(-4, 0),
-                     textcoords="offset points", ha="right", va="top", fontsize=8,
-                     color=NEUTRAL)  # fmt: skip
+    axes[0].annotate(
+        "2β√α = 1",
+        (edge, 0.97),
+        xycoords=("data", "axes fraction"),
+        xytext=(-4, 0),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=8,
+        color=NEUTRAL,
+    )

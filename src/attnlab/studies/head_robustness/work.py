@@ -42,9 +42,11 @@ def draws(trial: Trial) -> Outcome:
         off = (np.abs(pair - 0.5) > c["tolerance"]).any(axis=1)
         metrics |= {
             f"{arm}_off": float(off.mean()),
-            f"{arm}_mean_a": float(pair[:, 0].mean()), f"{arm}_mean_b": float(pair[:, 1].mean()),
-            f"{arm}_variance_a": float(pair[:, 0].var()), f"{arm}_square": float(square.mean()),
-        }  # fmt: skip
+            f"{arm}_mean_a": float(pair[:, 0].mean()),
+            f"{arm}_mean_b": float(pair[:, 1].mean()),
+            f"{arm}_variance_a": float(pair[:, 0].var()),
+            f"{arm}_square": float(square.mean()),
+        }
         if arm == "two":
             metrics["off_and_lost"] = float((off & (seen.own_weight < 0.5)).mean())
         counts, _ = np.histogram(pair[:, 0], edges)

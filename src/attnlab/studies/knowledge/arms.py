@@ -2,8 +2,7 @@
 
 from typing import Any
 
-READS = {"perceiver-course": "course", "perceiver-block": "block",
-         "perceiver-local": "block+local"}  # fmt: skip
+READS = {"perceiver-course": "course", "perceiver-block": "block", "perceiver-local": "block+local"}
 LABELS = {
     "none": "no pretraining",
     "pretrained": "pretrained",

@@ -35,8 +35,9 @@ def said(
     if not prompts:
         return []
     if isinstance(model, GPT):
-        found = generate(model, prompts, Strategy("greedy"), max_new_tokens=longest,
-                         stop_ids=stops, batch=batch)  # fmt: skip
+        found = generate(
+            model, prompts, Strategy("greedy"), max_new_tokens=longest, stop_ids=stops, batch=batch
+        )
         return [Said(text.ids, text.ended != "length") for text in found]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     answers: dict[int, Said] = {}

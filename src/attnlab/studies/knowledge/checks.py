@@ -95,8 +95,9 @@ def _schedules(s: KnowledgeSettings) -> Finding:
     course = {phase: schedule(rates("course", phase), floor=0.1) for phase in fixed}
     evidence: Mapping[str, Any] = {phase: f.as_json() for phase, f in course.items()}
     if any(f.verdict == "pass" for f in course.values()):
-        return Finding("schedule", "fail", None, None, "the course's passes, and must not",
-                       evidence)  # fmt: skip
+        return Finding(
+            "schedule", "fail", None, None, "the course's passes, and must not", evidence
+        )
     told = "; ".join(f"{phase}: {f.why}" for phase, f in course.items())
     why = f"{one.why}; the course's schedule fails, as it must be shown to ({told})"
     return Finding("schedule", "pass", one.number, one.threshold, why, evidence)

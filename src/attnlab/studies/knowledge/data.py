@@ -16,8 +16,19 @@ from attnlab.tasks.prompted import Example
 from attnlab.tasks.span_corruption import characters
 from attnlab.tasks.tokens import Tokenizer
 
-KEYS = ("source", "pretrain_text", "train", "dev", "files_sha256", "people", "places", "phrasings",
-        "unread", "invented", "min_count")  # fmt: skip
+KEYS = (
+    "source",
+    "pretrain_text",
+    "train",
+    "dev",
+    "files_sha256",
+    "people",
+    "places",
+    "phrasings",
+    "unread",
+    "invented",
+    "min_count",
+)
 
 
 @dataclass(frozen=True)

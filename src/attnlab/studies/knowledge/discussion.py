@@ -45,12 +45,15 @@ def discussion(arms: Arms, claims: Sequence[Claim], s: KnowledgeSettings) -> lis
     found = {c.name: c for c in claims}
     sections = [
         Section("What the model knows", _lines(arms), _known(arms)),
-        Section("Why a memorised fact is not always given when asked for", _why(arms, found),
-                _memorised(arms)),
+        Section(
+            "Why a memorised fact is not always given when asked for",
+            _why(arms, found),
+            _memorised(arms),
+        ),
         Section("What it makes up", _surnames(arms), _invention(arms)),
         Section("Beside what was reported", _reported(arms)),
         Section("How it was measured", _measured(arms, s)),
-    ]  # fmt: skip
+    ]
     return [section for section in sections if not section.empty]
 
 
@@ -61,8 +64,12 @@ def _share(e: Estimate) -> str:
 
 
 def _known(arms: Arms) -> Grid:
-    head = ("arm", "right, of people who were only read of",
-            "of them: the place is an answer in fine-tuning", "it is not")  # fmt: skip
+    head = (
+        "arm",
+        "right, of people who were only read of",
+        "of them: the place is an answer in fine-tuning",
+        "it is not",
+    )
     kinds = ("read", "seen", "unseen")
     rows = [(LABELS[arm], *(_share(arms.share(arm, k)) for k in kinds)) for arm in arms.names()]
     return (head, *rows)
@@ -111,8 +118,12 @@ def _why(arms: Arms, found: Mapping[str, Claim]) -> tuple[str, ...]:
 
 def _invention(arms: Arms) -> Grid:
     kinds = ("taught", "read", "unread", "invented")
-    head = ("arm", *(f"confidence: {kind}" for kind in kinds), "calibration error",
-            "said most often to invented people")  # fmt: skip
+    head = (
+        "arm",
+        *(f"confidence: {kind}" for kind in kinds),
+        "calibration error",
+        "said most often to invented people",
+    )
     rows = []
     for arm in arms.names():
         values = [arms.mean(arm, f"{kind}_confidence") for kind in kinds]
@@ -134,8 +145,10 @@ def _often(arms: Arms, arm: str) -> str:
 
 def _surnames(arms: Arms) -> tuple[str, ...]:
     """By seed the p of shuffled surnames: each seed has a world of its own."""
-    lines = ["Confidence is the probability of the whole answer, a mean over people and seeds; "
-             "the calibration error is of the people read of."]  # fmt: skip
+    lines = [
+        "Confidence is the probability of the whole answer, a mean over people and seeds; "
+        "the calibration error is of the people read of."
+    ]
     for arm in arms.names():
         ps = list(arms.values(arm, "surname_p").values())
         if ps and arm in ("none", "pretrained"):
@@ -144,10 +157,14 @@ def _surnames(arms: Arms) -> tuple[str, ...]:
                 f"{100 * arms.mean(arm, 'surname_agreement'):.1f} % of the time, with surnames "
                 f"shuffled {100 * arms.mean(arm, 'surname_shuffled'):.1f} % (p by permutation, a "
                 f"seed: {', '.join(f'{p:.3f}' for p in ps)}): "
-                + ("the surname decides, in part." if max(ps) < ALPHA else
-                   "not in every world more than chance." if min(ps) < ALPHA else
-                   "no more than chance.")
-            )  # fmt: skip
+                + (
+                    "the surname decides, in part."
+                    if max(ps) < ALPHA
+                    else "not in every world more than chance."
+                    if min(ps) < ALPHA
+                    else "no more than chance."
+                )
+            )
     return tuple(lines)
 
 
@@ -182,4 +199,4 @@ def _measured(arms: Arms, s: KnowledgeSettings) -> tuple[str, ...]:
         "confidence is the probability of the answer with its end. The same function prepares "
         "questions for training and for the test; a character of neither training text is one "
         "unknown character in both.",
-    )  # fmt: skip
+    )

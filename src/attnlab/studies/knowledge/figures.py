@@ -31,31 +31,39 @@ def figures(arms: Arms, s: KnowledgeSettings) -> list[Figure]:
     ids, arm = tuple(arms.ids(*names)), next((a for a in SHOWN if a in names), names[0])
     found = [
         Figure(
-            "accuracy", "Where was X born? Accuracy by arm",
+            "accuracy",
+            "Where was X born? Accuracy by arm",
             "Filled: people who are only read of (Wilson's interval over all people asked, seeds "
             "together). Hollow: sentences about the same people completed after reading, the "
             "place left out: what is memorised. Dotted: always the commonest answer; dashed: the "
             "ceiling, people whose place stands in the text.",
             "A dot with an interval for each arm, with the baseline and the ceiling as lines.",
-            lambda: _by_arm(arms), ids,
+            lambda: _by_arm(arms),
+            ids,
         ),
         Figure(
-            "confidence", f"Is it sure of what it knows? ({LABELS[arm]})",
+            "confidence",
+            f"Is it sure of what it knows? ({LABELS[arm]})",
             "Left: share of people by the model's confidence (sequence probability), the curve of "
             "each kind. Middle: accuracy against confidence, ten groups of read people; on the "
             "line it is calibrated. Right: accuracy when the least confident answers are withheld.",
             "Three panels: distributions of confidence, calibration, accuracy against coverage.",
-            lambda: _confidence(arms, arm), tuple(arms.ids(arm)),
+            lambda: _confidence(arms, arm),
+            tuple(arms.ids(arm)),
         ),
-    ]  # fmt: skip
+    ]
     if "course-schedule" in s.arms:
-        found.append(Figure(
-            "schedule", "The course's learning rate and the corrected one",
-            "Share of the peak against the share of the steps. The course's cosine is made for "
-            "200 epochs and run for 650: it heats up again; when asked, it never cools.",
-            "Two panels, reading and being asked, with two curves each.",
-            _schedules, tuple(arms.ids("course-schedule")),
-        ))  # fmt: skip
+        found.append(
+            Figure(
+                "schedule",
+                "The course's learning rate and the corrected one",
+                "Share of the peak against the share of the steps. The course's cosine is made for "
+                "200 epochs and run for 650: it heats up again; when asked, it never cools.",
+                "Two panels, reading and being asked, with two curves each.",
+                _schedules,
+                tuple(arms.ids("course-schedule")),
+            )
+        )
     return found
 
 
@@ -91,8 +99,14 @@ def _confidence(arms: Arms, arm: str) -> Drawing:
             values = np.sort(arms.pooled(arm, f"{kind}_confidence"))
             if values.size:
                 left.plot(values, np.arange(1, values.size + 1) / values.size, color=colour)
-                left.annotate(words, (0.03, 0.97 - 0.1 * height), xycoords="axes fraction",
-                              color=colour, fontsize=8, va="top")  # fmt: skip
+                left.annotate(
+                    words,
+                    (0.03, 0.97 - 0.1 * height),
+                    xycoords="axes fraction",
+                    color=colour,
+                    fontsize=8,
+                    va="top",
+                )
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
         confidence, hits = (arms.pooled(arm, f"read_{name}") for name in ("confidence", "right"))
@@ -121,8 +135,9 @@ def _calibration(ax: Axes, confidence: np.ndarray, hits: np.ndarray) -> None:
 def _schedules() -> Drawing:
     with house_style():
         drawing, axes = panels(1, 2, height=2.4, share_y=True)
-        for ax, (phase, words) in zip(axes, {"reading": "reading", "asked": "being asked"}.items(),
-                                      strict=True):  # fmt: skip
+        for ax, (phase, words) in zip(
+            axes, {"reading": "reading", "asked": "being asked"}.items(), strict=True
+        ):
             for name, colour in (("course", LINEAR), ("fixed", POSITIONAL)):
                 values = rates(name, phase)
                 ax.plot(np.linspace(0, 1, len(values)), values, color=colour, label=name)

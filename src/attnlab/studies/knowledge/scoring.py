@@ -108,8 +108,10 @@ def _whole(words: str) -> re.Pattern[str]:
 
 def together(kept: np.ndarray, right: np.ndarray) -> dict[str, int]:
     """Of the people whose sentence was completed after reading, how many are answered; and not."""
-    found: dict[str, int] = {"recalled_right": int((kept == 1).sum()),
-                             "recalled_n": int((kept >= 0).sum())}  # fmt: skip
+    found: dict[str, int] = {
+        "recalled_right": int((kept == 1).sum()),
+        "recalled_n": int((kept >= 0).sum()),
+    }
     for name, those in {"memorised": kept == 1, "forgotten": kept == 0}.items():
         found |= {f"{name}_n": int(those.sum()), f"{name}_right": int(right[those].sum())}
     return found
@@ -125,8 +127,11 @@ def measured(kinds: dict[str, Answers], data: Material, limit: int) -> dict[str,
             metrics[f"{kind}_top"] = "; ".join(f"{said} {n}" for said, n in top)
             metrics[f"{kind}_top_share"] = top[0][1] / len(found.said)
         if kind != "invented" and len(found.said):
-            metrics |= {f"{kind}_n": len(found.said), f"{kind}_right": int(found.right.sum()),
-                        f"{kind}_accuracy": float(found.right.mean())}  # fmt: skip
+            metrics |= {
+                f"{kind}_n": len(found.said),
+                f"{kind}_right": int(found.right.sum()),
+                f"{kind}_accuracy": float(found.right.mean()),
+            }
     return metrics | _of_read(kinds["read"], data, limit) | _told_apart(kinds)
 
 
@@ -140,13 +145,18 @@ def _of_read(read: Answers, data: Material, limit: int) -> dict[str, Any]:
         "majority": Counter(gold).most_common(1)[0][1] / len(gold),
         "commonest_taught": gold.count(common) / len(gold),
         "ceiling": float(np.mean(stated(read.questions, data.world.documents, limit))),
-        "seen_n": int(seen.sum()), "seen_right": int(read.right[seen].sum()),
-        "unseen_n": int((~seen).sum()), "unseen_right": int(read.right[~seen].sum()),
-    }  # fmt: skip
+        "seen_n": int(seen.sum()),
+        "seen_right": int(read.right[seen].sum()),
+        "unseen_n": int((~seen).sum()),
+        "unseen_right": int(read.right[~seen].sum()),
+    }
     judged = calibration(read.confidence, read.right)
     kept = abstaining(read.confidence, read.right)
-    return found | {"calibration_error": judged.error, "brier": judged.brier,
-                    "abstaining_area": kept.area}  # fmt: skip
+    return found | {
+        "calibration_error": judged.error,
+        "brier": judged.brier,
+        "abstaining_area": kept.area,
+    }
 
 
 def _told_apart(kinds: dict[str, Answers]) -> dict[str, Any]:
@@ -155,6 +165,9 @@ def _told_apart(kinds: dict[str, Answers]) -> dict[str, Any]:
     for other in ("unread", "invented"):
         e = auroc(kinds["read"].confidence, kinds[other].confidence)
         if e.has_interval:
-            found |= {f"auroc_{other}": e.value, f"auroc_{other}_low": e.low,
-                      f"auroc_{other}_high": e.high}  # fmt: skip
+            found |= {
+                f"auroc_{other}": e.value,
+                f"auroc_{other}_low": e.low,
+                f"auroc_{other}_high": e.high,
+            }
     return found

@@ -9,8 +9,17 @@ from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_files
 from attnlab.lab.study import StudySettings
 
-Arm = Literal["none", "pretrained", "one-phrasing", "perceiver-course", "perceiver-block",
-              "perceiver-local", "rotary", "course-schedule", "embeddings-6"]  # fmt: skip
+Arm = Literal[
+    "none",
+    "pretrained",
+    "one-phrasing",
+    "perceiver-course",
+    "perceiver-block",
+    "perceiver-local",
+    "rotary",
+    "course-schedule",
+    "embeddings-6",
+]
 QUICK: tuple[Arm, ...] = ("none", "pretrained")
 FILES = ("pretrain_text", "train", "dev")
 
@@ -26,20 +35,26 @@ class KnowledgeSettings(StudySettings):
     seeds: int = about("worlds and models an arm", 5, ge=1)
     arms: tuple[Arm, ...] = about("which of the arms are run", QUICK, min_length=1)
 
-    source: Literal["people", "files"] = about("real people (an asset), or files of a course",
-                                               "people")  # fmt: skip
+    source: Literal["people", "files"] = about(
+        "real people (an asset), or files of a course", "people"
+    )
     pretrain_text: str = about("files: the text to pretrain on, one document a line", "")
     train: str = about("files: fine-tuning questions, lines of question TAB place", "")
     dev: str = about("files: test questions, lines of question TAB place", "")
     files_sha256: str = about("of the three, filled in: other files are another run", "")
-    people: int = about("people the text tells of; half of them are asked about in fine-tuning",
-                        100, ge=2)  # fmt: skip
+    people: int = about(
+        "people the text tells of; half of them are asked about in fine-tuning", 100, ge=2
+    )
     places: int = about("only people of so many commonest places; 0: of all", 8, ge=0)
     phrasings: int = about("different sentences on each person", 8, ge=1)
     unread: int = about("real people the text does not tell of", 50, ge=0)
     invented: int = about("names that nobody has", 50, ge=0)
-    crossed: int = about("first names, and as many surnames, that are crossed to ask whether the "
-                         "surname decides what is made up; 0: not asked", 8, ge=0)  # fmt: skip
+    crossed: int = about(
+        "first names, and as many surnames, that are crossed to ask whether the "
+        "surname decides what is made up; 0: not asked",
+        8,
+        ge=0,
+    )
 
     layers: int = about("of the model, both projections of a Perceiver among them", 3, ge=1)
     heads: int = about("of each layer", 4, ge=1)
@@ -48,8 +63,12 @@ class KnowledgeSettings(StudySettings):
     latents: int = about("of the Perceiver", 10, ge=1)
     min_count: int = about("rarer characters of both trainings' texts are unknown ones", 1, ge=1)
 
-    whole: float = about("share of the documents that are not cut shorter before a span is "
-                         "masked; the course: 0", 0.5, ge=0, le=1)  # fmt: skip
+    whole: float = about(
+        "share of the documents that are not cut shorter before a span is masked; the course: 0",
+        0.5,
+        ge=0,
+        le=1,
+    )
     closed: bool = about("a third ⁇ ends the span, as it ends an answer; the course: false", True)
     scored: Literal["all", "span"] = about("characters the loss counts in pretraining", "all")
     mix: float = about("share of pretraining rows that are fine-tuning questions", 0.0, ge=0, lt=1)
@@ -87,20 +106,56 @@ class KnowledgeSettings(StudySettings):
 SMOKE: dict[str, Any] = {
     "seeds": 3,
     "arms": ["none", "pretrained", "perceiver-course", "perceiver-local", "course-schedule"],
-    "people": 24, "places": 3, "phrasings": 3, "unread": 7, "invented": 7, "layers": 3, "heads": 2,
-    "width": 16, "pretrain_steps": 12, "finetune_steps": 6, "alone_steps": 6, "batch": 8,
-    "evaluations": 1, "answer_characters": 5, "crossed": 3,
-}  # fmt: skip
+    "people": 24,
+    "places": 3,
+    "phrasings": 3,
+    "unread": 7,
+    "invented": 7,
+    "layers": 3,
+    "heads": 2,
+    "width": 16,
+    "pretrain_steps": 12,
+    "finetune_steps": 6,
+    "alone_steps": 6,
+    "batch": 8,
+    "evaluations": 1,
+    "answer_characters": 5,
+    "crossed": 3,
+}
 FULL: dict[str, Any] = {
     "seeds": 3,
-    "arms": ["none", "pretrained", "one-phrasing", "perceiver-course", "perceiver-block",
-             "perceiver-local", "rotary", "course-schedule", "embeddings-6"],
-    "people": 2000, "places": 0, "phrasings": 8, "unread": 500, "invented": 500,
-    "layers": 4, "heads": 8, "width": 256, "block": 128, "latents": 32,
-    "pretrain_steps": 5000, "finetune_steps": 600, "alone_steps": 1200, "batch": 128,
-    "learning_rate": 3e-3, "finetune_rate": 6e-4, "precision": "bfloat16",
-    "answer_characters": 40, "asked_at_once": 256, "crossed": 20,
-}  # fmt: skip
+    "arms": [
+        "none",
+        "pretrained",
+        "one-phrasing",
+        "perceiver-course",
+        "perceiver-block",
+        "perceiver-local",
+        "rotary",
+        "course-schedule",
+        "embeddings-6",
+    ],
+    "people": 2000,
+    "places": 0,
+    "phrasings": 8,
+    "unread": 500,
+    "invented": 500,
+    "layers": 4,
+    "heads": 8,
+    "width": 256,
+    "block": 128,
+    "latents": 32,
+    "pretrain_steps": 5000,
+    "finetune_steps": 600,
+    "alone_steps": 1200,
+    "batch": 128,
+    "learning_rate": 3e-3,
+    "finetune_rate": 6e-4,
+    "precision": "bfloat16",
+    "answer_characters": 40,
+    "asked_at_once": 256,
+    "crossed": 20,
+}
 
 
 def files_sha256(*paths: Path) -> str:

@@ -16,8 +16,16 @@ from attnlab.studies.knowledge.settings import FILES, FULL, SMOKE, KnowledgeSett
 
 NOT_OF_A_TRIAL = ("seeds", "arms", "trial_seconds", "trial_memory_gb")
 # what a model that reads nothing does not depend on: its trial is the same whatever they are
-OF_READING = ("pretrain_steps", "finetune_steps", "finetune_rate", "whole", "closed", "scored",
-              "mix", "latents")  # fmt: skip
+OF_READING = (
+    "pretrain_steps",
+    "finetune_steps",
+    "finetune_rate",
+    "whole",
+    "closed",
+    "scored",
+    "mix",
+    "latents",
+)
 
 
 class Knowledge(Study):
@@ -66,10 +74,12 @@ class Knowledge(Study):
         without = {key: None for key in OF_READING}
         order = sorted(self.settings.arms, key=lambda arm: arm == "none")
         return [
-            self.trial(seed, arm=arm, part=arm,
-                       **own | changes(arm) | (without if arm == "none" else {}))
-            for arm in order for seed in range(self.settings.seeds)
-        ]  # fmt: skip
+            self.trial(
+                seed, arm=arm, part=arm, **own | changes(arm) | (without if arm == "none" else {})
+            )
+            for arm in order
+            for seed in range(self.settings.seeds)
+        ]
 
     def run(self, trial: Trial, bench: Bench) -> Outcome:
         """Read, be asked, answer."""

@@ -87,24 +87,36 @@ class _Phase:
             return Prompted(examples, c["batch"], seed)
         how = Corruption(c["block"], c["whole"], c["closed"], c["scored"])
         questions = round(c["mix"] * c["batch"])
-        read = Corrupted(self.data.world.documents, self.data.vocabulary, how,
-                         c["batch"] - questions, seed, trim=True)  # fmt: skip
+        read = Corrupted(
+            self.data.world.documents,
+            self.data.vocabulary,
+            how,
+            c["batch"] - questions,
+            seed,
+            trim=True,
+        )
         return Mixed(read, Prompted(examples, questions, seed)) if questions else read
 
     def settings(self) -> TrainSettings:
         """Steps and rate of the phase, the arm's schedule."""
         c, name = self.c, self.name
         alone = name == "asked" and not c["pretrain"]
-        steps = c["alone_steps"] if alone else c[
-            "pretrain_steps" if name == "reading" else "finetune_steps"]  # fmt: skip
+        steps = (
+            c["alone_steps"]
+            if alone
+            else c["pretrain_steps" if name == "reading" else "finetune_steps"]
+        )
         after = name == "asked" and c["pretrain"]
         return TrainSettings(
-            steps=steps, batch=c["batch"], weight_decay=c["weight_decay"],
+            steps=steps,
+            batch=c["batch"],
+            weight_decay=c["weight_decay"],
             learning_rate=c["finetune_rate" if after else "learning_rate"],
-            precision=c["precision"], deterministic=self.bench.device != "cpu",
+            precision=c["precision"],
+            deterministic=self.bench.device != "cpu",
             evaluate_every=max(1, steps // c["evaluations"]),
             **schedule_of(c["schedule"], name),
-        )  # fmt: skip
+        )
 
     def ask(self, model: nn.Module) -> float:
         """Share of the first test questions not answered rightly: a curve, no choice is made."""
@@ -152,26 +164,30 @@ def _exam(sat: _Sat, metrics: dict[str, Any], curves: dict[str, list[float]]) ->
     found = collapse(read.said, [str(q.place) for q in read.questions])
     metrics |= {
         "collapse": f"fail: {found.why}" if found.verdict == "fail" else found.verdict,
-        "parameters": model.parameter_count(), "vocabulary": data.vocabulary.size,
+        "parameters": model.parameter_count(),
+        "vocabulary": data.vocabulary.size,
         "documents": len(data.world.documents),
-    }  # fmt: skip
+    }
     arrays = {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()}
     for kind, said in kinds.items():
         if len(said.said):
             arrays |= {f"{kind}_confidence": said.confidence, f"{kind}_right": said.right}
     listed = {kind: said.as_json() for kind, said in kinds.items()}
     return Outcome(
-        metrics, arrays=arrays, curves=curves,
+        metrics,
+        arrays=arrays,
+        curves=curves,
         samples=[f"{q.text} {said}" for q, said in zip(read.questions, read.said, strict=True)][:3],
         documents={
             "answers.json": json.dumps(listed, ensure_ascii=False),
             "tokenizer.json": data.vocabulary.to_json(),
             "model.json": json.dumps(model.config.to_json()),
             # a prompt is a text and ⁇, an answer ends at the next: for who opens the model later
-            "reading.json": json.dumps({"before": [], "after": [data.vocabulary.start],
-                                        "end": data.vocabulary.start}),
+            "reading.json": json.dumps(
+                {"before": [], "after": [data.vocabulary.start], "end": data.vocabulary.start}
+            ),
         },
-    )  # fmt: skip
+    )
 
 
 def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
@@ -183,10 +199,17 @@ def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
         return {}
     said = answers(model, data, questions, c["answer_characters"], c["asked_at_once"]).said
     found = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
-    return {} if found is None else {
-        "surname_agreement": found.share, "surname_shuffled": found.shuffled,
-        "surname_excess": found.excess, "surname_p": found.p, "surname_names": len(questions),
-    }  # fmt: skip
+    return (
+        {}
+        if found is None
+        else {
+            "surname_agreement": found.share,
+            "surname_shuffled": found.shuffled,
+            "surname_excess": found.excess,
+            "surname_p": found.p,
+            "surname_names": len(questions),
+        }
+    )
 
 
 def _coverage(model: Model) -> dict[str, Any]:

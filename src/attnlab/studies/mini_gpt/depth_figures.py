@@ -30,16 +30,18 @@ def depth_figures(arms: Arms, depths: Sequence[int], seeds: int) -> list[Figure]
         return []
     return [
         Figure(
-            "depth", "Against depth: perplexity, scores, gradients",
+            "depth",
+            "Against depth: perplexity, scores, gradients",
             "Left: dev perplexity against hidden layers; dashed: the linear map; dotted: attention "
             "switched off. Middle: spread of the scores over the keys of a query at the start of "
             "training (filled) and at its end (hollow). Right: norm of the gradient that reaches "
             f"the query, key and value maps at the start. {BARS}{_lost(arms, depths, seeds)}",
             "Three panels against depth for two initialisations: perplexity, spread of scores, "
             "gradient norm.",
-            lambda: _panels(arms, depths), ids,
+            lambda: _panels(arms, depths),
+            ids,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _lost(arms: Arms, depths: Sequence[int], seeds: int) -> str:
@@ -76,20 +78,41 @@ def _panels(arms: Arms, depths: Sequence[int]) -> Drawing:
             if np.isfinite(value):
                 left.axhline(value, linestyle=style, color=colour, linewidth=1.2)
                 words = {"linear": "linear map"}.get(arm, arm)
-                left.annotate(words, (1.0, value), xycoords=("axes fraction", "data"), ha="right",
-                              xytext=(0, above), textcoords="offset points", fontsize=7.5,
-                              color=colour)  # fmt: skip
+                left.annotate(
+                    words,
+                    (1.0, value),
+                    xycoords=("axes fraction", "data"),
+                    ha="right",
+                    xytext=(0, above),
+                    textcoords="offset points",
+                    fontsize=7.5,
+                    color=colour,
+                )
         left.set_ylabel("dev perplexity")
         for index, (_, colour, words) in enumerate(INITIAL):
-            left.text(0.03, 0.97 - 0.09 * index, words, color=colour, transform=left.transAxes,
-                      va="top", fontsize=8, fontweight="bold")  # fmt: skip
+            left.text(
+                0.03,
+                0.97 - 0.09 * index,
+                words,
+                color=colour,
+                transform=left.transAxes,
+                va="top",
+                fontsize=8,
+                fontweight="bold",
+            )
         left.margins(y=0.35)
         _points(middle, arms, depths, "initial_score_spread")
         _points(middle, arms, depths, "score_spread", hollow=True)
         middle.set_ylabel("spread of scores over keys")
         middle.margins(y=0.12)
-        middle.text(0.03, 0.02, "● start   ○ end of training", transform=middle.transAxes,
-                    fontsize=7.5, color=NEUTRAL)  # fmt: skip
+        middle.text(
+            0.03,
+            0.02,
+            "● start   ○ end of training",
+            transform=middle.transAxes,
+            fontsize=7.5,
+            color=NEUTRAL,
+        )
         _points(right, arms, depths, "initial_gradient")
         right.set_ylabel("gradient of the maps at the start")
         for ax in (middle, right):

@@ -23,18 +23,24 @@ def shared_sections(arms: Arms, settings: MiniSettings) -> list[Section]:
 
 
 def _reading(arms: Arms, settings: MiniSettings) -> tuple[str, ...]:
-    found = [(arms.estimate(n, "dev_perplexity").value, arms.estimate(n, "dev_sentence_mean").value)
-             for n in arms.names()]  # fmt: skip
+    found = [
+        (arms.estimate(n, "dev_perplexity").value, arms.estimate(n, "dev_sentence_mean").value)
+        for n in arms.names()
+    ]
     ratios = [mean / corpus for corpus, mean in found if math.isfinite(mean / corpus)]
-    base = ", ".join(f"{order} {arms.baseline(order):,.0f}" for order in ORDERS
-                     if math.isfinite(arms.baseline(order)))  # fmt: skip
+    base = ", ".join(
+        f"{order} {arms.baseline(order):,.0f}"
+        for order in ORDERS
+        if math.isfinite(arms.baseline(order))
+    )
     first = (
         "Two numbers are called perplexity. exp(Σ NLL / Σ tokens) is the perplexity of the text; "
         "the mean over sentences of exp(loss), which was reported (there 1.3 times as large), is "
         f"here {min(ratios):.2f} to {max(ratios):.2f} times as large. Both are stored; claims "
         "name theirs."
-        if ratios else "No arm ended."
-    )  # fmt: skip
+        if ratios
+        else "No arm ended."
+    )
     rows = arms.table.where(kind="gpt").rows
     words = (
         f"The text is {rows[0]['text']!s:.60}: {rows[0]['train_sentences']:,} training sentences, "

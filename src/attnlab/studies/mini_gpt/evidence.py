@@ -58,8 +58,9 @@ def geometric(values: Sequence[float]) -> Estimate:
 
 def exponential(logs: Estimate) -> Estimate:
     """An estimate of a logarithm as one of the quantity itself."""
-    low, high = (math.exp(logs.low), math.exp(logs.high)) if logs.has_interval else (
-        math.nan, math.nan)  # fmt: skip
+    low, high = (
+        (math.exp(logs.low), math.exp(logs.high)) if logs.has_interval else (math.nan, math.nan)
+    )
     return Estimate(math.exp(logs.value), low, high, logs.n, f"exp of: {logs.method}")
 
 
@@ -82,10 +83,16 @@ def ratio_claim(  # noqa: PLR0913  (a comparison has this many parts; each is na
     logs = arms.log_ratios(*pair, metric)
     one_sided = (above, below) in ((1.0, math.inf), (-math.inf, 1.0))
     return judge(
-        name, statement, exponential(mean_interval(logs)), above=above, below=below,
-        quantity=f"perplexity, {pair[0]} / {pair[1]}", reported=reported, trials=arms.ids(*pair),
+        name,
+        statement,
+        exponential(mean_interval(logs)),
+        above=above,
+        below=below,
+        quantity=f"perplexity, {pair[0]} / {pair[1]}",
+        reported=reported,
+        trials=arms.ids(*pair),
         runs=logs if one_sided else (),
-    )  # fmt: skip
+    )
 
 
 def against_baseline(arms: Arms, arm: str, order: str) -> Claim:
@@ -93,10 +100,14 @@ def against_baseline(arms: Arms, arm: str, order: str) -> Claim:
     base = arms.baseline(order)
     logs = [math.log(v / base) for v in arms.values(arm, "dev_perplexity").values()]
     return judge(
-        f"beats-{order}", f"{arm} beats a {order} model of the same text",
-        exponential(mean_interval(logs)), below=1.0, quantity=f"perplexity, {arm} / {order}",
-        trials=arms.ids(arm), runs=logs,
-    )  # fmt: skip
+        f"beats-{order}",
+        f"{arm} beats a {order} model of the same text",
+        exponential(mean_interval(logs)),
+        below=1.0,
+        quantity=f"perplexity, {arm} / {order}",
+        trials=arms.ids(arm),
+        runs=logs,
+    )
 
 
 def first_seed(table: Table) -> list[Row]:

@@ -26,40 +26,54 @@ def shared_figures(arms: Arms, settings: MiniSettings) -> list[Figure]:
     words = f"{settings.size}, {settings.steps:,} steps"
     return [
         Figure(
-            "perplexity", f"Dev perplexity by arm ({words})",
+            "perplexity",
+            f"Dev perplexity by arm ({words})",
             "Filled: exp(Σ NLL / Σ tokens) over the dev sentences; hollow: the mean over sentences "
             "of exp(loss), the number that was reported, in which a short sentence counts as much "
             f"as a long one. Dotted: n-gram models of the same text. {BARS}",
             "A dot with an interval for each arm; n-gram baselines as vertical lines.",
-            lambda: _by_arm(arms), ids,
+            lambda: _by_arm(arms),
+            ids,
         ),
         Figure(
-            "sentences", "Three sentences, one at a time",
+            "sentences",
+            "Three sentences, one at a time",
             "Perplexity of a normal sentence, of its words in another order, and of a very long "
             f"one, each scored alone. {BARS}",
             "Three marks for each arm: normal, ungrammatical, long.",
-            lambda: _three(arms), ids,
+            lambda: _three(arms),
+            ids,
         ),
         Figure(
-            "length", "Perplexity against sentence length",
+            "length",
+            "Perplexity against sentence length",
             "Dev sentences grouped by length; each group's exp(Σ NLL / Σ tokens), geometric mean "
             "over seeds. Short sentences are often set phrases (“Ay, my lord.”).",
             "One line an arm: perplexity against the length of the sentence in tokens.",
-            lambda: _by_length(arms), ids,
+            lambda: _by_length(arms),
+            ids,
         ),
         Figure(
-            "training", "Loss while training",
+            "training",
+            "Loss while training",
             "Mean training loss of each tenth of the steps, mean over seeds.",
             "One line an arm: training loss in nats a token against steps.",
-            lambda: _training(arms, settings), ids,
+            lambda: _training(arms, settings),
+            ids,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def dots(  # noqa: PLR0913  (a mark has this many looks)
-    ax: Axes, names: Sequence[str], found: Sequence[Estimate], colour: str, *, hollow: bool = False,
-    marker: str = "o", lower: float = 0.0,
-) -> None:  # fmt: skip
+    ax: Axes,
+    names: Sequence[str],
+    found: Sequence[Estimate],
+    colour: str,
+    *,
+    hollow: bool = False,
+    marker: str = "o",
+    lower: float = 0.0,
+) -> None:
     """One row a name: value and interval, `lower` rows below its line."""
     for line, e in enumerate(found):
         row = line + lower
@@ -102,8 +116,15 @@ def _by_arm(arms: Arms) -> Drawing:
             value = arms.baseline(order)
             if np.isfinite(value):
                 ax.axvline(value, color=LINEAR, linestyle=":", linewidth=1.2)
-                ax.annotate(order, (value, 1.0), xycoords=("data", "axes fraction"), ha=side,
-                            va="bottom", fontsize=8, color=LINEAR)  # fmt: skip
+                ax.annotate(
+                    order,
+                    (value, 1.0),
+                    xycoords=("data", "axes fraction"),
+                    ha=side,
+                    va="bottom",
+                    fontsize=8,
+                    color=LINEAR,
+                )
         log_ticks(ax)
         ax.set_xlabel("perplexity of dev sentences")
     return drawing
@@ -116,8 +137,15 @@ def _three(arms: Arms) -> Drawing:
         for index, (sentence, colour, marker) in enumerate(SENTENCES):
             found = [arms.estimate(n, f"{sentence}_perplexity") for n in names]
             dots(ax, names, found, colour, marker=marker, lower=0.18 * (index - 1))
-            ax.annotate(sentence, (0.02 + 0.22 * index, 1.01), xycoords="axes fraction", fontsize=8,
-                        color=colour, fontweight="bold", va="bottom")  # fmt: skip
+            ax.annotate(
+                sentence,
+                (0.02 + 0.22 * index, 1.01),
+                xycoords="axes fraction",
+                fontsize=8,
+                color=colour,
+                fontweight="bold",
+                va="bottom",
+            )
         log_ticks(ax)
         ax.set_xlabel("perplexity of one sentence, scored alone")
     return drawing
@@ -158,14 +186,16 @@ def _training(arms: Arms, settings: MiniSettings) -> Drawing:
 def artefact_figure(arms: Arms) -> Figure:
     """Batches say one thing, single sentences another."""
     return Figure(
-        "artefact", "In batches, alone, and with other words around",
+        "artefact",
+        "In batches, alone, and with other words around",
         "Left: dev perplexity of the same sentences in batches (filled) and one by one (hollow). "
         "Middle: how far predictions move when later words are changed: 0 for a causal model. "
         f"Right: when the other sentences of the batch are changed. {BARS}",
         "Dot plots by arm: perplexity in batches and alone; movement under a changed future; "
         "movement under changed neighbours.",
-        lambda: _artefact(arms), tuple(arms.ids(*arms.names())),
-    )  # fmt: skip
+        lambda: _artefact(arms),
+        tuple(arms.ids(*arms.names())),
+    )
 
 
 def _artefact(arms: Arms) -> Drawing:
@@ -179,8 +209,10 @@ def _artefact(arms: Arms) -> Drawing:
         log_ticks(left, few=True)
         left.set_xlabel("perplexity")
         left.set_title("in batches, alone", fontsize=8)
-        for ax, metric, words in ((middle, "past_moved", "later words changed"),
-                                  (right, "neighbour_moved", "neighbours changed")):  # fmt: skip
+        for ax, metric, words in (
+            (middle, "past_moved", "later words changed"),
+            (right, "neighbour_moved", "neighbours changed"),
+        ):
             dots(ax, names, [_largest(arms, n, metric) for n in names], NEUTRAL)
             ax.set_yticklabels([])
             ax.set_xlabel("prediction moved (nats)")

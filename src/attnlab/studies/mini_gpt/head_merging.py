@@ -47,29 +47,75 @@ class HeadMerging(MiniStudy):
         a = Arms(table)
         return [
             ratio_claim(
-                a, "looks-better", "In batches, re-weighting as reported has the lower perplexity",
-                (BATCH, PLAIN), below=1.0, metric="dev_sentence_mean", reported=_reported(346),
+                a,
+                "looks-better",
+                "In batches, re-weighting as reported has the lower perplexity",
+                (BATCH, PLAIN),
+                below=1.0,
+                metric="dev_sentence_mean",
+                reported=_reported(346),
             ),
-            _alone(a, BATCH, "breaks-alone", "Alone a sentence costs it twice that in batches",
-                   above=2.0),
-            _alone(a, PLAIN, "plain-alone", "Concatenation does not care about the batch (±0.1 %)",
-                   above=0.999, below=1.001),
+            _alone(
+                a,
+                BATCH,
+                "breaks-alone",
+                "Alone a sentence costs it twice that in batches",
+                above=2.0,
+            ),
+            _alone(
+                a,
+                PLAIN,
+                "plain-alone",
+                "Concatenation does not care about the batch (±0.1 %)",
+                above=0.999,
+                below=1.001,
+            ),
             _moved(a, BATCH, "batch-leaks", "past_moved", "re-weighting as reported"),
             _moved(a, HEADS, "heads-leaks", "past_moved", "re-weighting by heads"),
             _still(a, CAUSAL, "causal-does-not-leak"),
-            _moved(a, BATCH, "neighbours-leak", "neighbour_moved", "re-weighting as reported",
-                   "Changing the other sentences of a batch changes this one's predictions under"),
-            ratio_claim(a, "causal-is-no-gain", "Causal re-weighting matches concatenation (±3 %)",
-                        (CAUSAL, PLAIN), above=0.97, below=1.03),
-            ratio_claim(a, "shift-is-nothing", "Shifting the heads by one changes nothing (±2 %)",
-                        ("shift", PLAIN), above=0.98, below=1.02, reported=_reported(382)),
+            _moved(
+                a,
+                BATCH,
+                "neighbours-leak",
+                "neighbour_moved",
+                "re-weighting as reported",
+                "Changing the other sentences of a batch changes this one's predictions under",
+            ),
+            ratio_claim(
+                a,
+                "causal-is-no-gain",
+                "Causal re-weighting matches concatenation (±3 %)",
+                (CAUSAL, PLAIN),
+                above=0.97,
+                below=1.03,
+            ),
+            ratio_claim(
+                a,
+                "shift-is-nothing",
+                "Shifting the heads by one changes nothing (±2 %)",
+                ("shift", PLAIN),
+                above=0.98,
+                below=1.02,
+                reported=_reported(382),
+            ),
             _theorem(a),
-            ratio_claim(a, "shuffle-costs", "A new order of heads in every forward does harm",
-                        ("shuffle each time", PLAIN), above=1.0, metric="dev_sentence_mean",
-                        reported=_reported(384)),
-            ratio_claim(a, "attention-helps", "Attention is worth something: switched off is worse",
-                        ("attention off", PLAIN), above=1.0),
-        ]  # fmt: skip
+            ratio_claim(
+                a,
+                "shuffle-costs",
+                "A new order of heads in every forward does harm",
+                ("shuffle each time", PLAIN),
+                above=1.0,
+                metric="dev_sentence_mean",
+                reported=_reported(384),
+            ),
+            ratio_claim(
+                a,
+                "attention-helps",
+                "Attention is worth something: switched off is worse",
+                ("attention off", PLAIN),
+                above=1.0,
+            ),
+        ]
 
     def figures(self, table: Table) -> list[Figure]:
         """The artefact first."""
@@ -81,8 +127,11 @@ class HeadMerging(MiniStudy):
         """What the batch shows, and what a single sentence shows."""
         found = {c.name: c for c in claims}
         better, alone, leak = found["looks-better"], found["breaks-alone"], found["batch-leaks"]
-        seen = {"holds": "looks better in batches", "fails": "does not even look better in batches",
-                "undecided": "is not clearly better in batches"}[better.verdict]  # fmt: skip
+        seen = {
+            "holds": "looks better in batches",
+            "fails": "does not even look better in batches",
+            "undecided": "is not clearly better in batches",
+        }[better.verdict]
         if alone.verdict == "holds" and leak.verdict == "holds":
             return (
                 f"No: it {seen} ({better.estimate.value:.3f} times the perplexity), but it reads "
@@ -123,33 +172,60 @@ def _alone(
     """Perplexity of the same dev sentences one by one over that in a batch."""
     rows = a.rows(arm)
     logs = [float(v) for v in rows.column("log_alone_over_batched")]
-    return judge(name, statement, exponential(mean_interval(logs)), above=above, below=below,
-                 quantity="perplexity alone / in a batch", trials=rows.ids)  # fmt: skip
+    return judge(
+        name,
+        statement,
+        exponential(mean_interval(logs)),
+        above=above,
+        below=below,
+        quantity="perplexity alone / in a batch",
+        trials=rows.ids,
+    )
 
 
 def _moved(
-    a: Arms, arm: str, name: str, metric: str, words: str,
+    a: Arms,
+    arm: str,
+    name: str,
+    metric: str,
+    words: str,
     start: str = "Changing later words changes earlier predictions under",
-) -> Claim:  # fmt: skip
+) -> Claim:
     rows = a.rows(arm)
     found = geometric(list(rows.column(metric)))
-    return judge(name, f"{start} {words} (> 0.001)", found, above=1e-3,
-                 quantity="largest change of a log-probability", trials=rows.ids)  # fmt: skip
+    return judge(
+        name,
+        f"{start} {words} (> 0.001)",
+        found,
+        above=1e-3,
+        quantity="largest change of a log-probability",
+        trials=rows.ids,
+    )
 
 
 def _still(a: Arms, arm: str, name: str) -> Claim:
     rows = a.rows(arm)
     found = mean_interval(rows.column("past_moved"))
-    return judge(name, "Causal re-weighting: earlier predictions do not move", found, above=-1e-5,
-                 below=1e-5, quantity="largest change of a log-probability",
-                 trials=rows.ids)  # fmt: skip
+    return judge(
+        name,
+        "Causal re-weighting: earlier predictions do not move",
+        found,
+        above=-1e-5,
+        below=1e-5,
+        quantity="largest change of a log-probability",
+        trials=rows.ids,
+    )
 
 
 def _theorem(a: Arms) -> Claim:
     rows = Table([*a.rows("shift"), *a.rows("shuffle once")])
     gaps = rows.column("twin_gap")
     return judge(
-        "permutation-theorem", "Shift and one shuffle are concatenation with permuted columns",
-        mean_interval(gaps), above=-1e-3, below=1e-3,
-        quantity="largest logit gap to the twin", trials=rows.ids,
-    )  # fmt: skip
+        "permutation-theorem",
+        "Shift and one shuffle are concatenation with permuted columns",
+        mean_interval(gaps),
+        above=-1e-3,
+        below=1e-3,
+        quantity="largest logit gap to the twin",
+        trials=rows.ids,
+    )

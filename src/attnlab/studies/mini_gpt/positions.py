@@ -33,29 +33,62 @@ class Positions(MiniStudy):
         a = Arms(table)
         return [
             ratio_claim(
-                a, "sinusoidal-loses", "Sinusoids as reported (size 0.7) do worse than learned",
-                ("sinusoidal as reported", "learned"), above=1.0, metric="dev_sentence_mean",
+                a,
+                "sinusoidal-loses",
+                "Sinusoids as reported (size 0.7) do worse than learned",
+                ("sinusoidal as reported", "learned"),
+                above=1.0,
+                metric="dev_sentence_mean",
                 reported=REPORTED,
             ),
             ratio_claim(
-                a, "amplitude-is-why", "Scaled to the size of embeddings they match learned (±3 %)",
-                ("sinusoidal scaled", "learned"), above=0.97, below=1.03,
+                a,
+                "amplitude-is-why",
+                "Scaled to the size of embeddings they match learned (±3 %)",
+                ("sinusoidal scaled", "learned"),
+                above=0.97,
+                below=1.03,
             ),
             ratio_claim(
-                a, "exponent-is-not-why", "Reported and standard exponents are level (±3 %)",
-                ("sinusoidal as reported", "sinusoidal"), above=0.97, below=1.03,
+                a,
+                "exponent-is-not-why",
+                "Reported and standard exponents are level (±3 %)",
+                ("sinusoidal as reported", "sinusoidal"),
+                above=0.97,
+                below=1.03,
             ),
-            ratio_claim(a, "rotary-wins", "Rotary positions do better than learned",
-                        ("rotary", "learned"), below=1.0),
-            ratio_claim(a, "alibi-wins", "ALiBi does better than learned positions",
-                        ("alibi", "learned"), below=1.0),
-            ratio_claim(a, "none-is-close", "Without positions the loss is within 10 % of learned",
-                        ("none", "learned"), above=0.9, below=1.1),
-            ratio_claim(a, "attention-helps", "Attention is worth something: switched off is worse",
-                        ("attention off", "learned"), above=1.0),
+            ratio_claim(
+                a,
+                "rotary-wins",
+                "Rotary positions do better than learned",
+                ("rotary", "learned"),
+                below=1.0,
+            ),
+            ratio_claim(
+                a,
+                "alibi-wins",
+                "ALiBi does better than learned positions",
+                ("alibi", "learned"),
+                below=1.0,
+            ),
+            ratio_claim(
+                a,
+                "none-is-close",
+                "Without positions the loss is within 10 % of learned",
+                ("none", "learned"),
+                above=0.9,
+                below=1.1,
+            ),
+            ratio_claim(
+                a,
+                "attention-helps",
+                "Attention is worth something: switched off is worse",
+                ("attention off", "learned"),
+                above=1.0,
+            ),
             against_baseline(a, "learned", "bigram"),
             against_baseline(a, "learned", "trigram"),
-        ]  # fmt: skip
+        ]
 
     def answer(self, claims: Sequence[Claim]) -> str:
         """Yes or no, and the amplitude."""

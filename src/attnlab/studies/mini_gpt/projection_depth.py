@@ -71,23 +71,59 @@ class ProjectionDepth(MiniStudy):
         deep, shallow = arm_name(high, "torch"), arm_name(low, "torch")
         kept, kept_low = arm_name(high, "preserving"), arm_name(low, "preserving")
         return [
-            ratio_claim(a, "flat", f"torch's start: depth {high} is level with depth {low} (±5 %)",
-                        (deep, shallow), above=0.95, below=1.05, reported=NO_EFFECT),
-            _scores(a, "scores-die",
-                    f"torch's start: scores at depth {high} are below 1e-6 of those at {low}",
-                    (deep, shallow), below=1e-6),
-            ratio_claim(a, "no-attention", f"Depth {high} (torch) equals attention off (±2 %)",
-                        (deep, "attention off"), above=0.98, below=1.02),
-            _scores(a, "scores-live",
-                    f"Variance kept: scores at depth {high} are above 1 % of those at {low}",
-                    (kept, kept_low), above=0.01),
-            ratio_claim(a, "depth-costs", f"Variance kept: depth {high} is worse than depth {low}",
-                        (kept, kept_low), above=1.0),
-            ratio_claim(a, "linear-is-enough", f"The linear map is as good as depth {low} (+2 %)",
-                        ("linear", shallow), below=1.02),
-            ratio_claim(a, "attention-helps", "Attention is worth something: switched off is worse",
-                        ("attention off", "linear"), above=1.0),
-        ]  # fmt: skip
+            ratio_claim(
+                a,
+                "flat",
+                f"torch's start: depth {high} is level with depth {low} (±5 %)",
+                (deep, shallow),
+                above=0.95,
+                below=1.05,
+                reported=NO_EFFECT,
+            ),
+            _scores(
+                a,
+                "scores-die",
+                f"torch's start: scores at depth {high} are below 1e-6 of those at {low}",
+                (deep, shallow),
+                below=1e-6,
+            ),
+            ratio_claim(
+                a,
+                "no-attention",
+                f"Depth {high} (torch) equals attention off (±2 %)",
+                (deep, "attention off"),
+                above=0.98,
+                below=1.02,
+            ),
+            _scores(
+                a,
+                "scores-live",
+                f"Variance kept: scores at depth {high} are above 1 % of those at {low}",
+                (kept, kept_low),
+                above=0.01,
+            ),
+            ratio_claim(
+                a,
+                "depth-costs",
+                f"Variance kept: depth {high} is worse than depth {low}",
+                (kept, kept_low),
+                above=1.0,
+            ),
+            ratio_claim(
+                a,
+                "linear-is-enough",
+                f"The linear map is as good as depth {low} (+2 %)",
+                ("linear", shallow),
+                below=1.02,
+            ),
+            ratio_claim(
+                a,
+                "attention-helps",
+                "Attention is worth something: switched off is worse",
+                ("attention off", "linear"),
+                above=1.0,
+            ),
+        ]
 
     def figures(self, table: Table) -> list[Figure]:
         """Against depth first."""
@@ -138,5 +174,12 @@ def _scores(
     """Ratio of the scores' spread before training; both must exist, and a zero counts as tiny."""
     ours, theirs = (a.values(arm, "initial_score_spread") for arm in pair)
     logs = [math.log(max(ours[s], 1e-300) / theirs[s]) for s in sorted(ours.keys() & theirs.keys())]
-    return judge(name, statement, exponential(mean_interval(logs)), above=above, below=below,
-                 quantity=f"score spread, {pair[0]} / {pair[1]}", trials=a.ids(*pair))  # fmt: skip
+    return judge(
+        name,
+        statement,
+        exponential(mean_interval(logs)),
+        above=above,
+        below=below,
+        quantity=f"score spread, {pair[0]} / {pair[1]}",
+        trials=a.ids(*pair),
+    )

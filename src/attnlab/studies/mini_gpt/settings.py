@@ -51,10 +51,23 @@ class MiniSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "steps": 6, "batch": 4, "scored": 12, "singles": 4, "sample_tokens": 4, "seeds": 3,
-    "min_count": 60, "block": 64, "learning_rate": 0.01,
-}  # fmt: skip
+    "steps": 6,
+    "batch": 4,
+    "scored": 12,
+    "singles": 4,
+    "sample_tokens": 4,
+    "seeds": 3,
+    "min_count": 60,
+    "block": 64,
+    "learning_rate": 0.01,
+}
 FULL: dict[str, Any] = {
-    "size": "micro", "steps": 8000, "batch": 64, "seeds": 5, "scored": 4000, "singles": 500,
-    "min_count": 3, "learning_rate": 0.001,
-}  # fmt: skip
+    "size": "micro",
+    "steps": 8000,
+    "batch": 64,
+    "seeds": 5,
+    "scored": 4000,
+    "singles": 500,
+    "min_count": 3,
+    "learning_rate": 0.001,
+}

@@ -20,9 +20,24 @@ from attnlab.studies.mini_gpt.settings import FULL, SMOKE, MiniSettings
 HELPS = "attention-helps"  # the claim every one of these studies makes
 ORDERS = ("unigram", "bigram", "trigram")
 COURSE = "course report: news sentences, vocabulary 26,604"
-PROTOCOL = ("text", "min_count", "size", "block", "steps", "batch", "by_length", "learning_rate",
-            "warmup", "scored", "singles", "sample_tokens", "normal", "ungrammatical", "long",
-            "device")  # fmt: skip
+PROTOCOL = (
+    "text",
+    "min_count",
+    "size",
+    "block",
+    "steps",
+    "batch",
+    "by_length",
+    "learning_rate",
+    "warmup",
+    "scored",
+    "singles",
+    "sample_tokens",
+    "normal",
+    "ungrammatical",
+    "long",
+    "device",
+)
 
 
 class MiniStudy(Study):
@@ -94,10 +109,13 @@ def _attention_worth(claims: Sequence[Claim]) -> Finding:
     """What attention as a whole is worth here, beside every difference between trained arms."""
     helps = next(c for c in claims if c.name == HELPS)
     compared = {
-        c.name: math.log(c.estimate.value) for c in claims
-        if c.quantity.startswith("perplexity") and c.name != HELPS
-        and not c.name.startswith("beats-") and c.estimate.value > 0
-    }  # fmt: skip
+        c.name: math.log(c.estimate.value)
+        for c in claims
+        if c.quantity.startswith("perplexity")
+        and c.name != HELPS
+        and not c.name.startswith("beats-")
+        and c.estimate.value > 0
+    }
     return attention_worth(helps.runs, compared)
 
 

@@ -48,9 +48,11 @@ def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
     batches = Sentences(data.train, c["block"], c["batch"], order, by_length=c["by_length"])
     first = at_start(model, batches.batch(0).to(bench.device)) | audit_metrics(model, "start")
     settings = TrainSettings(
-        steps=c["steps"], batch=c["batch"], learning_rate=c["learning_rate"],
+        steps=c["steps"],
+        batch=c["batch"],
+        learning_rate=c["learning_rate"],
         warmup_fraction=c["warmup"],
-    )  # fmt: skip
+    )
     done = train(model, batches, settings)
     if done.ending == "diverged":
         return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
@@ -58,20 +60,24 @@ def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
     metrics |= first | probes(model, data.dev, c["batch"], bench.device)
     metrics |= audit_metrics(model, "end")
     metrics |= {
-        "parameters": model.parameter_count(), "vocabulary": data.tokenizer.size,
-        "train_sentences": len(data.train), "train_tokens": done.tokens,
+        "parameters": model.parameter_count(),
+        "vocabulary": data.tokenizer.size,
+        "train_sentences": len(data.train),
+        "train_tokens": done.tokens,
         "last_loss": float(np.mean(done.losses[-max(1, c["steps"] // TENTHS) :])),
-    }  # fmt: skip
+    }
     speed = done.tokens_per_second
     return Outcome(
-        metrics, arrays=weights(model), curves=curves | losses(done),
+        metrics,
+        arrays=weights(model),
+        curves=curves | losses(done),
         samples=samples(trial, model, data),
         documents={
             "tokenizer.json": data.tokenizer.to_json(),
             "model.json": json.dumps(model.config.to_json()),
         },
         cost={"tokens_per_second": speed} if speed else {},
-    )  # fmt: skip
+    )
 
 
 def build(c: Any, vocabulary: int, generator: torch.Generator) -> GPT:
@@ -93,16 +99,19 @@ def measured(
     found = dev.perplexity
     train_found = scores(spread_out(data.train, c["scored"]), c["batch"]).perplexity
     metrics: dict[str, Any] = {
-        "train_perplexity": train_found.corpus, "train_sentence_mean": train_found.sentence_mean,
-        "dev_perplexity": found.corpus, "dev_sentence_mean": found.sentence_mean,
+        "train_perplexity": train_found.corpus,
+        "train_sentence_mean": train_found.sentence_mean,
+        "dev_perplexity": found.corpus,
+        "dev_sentence_mean": found.sentence_mean,
         "dev_tokens": found.tokens,
-    }  # fmt: skip
+    }
     few = spread_out(data.dev, c["singles"])
     batched, alone = scores(few, c["batch"]).perplexity, scores(few, 1).perplexity
     metrics |= {
-        "batched_perplexity": batched.corpus, "alone_perplexity": alone.corpus,
+        "batched_perplexity": batched.corpus,
+        "alone_perplexity": alone.corpus,
         "log_alone_over_batched": (alone.nll - batched.nll) / batched.tokens,
-    }  # fmt: skip
+    }
     for name in ("normal", "ungrammatical", "long"):
         row = data.tokenizer.row(c[name])[: c["block"] + 1]
         metrics[f"{name}_perplexity"] = sentence(nll, row, device)
@@ -135,7 +144,12 @@ def samples(trial: Trial, model: GPT, data: Sentenced) -> list[str]:
     """Two texts from <START>, at temperature 0.8."""
     t = data.tokenizer
     texts = generate(
-        model, [[t.start]], Strategy("temperature", {"t": 0.8}), n=2, stop_ids=[t.stop],
-        max_new_tokens=trial.config["sample_tokens"], seed=trial.stream.child("sample"),
-    )  # fmt: skip
+        model,
+        [[t.start]],
+        Strategy("temperature", {"t": 0.8}),
+        n=2,
+        stop_ids=[t.stop],
+        max_new_tokens=trial.config["sample_tokens"],
+        seed=trial.stream.child("sample"),
+    )
     return [t.decode(text.ids) for text in texts]

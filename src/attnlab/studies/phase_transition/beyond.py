@@ -29,40 +29,48 @@ def beyond_figures(e: Evidence) -> list[Figure]:
     settings, omega = e.settings, e.settings.omega
     return [
         Figure(
-            "finite-size", f"Simulation against D (ω = {omega:g})",
+            "finite-size",
+            f"Simulation against D (ω = {omega:g})",
             "Left: the crossing α_c of simulation at each D: the zero of a straight "
             "line through the instances' means; the band is the theory's range over integration "
             "rules. Right: m of the positional "
             "solution over the theory's, where theory and descent disagree most: a gap that stays "
             "as D grows is no finite-size effect. Bars: 95 % (left: jackknife; right: t).",
             "Crossing of the losses against D beside theory; overlap m over the theory's.",
-            lambda: _finite_size(e), e.part("finite size").ids + e.part("open questions").ids,
+            lambda: _finite_size(e),
+            e.part("finite size").ids + e.part("open questions").ids,
         ),
         Figure(
-            "instability", "Where simulation and theory differ, theory is unstable",
+            "instability",
+            "Where simulation and theory differ, theory is unstable",
             "How far the overlap of simulation (largest D) exceeds the theory's, against the "
             "separation Δ*/q that two replicas of the theory go to: 0 is stable. Points where "
             "theory has no overlap at all are left out. Bars: 95 % t intervals over instances.",
             "Relative excess of the overlaps m and θ against the predicted separation of replicas.",
-            lambda: _instability(e), e.part("open questions").ids,
+            lambda: _instability(e),
+            e.part("open questions").ids,
         ),
         Figure(
-            "ridge", f"Choosing λ from training data (D = {settings.ridge_dim:,})",
+            "ridge",
+            f"Choosing λ from training data (D = {settings.ridge_dim:,})",
             "Test error of the semantic solution against λ, and its prediction by k-fold "
             "cross-validation and by leave-one-out from one fit. "
             "Bars: 95 % t intervals over instances.",
             "Three curves against λ for each α: test error, k folds, leave-one-out.",
-            lambda: _ridge(e), e.part("ridge").ids,
+            lambda: _ridge(e),
+            e.part("ridge").ids,
         ),
         Figure(
-            "scaling", "Why the factors 1/√D matter",
+            "scaling",
+            "Why the factors 1/√D matter",
             "Variance of the attention scores at the semantic start, with the paper's scaling and "
             "without: without it the scores grow with D and the softmax saturates. "
             "Bars: 95 % t intervals of the logarithm over instances.",
             "Score variance against D with and without the factors 1/√D, on log axes.",
-            lambda: _scaling(e), e.part("scaling").ids,
+            lambda: _scaling(e),
+            e.part("scaling").ids,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _finite_size(e: Evidence) -> Drawing:
@@ -74,8 +82,14 @@ def _finite_size(e: Evidence) -> Drawing:
         if np.isfinite(theory.value):
             left.axhspan(theory.low, theory.high, color=NEUTRAL, alpha=0.25, linewidth=0)
             left.axhline(theory.value, color=NEUTRAL)
-            left.annotate("theory", (1.02, theory.value), xycoords=("axes fraction", "data"),
-                          va="center", fontsize=8, annotation_clip=False)  # fmt: skip
+            left.annotate(
+                "theory",
+                (1.02, theory.value),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=8,
+                annotation_clip=False,
+            )
         left.set_ylabel("crossing of the losses $α_c$")
         shades = ("#0B3C86", POSITIONAL, "#6FA8F5")
         points = sorted(
@@ -119,16 +133,29 @@ def _instability(e: Evidence) -> Drawing:
         for p in e.open_points():
             if np.isfinite(p.gap.value + p.separation):
                 errorbars(ax, [p.separation], [p.gap], COLOURS[p.branch])
-                direct_label(ax, [p.separation], [p.gap.value], f"ω={p.omega:g}, α={p.alpha:g}",
-                             COLOURS[p.branch])  # fmt: skip
+                direct_label(
+                    ax,
+                    [p.separation],
+                    [p.gap.value],
+                    f"ω={p.omega:g}, α={p.alpha:g}",
+                    COLOURS[p.branch],
+                )
         ax.set_xscale("symlog", linthresh=0.01)
         ax.set_xlim(-0.001, 2.0)
         ax.set_xticks([0, 0.01, 0.1, 1.0], ["0", "0.01", "0.1", "1"])
         ax.set_xlabel("separation Δ*/q of two replicas of the theory")
         ax.set_ylabel("overlap: simulation / theory − 1")
         for y, name in ((0.97, "positional"), (0.89, "semantic")):
-            ax.text(0.02, y, name, color=COLOURS[name], transform=ax.transAxes, va="top",
-                    fontweight="bold", fontsize=8)  # fmt: skip
+            ax.text(
+                0.02,
+                y,
+                name,
+                color=COLOURS[name],
+                transform=ax.transAxes,
+                va="top",
+                fontweight="bold",
+                fontsize=8,
+            )
     return drawing
 
 
@@ -139,8 +166,10 @@ def _ridge(e: Evidence) -> Drawing:
         for ax, ((alpha,), rows) in zip(axes, groups.items(), strict=False):
             ridges = list(rows.rows[0]["ridges"])
             for name, colour, words in (
-                ("test", SEMANTIC, "test"), ("cv", LINEAR, "folds"), ("loo", NEUTRAL, "one fit"),
-            ):  # fmt: skip
+                ("test", SEMANTIC, "test"),
+                ("cv", LINEAR, "folds"),
+                ("loo", NEUTRAL, "one fit"),
+            ):
                 values = np.array([r.curves[f"semantic_{name}"] for r in rows])
                 estimates = [mean_interval(values[:, i]) for i in range(len(ridges))]
                 errorbars(ax, ridges, estimates, colour)
@@ -157,13 +186,16 @@ def _scaling(e: Evidence) -> Drawing:
     with house_style():
         drawing, (ax,) = panels(1, 1, height=2.7)
         for scaling, colour, words in (
-            ("paper", NEUTRAL, "with 1/√D"), ("unscaled", SEMANTIC, "without"),
-        ):  # fmt: skip
+            ("paper", NEUTRAL, "with 1/√D"),
+            ("unscaled", SEMANTIC, "without"),
+        ):
             rows = e.part("scaling").where(scaling=scaling)
             found = over_instances(rows, lambda r: float(np.log(r["score_variance"])), "dim")
             dims = [key[0] for key in found]
-            shown = [replace(x, value=np.exp(x.value), low=np.exp(x.low), high=np.exp(x.high))
-                     for x in found.values()]  # fmt: skip
+            shown = [
+                replace(x, value=np.exp(x.value), low=np.exp(x.low), high=np.exp(x.high))
+                for x in found.values()
+            ]
             errorbars(ax, dims, shown, colour)
             if dims:
                 direct_label(ax, [dims[-1]], [shown[-1].value], words, colour)

@@ -63,8 +63,16 @@ def _critical(e: Evidence, name: str) -> Claim:
     reported = None
     if e.is_published_model and name in PUBLISHED:
         reported = Reported(PUBLISHED[name], PAPER, note="coarse quadrature, typed in")
-    return judge(f"alpha-{name[-1]}-theory", statement, found, above=low, below=high,
-                 quantity=symbol, reported=reported, trials=ids)  # fmt: skip
+    return judge(
+        f"alpha-{name[-1]}-theory",
+        statement,
+        found,
+        above=low,
+        below=high,
+        quantity=symbol,
+        reported=reported,
+        trials=ids,
+    )
 
 
 def _simulated_transition(e: Evidence) -> Claim:
@@ -76,10 +84,15 @@ def _simulated_transition(e: Evidence) -> Claim:
         found = Estimate(math.nan, method="no α_c of theory to compare with")
     reported = Reported(PUBLISHED["alpha_c"], PAPER) if e.is_published_model else None
     return judge(
-        "alpha-c-simulation", f"Simulation{_at(dim, 'D')} crosses within 6 % of the theory's α_c",
-        found, above=0.94 * theory.value, below=1.06 * theory.value, quantity="α_c",
-        reported=reported, trials=e.part("finite size").where(dim=dim).ids,
-    )  # fmt: skip
+        "alpha-c-simulation",
+        f"Simulation{_at(dim, 'D')} crosses within 6 % of the theory's α_c",
+        found,
+        above=0.94 * theory.value,
+        below=1.06 * theory.value,
+        quantity="α_c",
+        reported=reported,
+        trials=e.part("finite size").where(dim=dim).ids,
+    )
 
 
 def _beyond(e: Evidence, below: bool, name: str) -> tuple[float, Table]:
@@ -102,16 +115,25 @@ def _difference(
     """A difference of two arms on the same instances is above (or below) zero."""
     runs = [value(row) for row in rows]
     low, high = (0.0, math.inf) if positive else (-math.inf, 0.0)
-    return judge(name, statement, mean_interval(runs), above=low, below=high, quantity=quantity,
-                 trials=rows.ids, runs=runs)  # fmt: skip
+    return judge(
+        name,
+        statement,
+        mean_interval(runs),
+        above=low,
+        below=high,
+        quantity=quantity,
+        trials=rows.ids,
+        runs=runs,
+    )
 
 
 def _side(e: Evidence, *, below: bool) -> Claim:
     alpha, rows = _beyond(e, below, "alpha_c")
     side, winner = ("below", "positional") if below else ("above", "semantic")
     statement = f"{side.capitalize()} α_c{_at(alpha)} the {winner} solution has the lower loss"
-    return _difference(f"{winner}-wins-{side}", statement, rows, gap, not below,
-                       "ε_t(positional) − ε_t(semantic)")  # fmt: skip
+    return _difference(
+        f"{winner}-wins-{side}", statement, rows, gap, not below, "ε_t(positional) − ε_t(semantic)"
+    )
 
 
 def _linear(e: Evidence, *, below: bool) -> Claim:
@@ -120,8 +142,14 @@ def _linear(e: Evidence, *, below: bool) -> Claim:
     where = "α_c" if below else "α_l"
     where = f"{'Below' if below else 'Above'} {where}{_at(alpha)}"
     statement = f"{where} {order[0]} predicts better than {order[1]}"
-    return _difference(f"linear-{'wins-below' if below else 'loses-above'}", statement, rows,
-                       excess, below, "ε_g − ε_g(linear)")  # fmt: skip
+    return _difference(
+        f"linear-{'wins-below' if below else 'loses-above'}",
+        statement,
+        rows,
+        excess,
+        below,
+        "ε_g − ε_g(linear)",
+    )
 
 
 def _by_seed(rows: list[Row], value: Value) -> list[float]:
@@ -133,35 +161,43 @@ def _by_seed(rows: list[Row], value: Value) -> list[float]:
 def _agreement(e: Evidence) -> Claim:
     """θ of simulation over θ of theory, at the largest D, all α ≥ 1.15 together."""
     branch = e.theory("semantic")
-    rows = [r for r in e.part("large D")
-            if r["alpha"] >= 1.15 and branch.at(r["alpha"], "theta") > 0]  # fmt: skip
+    rows = [
+        r for r in e.part("large D") if r["alpha"] >= 1.15 and branch.at(r["alpha"], "theta") > 0
+    ]
     ratios = _by_seed(rows, lambda r: r["semantic_theta"] / branch.at(r["alpha"], "theta"))
     return judge(
         "semantic-agrees",
         f"For α ≥ 1.15, D = {e.settings.large_dim:,}, the semantic θ is the theory's within 3 %",
-        mean_interval(ratios), above=0.97, below=1.03, quantity="θ simulation / θ theory",
+        mean_interval(ratios),
+        above=0.97,
+        below=1.03,
+        quantity="θ simulation / θ theory",
         trials=[r.id for r in rows],
-    )  # fmt: skip
+    )
 
 
 def _memory(e: Evidence) -> Claim:
     """Below the weak-recovery point descent from W* keeps an overlap that theory says is gone."""
-    found = [p for p in e.open_points()
-             if p.branch == "semantic" and p.theory["theta"] == 0.0]  # fmt: skip
+    found = [p for p in e.open_points() if p.branch == "semantic" and p.theory["theta"] == 0.0]
     rows = found[0].instances if found else Table([])
     where = f"ω = {found[0].omega:g}, α = {found[0].alpha:g}" if found else "α < α_w"
     return judge(
         "start-is-remembered",
         f"Where theory has no θ ({where}), descent from W* keeps θ > 0.02",
-        mean_interval(rows.column("semantic_theta")), above=0.02, quantity="θ", trials=rows.ids,
-    )  # fmt: skip
+        mean_interval(rows.column("semantic_theta")),
+        above=0.02,
+        quantity="θ",
+        trials=rows.ids,
+    )
 
 
 def _positional_gap(e: Evidence) -> Claim:
     """m of descent exceeds the theory's where its replicas separate most."""
-    found = [p for p in e.open_points()
-             if p.branch == "positional" and math.isfinite(p.separation)
-             and math.isfinite(p.gap.value)]  # fmt: skip
+    found = [
+        p
+        for p in e.open_points()
+        if p.branch == "positional" and math.isfinite(p.separation) and math.isfinite(p.gap.value)
+    ]
     point = max(found, key=lambda p: p.separation, default=None)
     if point is None:
         nothing = Estimate(math.nan, method="no point with theory and simulation")
@@ -172,8 +208,12 @@ def _positional_gap(e: Evidence) -> Claim:
         "positional-gap",
         f"At ω = {point.omega:g}, α = {point.alpha:g}, D = {dim:,}, descent finds a larger m than "
         "theory",
-        point.gap, above=0.0, quantity="m / m theory − 1", trials=point.instances.ids, runs=runs,
-    )  # fmt: skip
+        point.gap,
+        above=0.0,
+        quantity="m / m theory − 1",
+        trials=point.instances.ids,
+        runs=runs,
+    )
 
 
 def _random_starts(e: Evidence) -> Claim:
@@ -182,9 +222,12 @@ def _random_starts(e: Evidence) -> Claim:
     return judge(
         "random-starts-are-worse",
         "From a random start the loss ends above that of the better informed start",
-        mean_interval(runs), above=0.0, quantity="ε_t(random) − lower ε_t",
-        trials=[r.id for r in rows], runs=runs,
-    )  # fmt: skip
+        mean_interval(runs),
+        above=0.0,
+        quantity="ε_t(random) − lower ε_t",
+        trials=[r.id for r in rows],
+        runs=runs,
+    )
 
 
 def _ridge_rows(e: Evidence) -> Table:
@@ -199,10 +242,13 @@ def _ridge(e: Evidence) -> Claim:
         f"λ = {e.settings.ridge:g}"
     )
     return _difference(
-        "validated-ridge", statement, _ridge_rows(e),
-        lambda r: r["semantic_test_error_cv"] / r["semantic_test_error_default"] - 1, False,
+        "validated-ridge",
+        statement,
+        _ridge_rows(e),
+        lambda r: r["semantic_test_error_cv"] / r["semantic_test_error_default"] - 1,
+        False,
         "relative change of ε_g",
-    )  # fmt: skip
+    )
 
 
 def _leave_one_out(e: Evidence) -> Claim:
@@ -210,10 +256,13 @@ def _leave_one_out(e: Evidence) -> Claim:
         f"Above α_c leave-one-out predicts the test error better than {e.settings.folds} folds"
     )
     return _difference(
-        "leave-one-out-is-closer", statement, _ridge_rows(e),
-        lambda r: r["semantic_cv_relative_error"] - r["semantic_loo_relative_error"], True,
+        "leave-one-out-is-closer",
+        statement,
+        _ridge_rows(e),
+        lambda r: r["semantic_cv_relative_error"] - r["semantic_loo_relative_error"],
+        True,
         "relative error of folds − of one fit",
-    )  # fmt: skip
+    )
 
 
 def _rank_two(e: Evidence) -> Claim:
@@ -224,19 +273,26 @@ def _rank_two(e: Evidence) -> Claim:
     return judge(
         "rank-two-does-both",
         f"A rank-2 student (α = {alpha:g}) is both positional and semantic: m, θ > 0.05",
-        mean_interval(both), above=0.05, quantity="min(m, θ)", trials=rows.ids,
-    )  # fmt: skip
+        mean_interval(both),
+        above=0.05,
+        quantity="min(m, θ)",
+        trials=rows.ids,
+    )
 
 
 def scale_audit(e: Evidence, scaling: str) -> Finding:
     """The audit of score sizes on one arm of the scaling experiment."""
     rows = e.part("scaling").where(scaling=scaling)
-    return score_scale([int(r["dim"]) for r in rows], list(rows.column("score_variance")),
-                       list(rows.column("largest_weight")))  # fmt: skip
+    return score_scale(
+        [int(r["dim"]) for r in rows],
+        list(rows.column("score_variance")),
+        list(rows.column("largest_weight")),
+    )
 
 
 def audits(table: Table, settings: PhaseSettings) -> list[Finding]:
     """The scaling of the scores, and the runs behind every difference that was decided."""
-    decided = {c.name: c.runs for c in claims(table, settings)
-               if c.runs and c.verdict != "undecided"}  # fmt: skip
+    decided = {
+        c.name: c.runs for c in claims(table, settings) if c.runs and c.verdict != "undecided"
+    }
     return [scale_audit(Evidence(table, settings), "paper"), seeds_and_interval(decided)]

@@ -142,8 +142,9 @@ def _matched(e: Evidence) -> str:
 def _course(e: Evidence) -> str:
     parts = []
     for (dim,), rows in e.part("course recipe").groups("dim").items():
-        wide = np.mean([2 * r["semantic_test_standard_error"] / r["semantic_test_error"]
-                        for r in rows])  # fmt: skip
+        wide = np.mean(
+            [2 * r["semantic_test_standard_error"] / r["semantic_test_error"] for r in rows]
+        )
         parts.append(f"±{wide:.0%} at D = {dim:,}")
     if not parts:
         return ""

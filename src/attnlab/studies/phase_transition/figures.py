@@ -42,27 +42,31 @@ def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
     dim, omega = settings.curve_dim, settings.omega
     return [
         Figure(
-            "figure-2", f"Two solutions, one transition (D = {dim:,}, ω = {omega:g})",
+            "figure-2",
+            f"Two solutions, one transition (D = {dim:,}, ω = {omega:g})",
             "Left: above zero the semantic solution has the lower training loss; it crosses at α_c "
             "(dotted: theory; hollow: published). Middle: the overlap that names each solution. "
             "Right: training loss of both, of a random start and of the linear baseline. "
             f"{BARS}",
             "Three panels against α: the loss difference of the two solutions, their overlaps m "
             "and θ, and their training losses beside a random start and the linear baseline.",
-            lambda: _figure_two(e, "train_error"), two,
+            lambda: _figure_two(e, "train_error"),
+            two,
         ),
         Figure(
-            "figure-2-test", f"The same for test error (D = {dim:,}, ω = {omega:g})",
+            "figure-2-test",
+            f"The same for test error (D = {dim:,}, ω = {omega:g})",
             "Left: test error of the positional minus the semantic solution. Middle: minus the "
             "linear baseline: attention is worth its price only below zero (α_l dotted). Right: "
             f"the test errors themselves. {BARS}",
             "Three panels against α: the difference of the test errors of the two solutions, each "
             "minus the linear baseline, and the test errors themselves.",
-            lambda: _figure_two(e, "test_error"), two,
+            lambda: _figure_two(e, "test_error"),
+            two,
         ),
         *map_figures(e),
         *beyond_figures(e),
-    ]  # fmt: skip
+    ]
 
 
 def _points(ax: Axes, e: Evidence, value: Callable[..., float], colour: str) -> None:
@@ -107,8 +111,17 @@ def _names(ax: Axes, x: float) -> None:
     names = [("semantic", SEMANTIC), ("positional", POSITIONAL), ("linear", LINEAR)]
     names += [("random start", NEUTRAL)] if x < 0.5 else []
     for index, (text, colour) in enumerate(names):
-        ax.text(x, 0.98 - 0.08 * index, text, color=colour, transform=ax.transAxes, va="top",
-                ha="left" if x < 0.5 else "right", fontsize=8, fontweight="bold")  # fmt: skip
+        ax.text(
+            x,
+            0.98 - 0.08 * index,
+            text,
+            color=colour,
+            transform=ax.transAxes,
+            va="top",
+            ha="left" if x < 0.5 else "right",
+            fontsize=8,
+            fontweight="bold",
+        )
 
 
 def _mark(ax: Axes, e: Evidence, name: str) -> None:
@@ -116,9 +129,15 @@ def _mark(ax: Axes, e: Evidence, name: str) -> None:
     found, _ = e.critical_at(name)
     if np.isfinite(found.value):
         ax.axvline(found.value, color=NEUTRAL, linestyle=":", linewidth=1.2)
-        ax.annotate(f"$α_{name[-1]}$ = {found.value:.3f}", (found.value, 0.93),
-                    xycoords=("data", "axes fraction"), xytext=(-4, 0), ha="right",
-                    textcoords="offset points", fontsize=8)  # fmt: skip
+        ax.annotate(
+            f"$α_{name[-1]}$ = {found.value:.3f}",
+            (found.value, 0.93),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4, 0),
+            ha="right",
+            textcoords="offset points",
+            fontsize=8,
+        )
     if e.is_published_model:
         published(ax, [PUBLISHED[name]], [0.0])
 
@@ -140,10 +159,18 @@ def _overlap_panel(ax: Axes, e: Evidence) -> None:
         _points(ax, e, lambda r, n=name, o=overlap: r[f"{n}_{o}"], COLOURS[name])
     ax.set_ylabel("overlap with its start's direction")
     ax.set_ylim(bottom=0)
-    ax.text(0.97, 0.64, "m (positional)", color=POSITIONAL, transform=ax.transAxes,
-            ha="right", fontsize=8)  # fmt: skip
-    ax.text(0.97, 0.06, "θ (semantic)", color=SEMANTIC, transform=ax.transAxes,
-            ha="right", fontsize=8)  # fmt: skip
+    ax.text(
+        0.97,
+        0.64,
+        "m (positional)",
+        color=POSITIONAL,
+        transform=ax.transAxes,
+        ha="right",
+        fontsize=8,
+    )
+    ax.text(
+        0.97, 0.06, "θ (semantic)", color=SEMANTIC, transform=ax.transAxes, ha="right", fontsize=8
+    )
 
 
 def _excess_panel(ax: Axes, e: Evidence) -> None:
@@ -152,10 +179,14 @@ def _excess_panel(ax: Axes, e: Evidence) -> None:
         branch = e.theory(name)
         rows = e.table.where(kind="curve").rows
         if branch.alpha.size and rows:
-            theory_line(ax, branch.alpha,
-                        branch.columns["test_error"] - rows[0]["linear_test_error"],
-                        COLOURS[name])  # fmt: skip
-        _points(ax, e, lambda r, n=name: r[f"{n}_test_error"] - r["linear_test_error"],
-                COLOURS[name])  # fmt: skip
+            theory_line(
+                ax,
+                branch.alpha,
+                branch.columns["test_error"] - rows[0]["linear_test_error"],
+                COLOURS[name],
+            )
+        _points(
+            ax, e, lambda r, n=name: r[f"{n}_test_error"] - r["linear_test_error"], COLOURS[name]
+        )
     ax.set_ylabel("$ε_g$ − $ε_g$ of the linear baseline")
     _mark(ax, e, "alpha_l")

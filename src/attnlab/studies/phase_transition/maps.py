@@ -44,38 +44,51 @@ def map_figures(e: Evidence) -> list[Figure]:
     cells = f"Each cell: mean of {seeds} instances at D = {dim:,}."
     return [
         Figure(
-            "figure-3", f"Phase diagrams (D = {dim:,})",
+            "figure-3",
+            f"Phase diagrams (D = {dim:,})",
             "Left: training loss, positional − semantic; red: semantic wins. Right: test error of "
             "the lower-loss solution minus the linear baseline's; blue: attention is better. "
             f"{cells} {lines}",
             "Two maps over α and ω with three critical lines on them.",
-            lambda: _differences(e, ("train", gap, excess)), ids,
+            lambda: _differences(e, ("train", gap, excess)),
+            ids,
         ),
         Figure(
-            "figure-3-test", "The same in test error",
+            "figure-3-test",
+            "The same in test error",
             "Left: test error, positional − semantic. Right: test error of the semantic solution "
             f"minus the linear baseline's. {cells} {lines}",
             "Two maps over α and ω of test-error differences.",
             lambda: _differences(
-                e, ("test", lambda r: gap(r, "test_error"),
-                    lambda r: r["semantic_test_error"] - r["linear_test_error"])), ids,
+                e,
+                (
+                    "test",
+                    lambda r: gap(r, "test_error"),
+                    lambda r: r["semantic_test_error"] - r["linear_test_error"],
+                ),
+            ),
+            ids,
         ),
         Figure(
-            "figure-3-overlaps", "Which solution has the lower loss: its overlaps",
+            "figure-3-overlaps",
+            "Which solution has the lower loss: its overlaps",
             "Overlap m with the positions and θ with the teacher, of the solution with the lower "
             f"training loss. {cells} {lines}",
             "Two maps over α and ω: overlap m and overlap θ of the lower-loss solution.",
-            lambda: _overlaps(e), ids,
+            lambda: _overlaps(e),
+            ids,
         ),
         Figure(
-            "critical-lines", "Critical points: theory, simulation, published",
+            "critical-lines",
+            "Critical points: theory, simulation, published",
             "Lines: theory. Points: where the mean losses of simulation cross, by interpolation; "
             f"bars: 95 % jackknife t interval over instances (D = {dim:,}). Hollow: published "
             "at ω = 0.3.",
             "Critical α against ω: three lines of theory, points of simulation, published values.",
-            lambda: _critical_lines(e), ids,
+            lambda: _critical_lines(e),
+            ids,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def grid(e: Evidence, value: Callable[[Row], float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -94,8 +107,14 @@ def _lines(ax: Axes, e: Evidence, names: tuple[str, ...]) -> None:
     for name in names:
         omegas, alphas = e.critical(name)
         if omegas.size:
-            ax.plot(alphas, omegas, color="#111111", linestyle=LINES[name], linewidth=1.4,
-                    marker="." if omegas.size == 1 else None)  # fmt: skip
+            ax.plot(
+                alphas,
+                omegas,
+                color="#111111",
+                linestyle=LINES[name],
+                linewidth=1.4,
+                marker="." if omegas.size == 1 else None,
+            )
 
 
 def _differences(

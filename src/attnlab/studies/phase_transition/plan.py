@@ -18,9 +18,14 @@ RULES = ("sobol", "sobol-coarse", "lattice")  # the last is independent of the f
 def plan(s: PhaseSettings, make: Make) -> list[Trial]:
     """Every trial of the study with these settings."""
     parts: Sequence[Iterator[Trial]] = (
-        _large(s, make), _sizes(s, make), _open(s, make), _curve(s, make), _map(s, make),
-        _ridge(s, make), _side(s, make),
-    )  # fmt: skip
+        _large(s, make),
+        _sizes(s, make),
+        _open(s, make),
+        _curve(s, make),
+        _map(s, make),
+        _ridge(s, make),
+        _side(s, make),
+    )
     simulations = [trial for part in parts for trial in part if trial.config["part"] in s.parts]
     theory = list(_theory(s, make)) if "theory" in s.parts else []
     every = max(1, len(simulations) // max(1, len(theory)))
@@ -32,26 +37,50 @@ def plan(s: PhaseSettings, make: Make) -> list[Trial]:
 def _instance(s: PhaseSettings, make: Make, part: str, seed: int, **changes: Any) -> Trial:
     """One simulated instance; what is not changed is the study's own setting."""
     config: dict[str, Any] = {
-        "kind": "instance", "part": part, "dim": s.curve_dim, "omega": s.omega, "sigma": s.sigma,
-        "ridge": s.ridge, "mixing": [list(row) for row in s.mixing], "starts": list(PAIR),
-        "dtype": s.dtype, "test_samples": s.test_samples, "device": s.device,
-    }  # fmt: skip
+        "kind": "instance",
+        "part": part,
+        "dim": s.curve_dim,
+        "omega": s.omega,
+        "sigma": s.sigma,
+        "ridge": s.ridge,
+        "mixing": [list(row) for row in s.mixing],
+        "starts": list(PAIR),
+        "dtype": s.dtype,
+        "test_samples": s.test_samples,
+        "device": s.device,
+    }
     return make(seed, **{**config, **changes})
 
 
 def _large(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for alpha in s.large_alphas:
         for seed in range(s.large_seeds):
-            yield _instance(s, make, "large D", seed, dim=s.large_dim, alpha=alpha, exact_norm=True,
-                            starts=["semantic"])  # fmt: skip
+            yield _instance(
+                s,
+                make,
+                "large D",
+                seed,
+                dim=s.large_dim,
+                alpha=alpha,
+                exact_norm=True,
+                starts=["semantic"],
+            )
 
 
 def _sizes(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for dim, seeds in sorted(zip(s.sizes, s.size_seeds, strict=True), reverse=True):
         for alpha in s.size_alphas:
             for seed in range(seeds):
-                yield _instance(s, make, "finite size", seed, dim=dim, alpha=alpha, exact_norm=True,
-                                test_samples=min(s.test_samples, 5000))  # fmt: skip
+                yield _instance(
+                    s,
+                    make,
+                    "finite size",
+                    seed,
+                    dim=dim,
+                    alpha=alpha,
+                    exact_norm=True,
+                    test_samples=min(s.test_samples, 5000),
+                )
 
 
 def _open(s: PhaseSettings, make: Make) -> Iterator[Trial]:
@@ -59,15 +88,26 @@ def _open(s: PhaseSettings, make: Make) -> Iterator[Trial]:
         for omega, alpha in s.open_points:
             for seed in range(s.open_seeds):
                 yield _instance(
-                    s, make, "open questions", seed, dim=dim, omega=omega, alpha=alpha,
-                    exact_norm=True, displacement=s.displacement,
+                    s,
+                    make,
+                    "open questions",
+                    seed,
+                    dim=dim,
+                    omega=omega,
+                    alpha=alpha,
+                    exact_norm=True,
+                    displacement=s.displacement,
                     test_samples=min(s.test_samples, 5000),
-                )  # fmt: skip
+                )
 
 
 def _theory(s: PhaseSettings, make: Make) -> Iterator[Trial]:
-    common = {"sigma": s.sigma, "ridge": s.ridge, "mixing": [list(row) for row in s.mixing],
-              "points": s.theory_points}  # fmt: skip
+    common = {
+        "sigma": s.sigma,
+        "ridge": s.ridge,
+        "mixing": [list(row) for row in s.mixing],
+        "points": s.theory_points,
+    }
     for omega in sorted({*s.theory_omegas, s.omega}):
         rules = RULES if omega == s.omega else RULES[:1]
         for rule in rules:
@@ -78,11 +118,26 @@ def _theory(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     alphas = sorted({*s.curve_alphas, *s.large_alphas, *s.size_alphas, 0.1, 0.3, 0.5, 0.7, 0.9})
     for branch in PAIR:
         for rule in RULES:
-            yield make(0, kind="curve", part="theory", omega=s.omega, branch=branch, rule=rule,
-                       alphas=alphas, **common)  # fmt: skip
+            yield make(
+                0,
+                kind="curve",
+                part="theory",
+                omega=s.omega,
+                branch=branch,
+                rule=rule,
+                alphas=alphas,
+                **common,
+            )
         for omega, alpha in s.open_points:
-            yield make(0, kind="stability", part="theory", omega=omega, alpha=alpha,
-                       branch=branch, **common)  # fmt: skip
+            yield make(
+                0,
+                kind="stability",
+                part="theory",
+                omega=omega,
+                alpha=alpha,
+                branch=branch,
+                **common,
+            )
 
 
 def _curve(s: PhaseSettings, make: Make) -> Iterator[Trial]:
@@ -95,15 +150,32 @@ def _map(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for alpha in sorted(s.map_alphas, reverse=True):
         for omega in s.map_omegas:
             for seed in range(s.map_seeds):
-                yield _instance(s, make, "Figure 3", seed, dim=s.map_dim, omega=omega, alpha=alpha,
-                                test_samples=min(s.test_samples, 10_000))  # fmt: skip
+                yield _instance(
+                    s,
+                    make,
+                    "Figure 3",
+                    seed,
+                    dim=s.map_dim,
+                    omega=omega,
+                    alpha=alpha,
+                    test_samples=min(s.test_samples, 10_000),
+                )
 
 
 def _ridge(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for alpha in s.ridge_alphas:
         for seed in range(s.side_seeds):
-            yield _instance(s, make, "ridge", seed, kind="ridge", dim=s.ridge_dim, alpha=alpha,
-                            ridges=sorted({*s.ridges, s.ridge}), folds=s.folds)  # fmt: skip
+            yield _instance(
+                s,
+                make,
+                "ridge",
+                seed,
+                kind="ridge",
+                dim=s.ridge_dim,
+                alpha=alpha,
+                ridges=sorted({*s.ridges, s.ridge}),
+                folds=s.folds,
+            )
 
 
 def _side(s: PhaseSettings, make: Make) -> Iterator[Trial]:
@@ -115,15 +187,35 @@ def _side(s: PhaseSettings, make: Make) -> Iterator[Trial]:
     for seed in range(s.side_seeds):
         for norm in (None, float(s.side_dim) ** 0.5):
             yield _instance(
-                s, make, "matched norms", seed, dim=s.side_dim, alpha=1.25, positional_norm=norm,
+                s,
+                make,
+                "matched norms",
+                seed,
+                dim=s.side_dim,
+                alpha=1.25,
+                positional_norm=norm,
                 test_samples=min(s.test_samples, 5000),
-            )  # fmt: skip
+            )
         for dim in s.unscaled_dims:
             for scaling in ("paper", "unscaled"):
                 yield _instance(
-                    s, make, "scaling", seed, dim=dim, alpha=1.5, scaling=scaling,
-                    test_samples=min(s.test_samples, 5000), max_evaluations=300,
-                )  # fmt: skip
+                    s,
+                    make,
+                    "scaling",
+                    seed,
+                    dim=dim,
+                    alpha=1.5,
+                    scaling=scaling,
+                    test_samples=min(s.test_samples, 5000),
+                    max_evaluations=300,
+                )
         for dim in s.course_dims:
-            yield _instance(s, make, "course recipe", seed, dim=dim, alpha=2.0,
-                            test_samples=max(2, round(0.2 * dim)))  # fmt: skip
+            yield _instance(
+                s,
+                make,
+                "course recipe",
+                seed,
+                dim=dim,
+                alpha=2.0,
+                test_samples=max(2, round(0.2 * dim)),
+            )

@@ -8,9 +8,19 @@ from attnlab.lab.study import StudySettings
 
 Grid = tuple[float, ...]
 Part = Literal[
-    "large D", "finite size", "open questions", "Figure 2", "Figure 3", "ridge", "rank 2",
-    "other F", "matched norms", "scaling", "course recipe", "theory",
-]  # fmt: skip
+    "large D",
+    "finite size",
+    "open questions",
+    "Figure 2",
+    "Figure 3",
+    "ridge",
+    "rank 2",
+    "other F",
+    "matched norms",
+    "scaling",
+    "course recipe",
+    "theory",
+]
 
 
 def about(text: str, default: Any, **limits: Any) -> Any:
@@ -95,28 +105,55 @@ class PhaseSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "seeds": 6, "side_seeds": 6, "curve_dim": 60, "curve_alphas": [0.5, 1.0, 2.0],
+    "seeds": 6,
+    "side_seeds": 6,
+    "curve_dim": 60,
+    "curve_alphas": [0.5, 1.0, 2.0],
     "test_samples": 500,
-    "map_dim": 40, "map_alphas": [0.5, 1.5], "map_omegas": [0.1, 0.4], "map_seeds": 1,
-    "sizes": [40, 80], "size_alphas": [0.8, 1.8], "size_seeds": [3, 3],
-    "large_dim": 150, "large_alphas": [1.5], "large_seeds": 3,
-    "open_points": [[0.3, 1.25]], "open_dims": [60],
-    "ridges": [0.01, 0.1], "ridge_dim": 50, "ridge_alphas": [1.5], "folds": 3,
-    "side_dim": 50, "side_alphas": [1.0, 1.8], "unscaled_dims": [40, 80], "course_dims": [50],
-    "theory_points": 2048, "theory_omegas": [0.3],
-}  # fmt: skip
+    "map_dim": 40,
+    "map_alphas": [0.5, 1.5],
+    "map_omegas": [0.1, 0.4],
+    "map_seeds": 1,
+    "sizes": [40, 80],
+    "size_alphas": [0.8, 1.8],
+    "size_seeds": [3, 3],
+    "large_dim": 150,
+    "large_alphas": [1.5],
+    "large_seeds": 3,
+    "open_points": [[0.3, 1.25]],
+    "open_dims": [60],
+    "ridges": [0.01, 0.1],
+    "ridge_dim": 50,
+    "ridge_alphas": [1.5],
+    "folds": 3,
+    "side_dim": 50,
+    "side_alphas": [1.0, 1.8],
+    "unscaled_dims": [40, 80],
+    "course_dims": [50],
+    "theory_points": 2048,
+    "theory_omegas": [0.3],
+}
 
 FULL: dict[str, Any] = {
-    "seeds": 5, "curve_dim": 10_000, "map_dim": 10_000, "map_seeds": 3,
+    "seeds": 5,
+    "curve_dim": 10_000,
+    "map_dim": 10_000,
+    "map_seeds": 3,
     "curve_alphas": [round(0.1 * k, 1) for k in range(1, 21)],
     "map_alphas": [round(0.08 * k, 2) for k in range(1, 26)],
     "map_omegas": [round(0.02 * k, 2) for k in range(26)],
-    "sizes": [1000, 2500, 5000, 10_000, 20_000, 40_000], "size_seeds": [20, 12, 8, 6, 4, 3],
+    "sizes": [1000, 2500, 5000, 10_000, 20_000, 40_000],
+    "size_seeds": [20, 12, 8, 6, 4, 3],
     "size_alphas": [1.15, 1.2, 1.25, 1.3],
-    "large_dim": 40_000, "large_alphas": [0.85, 1.0, 1.15, 1.3, 1.5, 2.0],
-    "open_dims": [1000, 3000, 10_000, 30_000], "open_seeds": 4,
-    "ridge_dim": 4000, "side_dim": 4000,
+    "large_dim": 40_000,
+    "large_alphas": [0.85, 1.0, 1.15, 1.3, 1.5, 2.0],
+    "open_dims": [1000, 3000, 10_000, 30_000],
+    "open_seeds": 4,
+    "ridge_dim": 4000,
+    "side_dim": 4000,
     "side_alphas": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0],
-    "unscaled_dims": [100, 300, 1000, 3000], "theory_points": 2**15,
-    "theory_omegas": [round(0.02 * k, 2) for k in range(26)], "trial_memory_gb": 100.0,
-}  # fmt: skip
+    "unscaled_dims": [100, 300, 1000, 3000],
+    "theory_points": 2**15,
+    "theory_omegas": [round(0.02 * k, 2) for k in range(26)],
+    "trial_memory_gb": 100.0,
+}

@@ -13,9 +13,20 @@ from attnlab.solvable.stability import Replicas
 from attnlab.solvable.theory import Model, curve, fixed_point, linear_test_error
 
 PER_STUDENT = (
-    "m", "theta", "q", "train_error", "test_error", "test_standard_error", "test_error_exact",
-    "leave_one_out", "evaluations", "gradient_max", "converged", "start_norm", "returned",
-)  # fmt: skip
+    "m",
+    "theta",
+    "q",
+    "train_error",
+    "test_error",
+    "test_standard_error",
+    "test_error_exact",
+    "leave_one_out",
+    "evaluations",
+    "gradient_max",
+    "converged",
+    "start_norm",
+    "returned",
+)
 
 
 def rule_of(config: dict[str, Any], dimension: int = 4, times: int = 1) -> integrate.Rule:
@@ -73,8 +84,9 @@ def ridge(trial: Trial, device: str) -> Outcome:
     teacher = Teacher.draw(s.teacher, trial.stream.child("teacher"), device)
     data = teacher.sample(s.samples, trial.stream.child("train"), s.torch_dtype)
     starts = start_weights(s, teacher, trial.stream)
-    folded = cross_validate(data, starts, ridges, config["folds"], trial.stream.child("folds"),
-                            s.solver)  # fmt: skip
+    folded = cross_validate(
+        data, starts, ridges, config["folds"], trial.stream.child("folds"), s.solver
+    )
     loss = Loss.of(data, torch.tensor(ridges, dtype=torch.float64).repeat(len(starts)))
     found = minimise(loss, starts.repeat_interleave(len(ridges), dim=0), s.solver)
     once = leave_one_out(loss, found.weights).reshape(len(starts), -1)

@@ -12,12 +12,14 @@ from attnlab.studies.train_text.study import BASELINES
 def learning_figure(table: Table) -> Figure:
     """Training loss and dev loss against steps, the n-gram models as lines."""
     return Figure(
-        "learning", "Learning",
+        "learning",
+        "Learning",
         "Grey: training loss of each fiftieth of the steps; blue: dev loss where it was scored; "
         "dotted: n-gram models on the same dev tokens. One line a seed.",
         "Loss in nats a token against steps, with n-gram baselines.",
-        lambda: _draw(table), table.ids,
-    )  # fmt: skip
+        lambda: _draw(table),
+        table.ids,
+    )
 
 
 def _draw(table: Table) -> Drawing:
@@ -30,8 +32,15 @@ def _draw(table: Table) -> Drawing:
         for name in BASELINES:
             level = float(np.log(table.rows[0][f"{name}_perplexity"]))
             ax.axhline(level, color=LINEAR, linestyle=":", linewidth=1.2)
-            ax.annotate(name, (1.01, level), xycoords=("axes fraction", "data"), va="center",
-                        fontsize=8, color=LINEAR, annotation_clip=False)  # fmt: skip
+            ax.annotate(
+                name,
+                (1.01, level),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=8,
+                color=LINEAR,
+                annotation_clip=False,
+            )
         ax.set_xlabel("step")
         ax.set_ylabel("loss (nats a token)")
     return drawing

@@ -70,8 +70,13 @@ class TextSettings(StudySettings):
 
 
 SMOKE: dict[str, Any] = {
-    "steps": 6, "batch": 4, "block": 32, "evaluations": 2, "scored": 4, "sample_tokens": 8,
-}  # fmt: skip
+    "steps": 6,
+    "batch": 4,
+    "block": 32,
+    "evaluations": 2,
+    "scored": 4,
+    "sample_tokens": 8,
+}
 
 
 class TrainText(Study):
@@ -83,8 +88,10 @@ class TrainText(Study):
     Settings: ClassVar[type[StudySettings]] = TextSettings
     presets: ClassVar = {"smoke": SMOKE, "full": {"size": "mini", "steps": 20_000, "seeds": 3}}
     expected: ClassVar = {
-        "smoke": "seconds", "quick": "about 3 minutes on two cores", "full": "not measured",
-    }  # fmt: skip
+        "smoke": "seconds",
+        "quick": "about 3 minutes on two cores",
+        "full": "not measured",
+    }
     settings: TextSettings
 
     @classmethod
@@ -127,10 +134,15 @@ class TrainText(Study):
         for name in BASELINES:
             ratios = [r["dev_perplexity"] / r[f"{name}_perplexity"] for r in table]
             found.append(
-                judge(f"beats-{name}", f"The model beats a {name} model of the same tokens",
-                      mean_interval(ratios), below=1.0, quantity=f"dev perplexity / {name}",
-                      trials=table.ids)
-            )  # fmt: skip
+                judge(
+                    f"beats-{name}",
+                    f"The model beats a {name} model of the same tokens",
+                    mean_interval(ratios),
+                    below=1.0,
+                    quantity=f"dev perplexity / {name}",
+                    trials=table.ids,
+                )
+            )
         return found
 
     def audits(self, table: Table) -> list[Finding]:

@@ -63,14 +63,17 @@ def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
         best(bench.checkpoints).load_model(model)
         model.eval()
         metrics = {
-            **start, **audit_metrics(model, "end"),
+            **start,
+            **audit_metrics(model, "end"),
             "train_perplexity": perplexity(model, text.train, s, bench.device),
             "dev_perplexity": perplexity(model, text.dev, s, bench.device),
             **{f"{name}_perplexity": value for name, value in counted(text, s).items()},
-            "parameters": model.parameter_count(), "vocabulary": text.tokenizer.size,
-            "train_tokens": len(text.train), "seen_tokens": done.tokens,
+            "parameters": model.parameter_count(),
+            "vocabulary": text.tokenizer.size,
+            "train_tokens": len(text.train),
+            "seen_tokens": done.tokens,
             "best_step": done.best_step,
-        }  # fmt: skip
+        }
         speed = done.tokens_per_second
         return Outcome(
             metrics,
@@ -136,20 +139,33 @@ def sample(model: GPT, tokenizer: Tokenizer, s: TextSettings, trial: Trial) -> s
     """The prompt and what follows it at temperature 0.8."""
     start = [tokenizer.start, *tokenizer.encode(s.prompt)]
     (found,) = generate(
-        model, [start], Strategy("temperature", {"t": 0.8}), max_new_tokens=s.sample_tokens,
-        stop_ids=[tokenizer.stop], seed=trial.stream.child("sample"),
-    )  # fmt: skip
+        model,
+        [start],
+        Strategy("temperature", {"t": 0.8}),
+        max_new_tokens=s.sample_tokens,
+        stop_ids=[tokenizer.stop],
+        seed=trial.stream.child("sample"),
+    )
     return tokenizer.decode([*start, *found.ids])
 
 
 def _train(model: GPT, batches: Blocks, s: TextSettings, text: Text, bench: Bench) -> Trained:
     settings = TrainSettings(
-        steps=s.steps, batch=s.batch, accumulate=s.accumulate, optimizer=s.optimizer,
-        learning_rate=s.learning_rate, schedule=s.schedule, warmup_fraction=s.warmup_fraction,
-        weight_decay=s.weight_decay, clip=s.clip, precision=s.precision, compile=s.compile,
-        evaluate_every=max(1, s.steps // s.evaluations), checkpoint_every=s.checkpoint_every,
+        steps=s.steps,
+        batch=s.batch,
+        accumulate=s.accumulate,
+        optimizer=s.optimizer,
+        learning_rate=s.learning_rate,
+        schedule=s.schedule,
+        warmup_fraction=s.warmup_fraction,
+        weight_decay=s.weight_decay,
+        clip=s.clip,
+        precision=s.precision,
+        compile=s.compile,
+        evaluate_every=max(1, s.steps // s.evaluations),
+        checkpoint_every=s.checkpoint_every,
         deterministic=bench.device != "cpu",
-    )  # fmt: skip
+    )
     hooks = Hooks(
         evaluate=lambda m: math.log(perplexity(_gpt(m), text.dev, s, bench.device)),
         progress=lambda p: bench.step(p.step, p.steps, _words(p)),
