@@ -29,10 +29,10 @@ from engine_study import Empty, work
 from joblib import Parallel, delayed  # noqa: TID251  (what is compared with; nothing is stored)
 
 from attnlab.api.running import conclude
-from attnlab.lab.card import CSV, REPORT, TRIALS
 from attnlab.lab.execute import Silent, execute
 from attnlab.lab.record import Record
 from attnlab.lab.rows import stored_row
+from attnlab.lab.run_spec import CSV, REPORT, TRIALS
 from attnlab.lab.source import read_source
 from attnlab.lab.store import StoreWriter
 from attnlab.lab.trial import Outcome, Trial

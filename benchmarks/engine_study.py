@@ -7,7 +7,7 @@ from typing import cast
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 
 
 class EmptySettings(StudySettings):
@@ -29,7 +29,7 @@ class Empty(Study):
         own = cast(EmptySettings, self.settings)
         return [self.trial(seed, group=seed % 5) for seed in range(own.trials)]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, bench: TrialContext) -> Outcome:
         """Sleep, if at all."""
         return Outcome(work(trial.seed, cast(EmptySettings, self.settings).sleep))
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from attnlab.audit.attention_worth import attention_worth
-from attnlab.lab.claim import judge, undermined
+from attnlab.lab.claim import apply_audits, judge
 from attnlab.measure.intervals import mean_interval
 
 
@@ -30,5 +30,5 @@ def test_runs_that_cannot_tell_say_so_and_leave_comparisons_undecided(runs: list
     assert (found.verdict, found.undermines) == ("not-applicable", ("rotary",))
     claim = judge("rotary", "rotary wins", mean_interval([0.91, 0.92, 0.93]), below=1.0)
     assert claim.verdict == "holds"
-    after = undermined([claim], [found])[0]
+    after = apply_audits([claim], [found])[0]
     assert after.verdict == "undecided" and "attention-worth" in after.why

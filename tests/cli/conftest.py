@@ -36,7 +36,7 @@ class Pebbles(Study):
     def trials(self):
         return [self.trial(seed, size=self.settings.size) for seed in range(self.settings.seeds)]
 
-    def run(self, trial, bench):
+    def run(self, trial, context):
         if self.settings.bad and trial.seed == 0:
             raise ValueError("a square pebble")
         rng = trial.stream.child("pebble").numpy_generator()

@@ -15,7 +15,7 @@ from attnlab.lab.record import Record
 from attnlab.lab.verify import verify_run
 from attnlab.tasks.tables import read_table
 from attnlab.tasks.texts import read_texts
-from attnlab.tasks.tokens import Tokenizer
+from attnlab.tasks.tokenizer import Tokenizer
 from tests.cli.conftest import call
 from tests.lab.small_run import small_run
 

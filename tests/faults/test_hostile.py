@@ -178,7 +178,7 @@ def test_nothing_that_a_person_gives_is_ever_unpickled(room: Path, note: Note) -
     from attnlab.tasks.corpus import Corpus
     from attnlab.tasks.tables import read_table
     from attnlab.tasks.texts import read_texts
-    from attnlab.tasks.tokens import Tokenizer
+    from attnlab.tasks.tokenizer import Tokenizer
 
     def tokenizer(path: Path) -> object:
         return Tokenizer.from_json(path.read_bytes().decode(errors="replace"))

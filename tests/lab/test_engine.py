@@ -85,7 +85,7 @@ def test_workers_have_one_thread_and_a_clean_path(tmp_path: Path) -> None:
             if trial.seed: torch.ones(1 << 42)
             return Outcome({"threads": torch.get_num_threads(), "here": "" in sys.path,
                             "session": os.getsid(0) == os.getpid(),
-                            "hash": hash("x"), "device": bench.device})
+                            "hash": hash("x"), "device": context.device})
             """
         )
     )
@@ -134,7 +134,7 @@ STUDY = textwrap.dedent("""
         def trials(self):
             return [self.trial(0)]
 
-        def run(self, trial, bench):
+        def run(self, trial, context):
             {body}
 
         def claims(self, table):
@@ -248,7 +248,7 @@ class Turns(Study):
     shares_accelerator = SHARES
     def trials(self):
         return [self.trial(i, device="cuda" if i % 2 else "cpu") for i in range(17)]
-    def run(self, trial, bench):
+    def run(self, trial, context):
         start = time.monotonic()
         time.sleep(0.2)  # so many that no worker ends before the others have begun
         return Outcome({"pid": os.getpid()}, cost={"start": start, "end": time.monotonic()})

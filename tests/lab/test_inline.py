@@ -24,13 +24,13 @@ class Steps(Study):
     question = "Does a trial go on from its checkpoint?"
     def trials(self):
         return [self.trial(0)]
-    def run(self, trial, bench):
-        bench.checkpoints.mkdir(parents=True, exist_ok=True)
-        file = bench.checkpoints / "step"
+    def run(self, trial, context):
+        context.checkpoints.mkdir(parents=True, exist_ok=True)
+        file = context.checkpoints / "step"
         first = int(file.read_text()) if file.exists() else 0
         for step in range(first, 10):
-            bench.step(step + 1, 10, f"from {first}")
-            if bench.stopping():
+            context.step(step + 1, 10, f"from {first}")
+            if context.stopping():
                 raise TrialStopped
             file.write_text(str(step + 1))
             if os.environ.get("DIE_AT") == str(step):

@@ -36,7 +36,7 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
         },
         curves={"loss": [1.0, float("nan"), 0.25]},
         samples=["one", "zwei\n"],
-        documents={"card": "drei ü"},
+        documents={"spec": "drei ü"},
     )
     with record.lock():
         record.add(trial, "done", outcome, cost={"seconds": 1.5})
@@ -198,8 +198,8 @@ def test_leftovers_of_killed_writes_are_not_damage(finished: Path, tmp_path: Pat
 
 def test_a_newer_format_is_refused_untouched(finished: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished, tmp_path / finished.name)
-    card = json.loads((folder / "study.json").read_text())
-    (folder / "study.json").write_text(json.dumps({**card, "format": 2, "new": "field"}))
+    spec = json.loads((folder / "study.json").read_text())
+    (folder / "study.json").write_text(json.dumps({**spec, "format": 2, "new": "field"}))
     (folder / ".partial-x").write_text("half")
     before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
     for touch in (lambda: run_tiny(tmp_path, trials=2), lambda: Record.open(folder)):

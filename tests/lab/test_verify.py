@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnlab.core.errors import IntegrityError
-from attnlab.lab.card import read_card
 from attnlab.lab.manifest import read_manifest, read_signed
 from attnlab.lab.record import Record
 from attnlab.lab.rows import checked_row
+from attnlab.lab.run_spec import read_run_spec
 from attnlab.lab.runs import list_runs
 from attnlab.lab.store import StoredRow, inspect_store, read_rows
 from attnlab.lab.verify import verify_run
@@ -237,7 +237,7 @@ def test_arbitrary_bytes_are_damage_and_nothing_else(copy: Path, name: str, data
     try:
         assert not verify_run(copy).ok
         for reader in (
-            read_card,
+            read_run_spec,
             read_manifest,
             Record.open,
             lambda p: read_signed(p / "env.json"),

@@ -12,7 +12,7 @@ import numpy as np
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 
 
 class TinySettings(StudySettings):
@@ -37,7 +37,7 @@ class Tiny(Study):
         good = [self.trial(seed, kind="ok") for seed in range(self.own.trials)]
         return good + [self.trial(0, kind=kind) for kind in self.own.bad]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         counter = os.environ.get("TINY_COUNTER")
         if counter:  # one short append is atomic: every execution leaves one line
             with open(counter, "ab", buffering=0) as file:
@@ -51,8 +51,8 @@ class Tiny(Study):
         metrics = {"mean": float(values.mean()), "count": 5, "name": "x", "flag": True}
         if self.own.plain:
             return Outcome(metrics=metrics)
-        assert bench.scratch is not None
-        Path(bench.scratch, "note").write_text("scratch works")
+        assert context.scratch is not None
+        Path(context.scratch, "note").write_text("scratch works")
         return Outcome(
             metrics=metrics,
             arrays={"values": values, "square": np.outer(values, values).T},

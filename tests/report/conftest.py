@@ -32,7 +32,7 @@ class FakeRecord:
     path: Path
     rows: list[Row]
     results: dict[str, Any]
-    card: FakeCard = field(default_factory=FakeCard)
+    spec: FakeCard = field(default_factory=FakeCard)
     env: list[dict[str, Any]] = field(default_factory=lambda: [{"commit": "c0ffee", "cores": 2}])
 
     def sessions(self) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from attnlab.lab.record import Record
 from attnlab.lab.source import Source
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.report import view
 from attnlab.report.build import LIMIT_BYTES, add_report, render, subscripts, write_report
 
@@ -180,8 +180,8 @@ def test_what_is_stored_cannot_become_markup(record: Make, text: str) -> None:
     results["claims"][0]["trials"] = [text]
     results["counts"] = {"done": 1, text: 2}
     results["defaults"] = {text: "other"}
-    card = replace(made.card, study=text, scale=text, settings={text: text})
-    page = render(replace(made, rows=rows, results=results, card=card, env=[{text: text}]))
+    spec = replace(made.spec, study=text, scale=text, settings={text: text})
+    page = render(replace(made, rows=rows, results=results, spec=spec, env=[{text: text}]))
     dirty = Page(page)
     assert {t for t, _ in dirty.tags} <= {t for t, _ in clean.tags}
     assert not [a for _, attrs in dirty.tags for a in attrs if a.startswith("on")]
@@ -294,7 +294,7 @@ class Coin(Study):
     def trials(self) -> list[Trial]:
         return [self.trial(seed) for seed in range(3)]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         return Outcome({"heads": trial.seed / 2})
 
     def claims(self, table: Any) -> list[Any]:
@@ -306,7 +306,7 @@ def test_a_stored_run_gets_its_report_once(tmp_path: Path) -> None:
     stored = Record.create_or_open(tmp_path, study, "quick", Source("coin"))
     with stored.lock():
         for trial in study.trials():
-            stored.add(trial, "done", study.run(trial, Bench()))
+            stored.add(trial, "done", study.run(trial, TrialContext()))
         stored.write_results({"question": study.question, "answer": "Perhaps."})
         inside = add_report(stored)
         stored.seal()

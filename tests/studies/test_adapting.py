@@ -12,7 +12,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.studies.adapting import search as room
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.fine_tuning import FineTuning
@@ -63,7 +63,7 @@ def smoke(kind: type[AdaptStudy], **changed: Any) -> Study:
 def done(request: pytest.FixtureRequest) -> Iterator[tuple[Study, Table]]:
     study = smoke(request.param)
     study.fetch()
-    yield study, Table([row_of(t, study.run(t, Bench())) for t in study.trials()])
+    yield study, Table([row_of(t, study.run(t, TrialContext())) for t in study.trials()])
 
 
 def test_every_study_runs_to_its_words_and_pictures(done: tuple[Study, Table]) -> None:
@@ -115,14 +115,14 @@ def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
         c = trials[kind].config
         held = material(settings_of(c), trials[kind].stream, c["tested"]).test
         read.clear()
-        work(trials[kind], Bench())
+        work(trials[kind], TrialContext())
         assert read.count(id(held)) == times, kind
 
 
 def test_parameters_are_those_of_the_formulas() -> None:
     study = smoke(Adapters, pair_data="", encoders=[], methods=list(COUNTS), factors=[7.0])
     for trial in study.trials():
-        out = study.run(trial, Bench())
+        out = study.run(trial, TrialContext())
         assert out.metrics["trained"] == COUNTS[trial.config["arm"]] == out.metrics["by_formula"]
     assert [t.config["rates"] for t in study.trials() if t.config["arm"] == "lora"] == [
         [pytest.approx(7 * RATES["lora"])]
@@ -131,7 +131,7 @@ def test_parameters_are_those_of_the_formulas() -> None:
 
 def test_a_further_encoder_is_an_arm_of_its_own() -> None:
     study = smoke(Adapters, pair_data="", encoders=["tiny"], methods=["full"])
-    table = Table([row_of(t, study.run(t, Bench())) for t in study.trials()])
+    table = Table([row_of(t, study.run(t, TrialContext())) for t in study.trials()])
     assert [row["arm"] for row in table] == ["full", "full, tiny"]
     one, other = table.rows
     assert one.metrics == other.metrics  # it is the same encoder here
@@ -166,7 +166,7 @@ class Told(Search):
 
 
 def told(results: dict[float, tuple[float | None, float]]) -> Told:
-    made = Told(material(base(), Seed(0)), Seed(0), Bench())
+    made = Told(material(base(), Seed(0)), Seed(0), TrialContext())
     made.results = results
     return made
 
@@ -193,7 +193,7 @@ def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
     """Stopped in the third cell: two are not trained again, unless one of them is the best."""
     study = smoke(Optimizers, optimizers=["adamw"], adamw_rates=[0.003, 0.01, 0.03])
     (trial,) = study.trials()
-    whole = study.run(trial, Bench())
+    whole = study.run(trial, TrialContext())
     count, fit = 0, room.fit
 
     def counted(*args: Any, **more: Any) -> Any:
@@ -203,10 +203,10 @@ def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
 
     monkeypatch.setattr(room, "fit", counted)
     with pytest.raises(TrialStopped):
-        study.run(trial, Bench(checkpoints=tmp_path, stopping=lambda: count > 2))
+        study.run(trial, TrialContext(checkpoints=tmp_path, stopping=lambda: count > 2))
     assert len(list(tmp_path.glob("*.json"))) == 2
     count = 0
-    again = study.run(trial, Bench(checkpoints=tmp_path))
+    again = study.run(trial, TrialContext(checkpoints=tmp_path))
     assert again.metrics == whole.metrics and again.documents == whole.documents
     assert 2 <= count <= 3
 
@@ -247,7 +247,7 @@ def test_fewer_rows_are_part_of_more_and_other_seeds_draw_others() -> None:
 def test_a_trial_is_a_function_of_itself() -> None:
     study = smoke(Adapters, pair_data="", encoders=["random"], methods=["lora"])
     for trial in study.trials():
-        one, two = (study.run(trial, Bench()) for _ in range(2))
+        one, two = (study.run(trial, TrialContext()) for _ in range(2))
         assert one.metrics == two.metrics and one.curves == two.curves
 
 
@@ -285,6 +285,6 @@ def test_a_real_encoder_on_real_sentences() -> None:
     )
     study.fetch()
     for trial in study.trials():
-        out = study.run(trial, Bench())
+        out = study.run(trial, TrialContext())
         assert out.metrics["trained"] == 2 * 384 + 2 and out.metrics["tested"] == 16
         assert out.metrics["audit_freeze"] == out.metrics["audit_split-overlap"] == "pass"

@@ -11,7 +11,7 @@ from attnlab.api import run
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench
+from attnlab.lab.trial import TrialContext
 from attnlab.studies.attention_design.gaussian import (
     asymptotic_share,
     corner_angle,
@@ -65,6 +65,6 @@ def test_keys_of_ones_own_and_in_space() -> None:
     made: Study = AttentionDesign.at(
         "smoke", keys=[[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]], values=[[1], [2], [3], [4]]
     )
-    done = made.run(made.trials()[0], Bench())
+    done = made.run(made.trials()[0], TrialContext())
     assert done.metrics["selected"] == done.metrics["corners"] == 4
     assert made.figures(Table([])) == []

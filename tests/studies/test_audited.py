@@ -7,7 +7,7 @@ import torch
 
 from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
-from attnlab.lab.claim import Claim, judge, undermined
+from attnlab.lab.claim import Claim, apply_audits, judge
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate
 from attnlab.models.config import GPTConfig
@@ -40,7 +40,7 @@ def test_an_undeclared_failure_fails_the_study_and_its_claims() -> None:
     assert finding.verdict == "fail" and "odd first" in finding.why and "0.5" in finding.why
     assert finding.undermines == ("rests-on-it",)
     assert [f.verdict for f in findings if f.name != "causality"] == ["pass"] * (len(AUDITED) - 1)
-    after = undermined(claims, findings)
+    after = apply_audits(claims, findings)
     assert [c.verdict for c in after] == ["undecided", "holds"]
     assert "causality" in after[0].why and after[0].estimate == claims[0].estimate
 

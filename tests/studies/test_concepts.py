@@ -16,7 +16,7 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome
+from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.models.encoder import open_encoder
 from attnlab.studies.concepts import anew, checks, foreign, loop, masking, merges, order, pairs
 from attnlab.studies.concepts.settings import PARTS, ConceptsSettings
@@ -89,13 +89,13 @@ def test_the_mask_hides_padding_and_segments_count(tmp_path: Path) -> None:
 def test_every_fact_of_the_loop() -> None:
     study = Concepts.at("smoke")
     trial = next(t for t in study.trials() if t.config["part"] == "loop")
-    found: Any = study.run(trial, Bench()).metrics
+    found: Any = study.run(trial, TrialContext()).metrics
     assert found["not_zeroed"] == pytest.approx(2, abs=1e-6) and found["zeroed"] == 1
     assert found["dropout_eval"] == found["neighbours_eval"] == found["kept_no_grad"] == 0
     assert found["dropout_train"] > 0.01 and found["neighbours_train"] > 0.01
     assert 0 < found["kept_eval"] < found["kept_train"]
     assert found["records_eval"] and not found["records_no_grad"]
-    assert study.run(trial, Bench()).metrics == found
+    assert study.run(trial, TrialContext()).metrics == found
     model = loop.network(Seed(3)).eval()
     rows = torch.randn(7, 5, generator=Seed(5).torch_generator())
     one = loop.gradients(model, rows)
@@ -123,9 +123,13 @@ def test_orders_hold_every_row_and_only_one_is_sorted() -> None:
         assert len({tuple(row) for row in first.tolist()}) == 40, "no row twice"
         again = torch.cat([batches.batch(i).x for i in range(5, 10)])
         assert torch.equal(first, again) is not shuffled
-    learnt = order.trained(order.Ordered(rows, Seed(2), shuffled=True), rows, 3, Seed(3), Bench())
+    learnt = order.trained(
+        order.Ordered(rows, Seed(2), shuffled=True), rows, 3, Seed(3), TrialContext()
+    )
     assert len(learnt) == 3 and learnt[-1] > 0.9
-    spoilt = order.trained(order.Ordered(rows, Seed(2), shuffled=False), rows, 3, Seed(3), Bench())
+    spoilt = order.trained(
+        order.Ordered(rows, Seed(2), shuffled=False), rows, 3, Seed(3), TrialContext()
+    )
     assert spoilt[-1] < learnt[-1]
 
 
@@ -239,7 +243,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> tuple[Concepts, Outcome]:
     study = Concepts.at("smoke", source_bytes=9000)
     assert isinstance(study, Concepts)
     trial = next(t for t in study.trials() if t.config["part"] == "anew")
-    return study, study.run(trial, Bench())
+    return study, study.run(trial, TrialContext())
 
 
 def test_three_ways_on_two_sizes(tried: tuple[Concepts, Outcome]) -> None:

@@ -12,7 +12,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome
+from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.studies.counting import work
 from attnlab.studies.counting.evidence import Starts
 from attnlab.studies.counting.model import TERMS, Counter, Start
@@ -143,7 +143,7 @@ def trained(arm: str, seed: int = 1) -> Outcome:
         points=3,
     )
     trial = next(t for t in study.trials() if t.config["arm"] == arm and t.seed == seed)
-    return study.run(trial, Bench())
+    return study.run(trial, TrialContext())
 
 
 def test_a_trial_is_a_pure_function_of_itself() -> None:

@@ -19,7 +19,7 @@ from attnlab.core.errors import UsageError
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench
+from attnlab.lab.trial import TrialContext
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.report.style import panels
 from attnlab.studies.decoding import checks, work
@@ -113,7 +113,7 @@ def test_the_same_trial_gives_the_same_numbers(done: Run) -> None:
     study = Decoding.at("smoke")
     trial = next(t for t in study.trials() if t.config["arm"] == "top-p:p=0.7" and t.seed == 1)
     (row,) = [row for row in done.table if row.id == trial.id]
-    again = study.run(trial, Bench())
+    again = study.run(trial, TrialContext())
     assert np.array_equal(again.arrays["ids"], row.arrays["ids"])
     assert again.metrics["repetition"] == row["repetition"]
 
@@ -278,12 +278,12 @@ def test_anyones_prompts_and_texts(tmp_path: Path) -> None:
     study.fetch()
     trial = next(t for t in study.trials() if t.config["arm"] == PEOPLE)
     assert trial.config["prompts"] == "prompts.txt" and len(trial.config["human_sha256"]) == 64
-    outcome = study.run(trial, Bench())
+    outcome = study.run(trial, TrialContext())
     held = json.loads(outcome.documents["texts.json"])
     assert len(held) == 5 and held[3].split() == ["sold", "a", "bridge", "."]
     prompts.write_text("Something else\nand more\n")
     with pytest.raises(UsageError, match="changed since"):
-        study.run(trial, Bench())
+        study.run(trial, TrialContext())
     with pytest.raises(UsageError, match="2 texts have 7 tokens, not 3"):
         Decoding.at("smoke", **{**own, "human_texts": 3}).fetch()
     with pytest.raises(UsageError, match="leave room"):
@@ -330,7 +330,7 @@ def test_a_limit_that_is_missed_fails_its_claim(done: Run, monkeypatch: pytest.M
     monkeypatch.setattr(work, "written", off)
     study = Decoding.at("smoke")
     (trial,) = [t for t in study.trials() if t.config["arm"] == "limits"]
-    metrics = study.run(trial, Bench()).metrics
+    metrics = study.run(trial, TrialContext()).metrics
     assert metrics["greedy = top-k:k=1"] != 1 and metrics["greedy = top-p:p=0"] == 1
     table = with_metrics(done.table, "limits", metrics)
     verdicts = {claim.name: claim.verdict for claim in study.claims(table)}
@@ -441,6 +441,6 @@ def test_the_encoder_finds_the_prompt_a_text_belongs_to() -> None:
 def test_on_a_gpu_every_trial_runs() -> None:
     study = Decoding.at("smoke", device="cuda", seeds=2)
     for trial in study.trials():
-        metrics = study.run(trial, Bench(device="cuda")).metrics
+        metrics = study.run(trial, TrialContext(device="cuda")).metrics
         failed = {k: v for k, v in metrics.items() if str(v).startswith("fail")}
         assert not failed, (trial.config["arm"], failed)

@@ -13,7 +13,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome
+from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.measure.intervals import Estimate
 from attnlab.models.hub import HubModel
 from attnlab.studies.distillation import checks, texts, tiny
@@ -123,7 +123,7 @@ def test_the_same_trial_gives_the_same_numbers(
     study = Distillation.at("smoke")
     trial = next(trial for trial in study.trials() if trial.config["arm"] == "text")
     (row,) = [row for row in done.table if row.id == trial.id]
-    again = study.run(trial, Bench())
+    again = study.run(trial, TrialContext())
     numbers = {k: v for k, v in again.metrics.items() if isinstance(v, float)}
     if torch.get_num_threads() == 1:
         assert numbers == {k: row.metrics[k] for k in numbers}
@@ -267,7 +267,7 @@ def test_any_pair_of_models_and_any_file(tmp_path: Path, monkeypatch: pytest.Mon
     trial = study.trials()[0]
     assert trial.config["teacher"] == "teacher" and len(trial.config["data_sha256"]) == 64
     assert len(trial.config["models_sha256"]) == 64
-    outcome = study.run(trial, Bench())
+    outcome = study.run(trial, TrialContext())
     assert outcome.metrics["model"] == "student" and outcome.metrics["examples"] == 5
     (tmp_path / "rows.jsonl").write_text('{"document": "a b", "summary": "c"}\n')
     with pytest.raises(UsageError, match="changed since"):
@@ -288,7 +288,7 @@ def fresh(study: Study) -> Outcome:
     from attnlab.studies.distillation import data
 
     data._splits.cache_clear()  # pyright: ignore[reportPrivateUsage]
-    return study.run(study.trials()[0], Bench())
+    return study.run(study.trials()[0], TrialContext())
 
 
 def pieces() -> tuple[DistilSettings, HubModel, HubModel, list[Example]]:
@@ -412,7 +412,7 @@ def test_on_a_gpu_the_arms_run_in_mixed_precision_and_repeat(
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     study = Distillation.at("smoke", device="cuda", precision="bfloat16", seeds=1)
     for trial in study.trials():
-        one, other = (study.run(trial, Bench(device="cuda")) for _ in range(2))
+        one, other = (study.run(trial, TrialContext(device="cuda")) for _ in range(2))
         assert one.metrics == other.metrics, trial.config["arm"]
         failed = {k: v for k, v in one.metrics.items() if str(v).startswith("fail")}
         assert not failed, failed

@@ -16,7 +16,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.hard_attention import work
 from attnlab.studies.hard_attention.arms import HARD, HARD_FIXED, OFF, SOFT, THROUGH, arms
 from attnlab.studies.hard_attention.evidence import Evidence
@@ -149,7 +149,7 @@ def trained(arm: str, seed: int = 1, **changes: Any) -> Outcome:
         "smoke", pairs=5, symbols=11, answers=7, width=13, steps=23, scored=101, points=3, **changes
     )
     trial = next(t for t in study.trials() if t.config.get("arm") == arm and t.seed == seed)
-    return study.run(trial, Bench())
+    return study.run(trial, TrialContext())
 
 
 def test_training_with_argmax_moves_values_and_nothing_else() -> None:

@@ -15,9 +15,9 @@ from scipy.stats import binom, norm
 
 from attnlab.construct.keys import weights_of
 from attnlab.core.errors import UsageError
-from attnlab.lab.claim import undermined
+from attnlab.lab.claim import apply_audits
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Trial
+from attnlab.lab.trial import Trial, TrialContext
 from attnlab.studies.head_robustness import work as work_file
 from attnlab.studies.head_robustness.checks import UNDERMINED, agreement, allowed, quadrature
 from attnlab.studies.head_robustness.evidence import Evidence
@@ -48,7 +48,7 @@ def smoke() -> tuple[HeadRobustness, Table]:
     assert isinstance(study, HeadRobustness)
     rows = []
     for trial in study.trials():
-        out = study.run(trial, Bench())
+        out = study.run(trial, TrialContext())
         rows.append(
             Row(
                 id=trial.id,
@@ -168,7 +168,7 @@ def test_exact_and_draws_agree_and_a_wrong_law_is_seen() -> None:
 
     bad = agreement(Evidence(Table([planted(row) for row in table]), study.settings))
     assert bad.verdict == "fail" and "one_off" in bad.why and bad.undermines == UNDERMINED
-    claims = undermined(study.claims(table), [bad])
+    claims = apply_audits(study.claims(table), [bad])
     assert {c.verdict for c in claims if c.name in UNDERMINED} == {"undecided"}
     assert {c.name for c in claims} >= set(UNDERMINED)
 

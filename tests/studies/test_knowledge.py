@@ -19,7 +19,7 @@ from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.perceiver import Perceiver
 from attnlab.studies.knowledge import work
 from attnlab.studies.knowledge.arms import LABELS, changes
@@ -71,13 +71,13 @@ def done(files: Mapping[str, Any]) -> Iterator[tuple[Knowledge, Table]]:
     study = study_of(files)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(work, "audit_metrics", lambda model, when: {})
-        yield study, Table([row_of(t, study.run(t, Bench())) for t in study.trials()])
+        yield study, Table([row_of(t, study.run(t, TrialContext())) for t in study.trials()])
 
 
 @pytest.mark.slow
 def test_every_model_is_audited_at_its_start_and_end(files: Mapping[str, Any]) -> None:
     study = study_of(files, arms=["perceiver-local", "none"])
-    table = Table([row_of(trial, study.run(trial, Bench())) for trial in study.trials()])
+    table = Table([row_of(trial, study.run(trial, TrialContext())) for trial in study.trials()])
     found = {finding.name: finding.verdict for finding in study.audits(table)}
     assert found["causality"] == found["padding"] == found["non-finite"] == "pass"
 
@@ -148,7 +148,7 @@ def test_a_trial_is_a_function_of_itself(
     monkeypatch.setattr(work, "audit_metrics", lambda model, when: {})
     study = study_of(files, arms=["pretrained"], mix=0.25)
     (trial,) = study.trials()
-    one, two = (study.run(trial, Bench()) for _ in range(2))
+    one, two = (study.run(trial, TrialContext()) for _ in range(2))
     assert one.metrics == two.metrics and one.documents == two.documents
     assert one.curves == two.curves
 
@@ -337,4 +337,4 @@ def test_on_a_gpu_every_arm_runs_in_mixed_precision(
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     study = study_of(files, device="cuda", precision="bfloat16")
     for trial in study.trials():
-        assert study.run(trial, Bench(device="cuda")).is_finite()
+        assert study.run(trial, TrialContext(device="cuda")).is_finite()

@@ -11,7 +11,7 @@ from attnlab.tasks.batches import Sentences
 from attnlab.tasks.corpus import Corpus, sentences
 from attnlab.tasks.drama import spoken
 from attnlab.tasks.ngram import NGram
-from attnlab.tasks.tokens import train_tokenizer
+from attnlab.tasks.tokenizer import train_tokenizer
 
 pytestmark = pytest.mark.assets
 # The plays themselves say licence ("With such full licence as both truth and malice").

@@ -15,9 +15,9 @@ import torch
 from attnlab.core.errors import UsageError
 from attnlab.train.batch import fingerprint, tensors_of
 from attnlab.train.checkpoint import CheckpointWarning, latest
+from attnlab.train.determinism import environment, seed_step
 from attnlab.train.ranks import Ranks, Together, ranks_here
 from attnlab.train.settings import TrainSettings
-from attnlab.train.surroundings import environment, seed_step
 from attnlab.train.tensors import model_tensors
 
 from .tiny import ROWS, Batch, Endless, Tiny, digest

@@ -23,9 +23,9 @@ from attnlab.train.checkpoint import (
     open_checkpoint,
     prune,
 )
+from attnlab.train.determinism import environment
 from attnlab.train.ranks import Ranks, joined
 from attnlab.train.sharded import Sharded, blocks_of, not_in_one_group
-from attnlab.train.surroundings import environment
 
 from .parts import STEPS
 from .stack import Stack

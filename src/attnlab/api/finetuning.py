@@ -45,7 +45,7 @@ def predicted(
     from attnlab.train.classify import predict
     from attnlab.train.tune import rebuilt
 
-    encoder = open_encoder(str(record.card.settings["model"]))
+    encoder = open_encoder(str(record.spec.settings["model"]))
     tensors = {
         key.removeprefix("tuned."): torch.from_numpy(array.copy())
         for key, array in row.arrays.items()

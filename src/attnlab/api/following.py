@@ -4,12 +4,12 @@ from pathlib import Path
 
 from attnlab.api.running import planned
 from attnlab.core.errors import AttnlabError
-from attnlab.lab.card import STUDY
 from attnlab.lab.manifest import CHECKPOINTS
 from attnlab.lab.record import Record
+from attnlab.lab.run_spec import STUDY
 from attnlab.lab.stop import stop_on_signals
 from attnlab.lab.study import Study
-from attnlab.lab.trial import Bench, TrialStopped
+from attnlab.lab.trial import TrialContext, TrialStopped
 
 
 def follow(study: Study, out: Path) -> None:
@@ -20,13 +20,13 @@ def follow(study: Study, out: Path) -> None:
         for trial in planned(study):
             if trial.id in finished:
                 continue
-            bench = Bench(
+            context = TrialContext(
                 device=study.settings.device,
                 checkpoints=folder / CHECKPOINTS / trial.id,
                 stopping=lambda: bool(stop.signal_number),
             )
             try:
-                study.run(trial, bench)
+                study.run(trial, context)
             except TrialStopped:
                 break
             except AttnlabError:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from attnlab.core.config import build
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
-from attnlab.lab.claim import MARKS, Claim, undermined
+from attnlab.lab.claim import MARKS, Claim, apply_audits
 from attnlab.lab.engine import Engine, engine_named
 from attnlab.lab.execute import Progress, running
 from attnlab.lab.record import Record
@@ -175,7 +175,7 @@ def conclude(record: Record, study: Study) -> None:
     done = table.done()
     claims = _ask(study, "claims", lambda: list(study.claims(done)))
     findings = _ask(study, "audits", lambda: list(study.audits(done)))
-    claims = undermined(claims, findings)
+    claims = apply_audits(claims, findings)
     figures = _figures(study, done)
     for figure in figures:
         picture = _ask(study, f"figure {figure.name}", figure.draw)
@@ -287,7 +287,7 @@ def draw_pdf(path: Path) -> list[Path]:
 
 def _study_of(record: Record) -> Study:
     """The study object a run was made with; a user's own file must lie in the current folder."""
-    card, source = record.card, record.card.source
+    spec, source = record.spec, record.spec.source
     if isinstance(source, dict):
         file = Path(source["file"]).name
         if not Path(file).is_file() or read_source(f"./{file}").sha256 != source["sha256"]:
@@ -297,5 +297,5 @@ def _study_of(record: Record) -> Study:
             )
         kind = load_study_class(f"./{file}")
     else:
-        kind = load_study_class(card.study)
-    return kind(build(kind.Settings, card.settings))
+        kind = load_study_class(spec.study)
+    return kind(build(kind.Settings, spec.settings))

@@ -167,7 +167,7 @@ def own_model(name: str, row: "Row") -> Target:
     import torch
 
     from attnlab.models.own import own_model as built
-    from attnlab.tasks.tokens import Tokenizer
+    from attnlab.tasks.tokenizer import Tokenizer
 
     model = built(json.loads(row.documents[MODEL]), torch.Generator())
     weights = {

@@ -83,7 +83,7 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
     )
 
 
-def undermined(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
+def apply_audits(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
     """Claims that an audit names which did not pass are undecided, whatever their intervals say."""
     against = {
         name: finding

@@ -188,7 +188,7 @@ def _checked(study: Study) -> Sequence[Trial]:
 
 def _refuse_other_code(record: Record, source: Source) -> None:
     """Trials of an edited file must not be mixed with those of the old one."""
-    rows = record.card.source_sha256
+    rows = record.spec.source_sha256
     if source.sha256 != rows and record.finished_ids():
         raise UsageError(
             f"{source.name} changed since run {record.name} was started, and some of its trials "

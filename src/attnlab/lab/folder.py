@@ -9,7 +9,6 @@ from pathlib import Path
 from attnlab.core.errors import StorageError
 from attnlab.core.files import make_folder, write_json
 from attnlab.lab.artefacts import sync_folder
-from attnlab.lab.card import ENV, STUDY, TRIALS, Card
 from attnlab.lab.manifest import (
     FORMAT,
     PARTIAL,
@@ -18,18 +17,19 @@ from attnlab.lab.manifest import (
     write_manifest,
     write_signed,
 )
+from attnlab.lab.run_spec import ENV, STUDY, TRIALS, RunSpec
 from attnlab.lab.store import create_store
 
 STALE_SECONDS = 600  # a folder being made for longer than this belongs to a killed process
 
 
-def open_manifest(folder: Path, card: Card, ended: bool = False) -> Manifest:
+def open_manifest(folder: Path, spec: RunSpec, ended: bool = False) -> Manifest:
     """The manifest of a run under way, or of one that ended and is added to: only study.json."""
     files = {STUDY: entry_of(folder / STUDY)}
-    return Manifest(format=FORMAT, run=card.run, complete=ended, sealed=False, files=files)
+    return Manifest(format=FORMAT, run=spec.run, complete=ended, sealed=False, files=files)
 
 
-def create_folder(folder: Path, card: Card) -> None:
+def create_folder(folder: Path, spec: RunSpec) -> None:
     """Make the folder under another name and rename it: there is never half a run."""
     try:
         make_folder(folder.parent)
@@ -39,10 +39,10 @@ def create_folder(folder: Path, card: Card) -> None:
     except OSError as error:
         raise StorageError(f"{folder}: {error.strerror or error}") from None
     try:
-        write_json(draft / STUDY, card.model_dump(mode="json"))
+        write_json(draft / STUDY, spec.model_dump(mode="json"))
         write_signed(draft / ENV, {"sessions": []})
-        create_store(draft / TRIALS, card.run)
-        write_manifest(draft, open_manifest(draft, card))
+        create_store(draft / TRIALS, spec.run)
+        write_manifest(draft, open_manifest(draft, spec))
         draft.rename(folder)
         sync_folder(folder.parent)
     except OSError as error:

@@ -24,7 +24,6 @@ from attnlab.lab.artefacts import (
     sync_artefacts,
     write_artefacts,
 )
-from attnlab.lab.card import ENV, RESULTS, TRIALS, Card, card_of, digest_of, read_card
 from attnlab.lab.environment import session
 from attnlab.lab.folder import create_folder, open_manifest, remove_partial
 from attnlab.lab.lock import run_lock
@@ -40,6 +39,7 @@ from attnlab.lab.manifest import (
     write_signed,
 )
 from attnlab.lab.rows import artefacts_of, checked_row, stored_row
+from attnlab.lab.run_spec import ENV, RESULTS, TRIALS, RunSpec, digest_of, read_run_spec, run_spec
 from attnlab.lab.source import Source
 from attnlab.lab.store import StoredRow, StoreWriter, read_rows
 from attnlab.lab.study import Study
@@ -54,10 +54,10 @@ GROUP_SECONDS, GROUP_TRIALS = 0.2, 50  # a commit costs a disk sync: share it
 class Record:
     """One run folder. Anyone may read; inside `lock()` it may be changed, then `seal`ed."""
 
-    def __init__(self, path: Path, card: Card) -> None:
+    def __init__(self, path: Path, spec: RunSpec) -> None:
         self.path = path
-        self.card = card
-        self._source_sha256 = card.source_sha256
+        self.spec = spec
+        self._source_sha256 = spec.source_sha256
         self._owned = self._changing = False
         self._writer: StoreWriter | None = None
         self._pending: list[StoredRow] = []
@@ -71,7 +71,7 @@ class Record:
         """The run of this study with these settings; made, all or nothing, when absent."""
         folder = out / f"{study.name}-{study.run_id}"
         if not folder.exists():
-            create_folder(folder, card_of(study, scale, source))
+            create_folder(folder, run_spec(study, scale, source))
         record = cls.open(folder)
         record._source_sha256 = source.sha256
         return record
@@ -79,7 +79,7 @@ class Record:
     @classmethod
     def open(cls, path: Path) -> "Record":
         """An existing run; IntegrityError when its study.json is damaged or newer."""
-        return cls(path, read_card(path))
+        return cls(path, read_run_spec(path))
 
     @property
     def name(self) -> str:
@@ -168,14 +168,14 @@ class Record:
 
     def table(self) -> Table:
         """All trials that ended, sorted by id; arrays and curves are checked when read."""
-        card, stored = self.card, self._rows()
-        rows = [checked_row(self.path, row, card.study, card.version) for row in stored]
+        spec, stored = self.spec, self._rows()
+        rows = [checked_row(self.path, row, spec.study, spec.version) for row in stored]
         self._parsed = True
         return Table(rows)
 
     def digest(self) -> str:
         """SHA-256 over everything deterministic: not times, not machines, not figures."""
-        return digest_of(self.card, [row.sha256 for row in self._rows()])
+        return digest_of(self.spec, [row.sha256 for row in self._rows()])
 
     def verify(self) -> Verification:
         """Check every byte; see verify.py."""
@@ -203,7 +203,7 @@ class Record:
         found = verify_run(self.path, known)
         if not found.ok:
             raise IntegrityError(f"run {self.name} is damaged: {'; '.join(found.problems[:3])}")
-        write_manifest(self.path, open_manifest(self.path, self.card, ended))
+        write_manifest(self.path, open_manifest(self.path, self.spec, ended))
         sessions = [*self.sessions(), session(self._device(), self._source_sha256)]
         write_signed(self.path / ENV, {"sessions": sessions})
         self._changing = True
@@ -247,12 +247,12 @@ class Record:
                     raise IntegrityError(f"{self.path / ARTEFACTS / row.id / file}: damaged")
         write_manifest(
             self.path,
-            Manifest(format=FORMAT, run=self.card.run, complete=complete, sealed=True, files=files),
+            Manifest(format=FORMAT, run=self.spec.run, complete=complete, sealed=True, files=files),
         )
         self._changing = False
 
     def _device(self) -> str:
-        asked = str(self.card.settings.get("device", "cpu"))
+        asked = str(self.spec.settings.get("device", "cpu"))
         try:
             return resolve_device(asked)
         except UsageError:  # a figure may be added where the trials could not run
@@ -264,7 +264,7 @@ class Record:
         if known is None:
             state, known = (
                 _state_of(self.path / TRIALS),
-                read_rows(self.path / TRIALS, self.card.run),
+                read_rows(self.path / TRIALS, self.spec.run),
             )
             self._read, self._parsed = (state, known) if state else None, False
         return known

@@ -10,9 +10,9 @@ from typing import Any
 from attnlab.core.config import nearest
 from attnlab.core.errors import AttnlabError, StorageError, UsageError
 from attnlab.lab.artefacts import remove_folder
-from attnlab.lab.card import ENV, STUDY, TRIALS, read_card
 from attnlab.lab.lock import run_lock
 from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest, read_signed
+from attnlab.lab.run_spec import ENV, STUDY, TRIALS, read_run_spec
 from attnlab.lab.store import count_states
 from attnlab.lab.trial import FINISHED
 
@@ -73,7 +73,7 @@ def remove_run(path: Path) -> None:
 
 def _info(path: Path) -> RunInfo:
     try:
-        card, manifest = read_card(path), read_manifest(path)
+        spec, manifest = read_run_spec(path), read_manifest(path)
         states = count_states(path / TRIALS)
         sessions = read_signed(path / ENV).get("sessions") or [{}]
         if manifest.sealed:
@@ -86,10 +86,10 @@ def _info(path: Path) -> RunInfo:
         return RunInfo(path.name, problem=f"unreadable: {error}")
     return RunInfo(
         name=path.name,
-        study=card.study,
-        scale=card.scale,
+        study=spec.study,
+        scale=spec.scale,
         done=sum(count for state, count in states.items() if state in FINISHED),
-        total=card.trials,
+        total=spec.trials,
         complete=manifest.complete and manifest.sealed,
         created=str(sessions[0].get("started", "")),
         size=size,

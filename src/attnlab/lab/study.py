@@ -17,7 +17,7 @@ from attnlab.core.config import Settings, build, content_hash, nearest
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -103,7 +103,7 @@ class Study(ABC):
         """The independent units of work."""
 
     @abstractmethod
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Execute one trial: metrics must be a pure function of it."""
 
     @abstractmethod

@@ -64,7 +64,7 @@ class Outcome:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     curves: Mapping[str, list[float]] = field(default_factory=dict)
     samples: list[str] = field(default_factory=list)
-    documents: Mapping[str, str] = field(default_factory=dict)  # texts by name: a tokenizer, a card
+    documents: Mapping[str, str] = field(default_factory=dict)  # texts by name: a tokenizer, a spec
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def is_finite(self) -> bool:
@@ -74,7 +74,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Bench:
+class TrialContext:
     """What the lab gives a running trial: where to compute, and where to write.
 
     `scratch` is gone when the trial ends, however it ends. `checkpoints` outlives a killed trial

@@ -10,18 +10,6 @@ from typing import Any
 
 from attnlab.core.errors import IntegrityError
 from attnlab.lab.artefacts import ARTEFACTS, KINDS, TRIAL_ID
-from attnlab.lab.card import (
-    CSV,
-    ENV,
-    FIGURES,
-    REPORT,
-    RESULTS,
-    STUDY,
-    TRIALS,
-    Card,
-    digest_of,
-    read_card,
-)
 from attnlab.lab.manifest import (
     LOCK,
     MANIFEST,
@@ -32,6 +20,18 @@ from attnlab.lab.manifest import (
     read_signed,
 )
 from attnlab.lab.rows import artefacts_of, checked_row
+from attnlab.lab.run_spec import (
+    CSV,
+    ENV,
+    FIGURES,
+    REPORT,
+    RESULTS,
+    STUDY,
+    TRIALS,
+    RunSpec,
+    digest_of,
+    read_run_spec,
+)
 from attnlab.lab.store import StoredRow, inspect_store
 
 TRIES = 3  # a run may be resealed while we look at it
@@ -75,22 +75,22 @@ def verify_run(folder: Path, known: list[StoredRow] | None = None) -> Verificati
 
 def _verify_once(folder: Path, known: list[StoredRow] | None) -> Verification:
     problems: list[str] = []
-    card = manifest = None
+    spec = manifest = None
     try:
         manifest = read_manifest(folder)
     except IntegrityError as error:
         problems.append(_short(folder, error))
     try:
-        card = read_card(folder)
-        if manifest is not None and manifest.run != card.run:
+        spec = read_run_spec(folder)
+        if manifest is not None and manifest.run != spec.run:
             problems.append(f"{MANIFEST}: belongs to run {manifest.run[:40]}")
     except IntegrityError as error:
         problems.append(_short(folder, error))
     sealed = manifest is not None and manifest.sealed
     problems += _files(folder, manifest)
     rows: list[StoredRow] = []
-    if card is not None:
-        rows, wrong = (known, []) if known is not None else _store(folder, card, sealed)
+    if spec is not None:
+        rows, wrong = (known, []) if known is not None else _store(folder, spec, sealed)
         problems += wrong
         # a sealed manifest has just been checked against every file: compare with it, not again
         problems += _artefacts(folder, rows, manifest if sealed else None)
@@ -98,7 +98,7 @@ def _verify_once(folder: Path, known: list[StoredRow] | None) -> Verification:
         run=folder.resolve().name,
         complete=manifest is not None and manifest.complete and manifest.sealed,
         ok=not problems,
-        digest=digest_of(card, [row.sha256 for row in rows]) if card and not problems else None,
+        digest=digest_of(spec, [row.sha256 for row in rows]) if spec and not problems else None,
         problems=tuple(dict.fromkeys(problems)),
     )
 
@@ -138,14 +138,14 @@ def _belongs(name: str) -> bool:
     ) and rest[1] in KINDS
 
 
-def _store(folder: Path, card: Card, still: bool) -> tuple[list[StoredRow], list[str]]:
+def _store(folder: Path, spec: RunSpec, still: bool) -> tuple[list[StoredRow], list[str]]:
     path = folder / TRIALS
     if not path.is_file() or path.is_symlink():
         return [], [f"{TRIALS}: missing"]
-    rows, problems = inspect_store(path, card.run, still)
+    rows, problems = inspect_store(path, spec.run, still)
     for row in rows:
         try:
-            checked_row(folder, row, card.study, card.version)
+            checked_row(folder, row, spec.study, spec.version)
         except IntegrityError as error:
             problems.append(f"{TRIALS}: {error}")
     return rows, problems

@@ -16,8 +16,8 @@ import jinja2
 from markupsafe import Markup, escape
 
 from attnlab.core.errors import UsageError
-from attnlab.lab.card import CSV
 from attnlab.lab.record import Record
+from attnlab.lab.run_spec import CSV
 from attnlab.lab.table import Table
 from attnlab.report import view
 from attnlab.report.groups import MANY, every_trial
@@ -31,7 +31,7 @@ _FIGURE_BYTES = 2_200_000  # of base64, all figures together
 _TABLE_BYTES = 2_000_000  # with LISTED_BYTES for ids this leaves 200 kB for words
 
 
-class CardLike(Protocol):
+class RunSpecLike(Protocol):
     """study.json: what was asked."""
 
     @property
@@ -59,7 +59,7 @@ class Readable(Protocol):
         ...
 
     @property
-    def card(self) -> CardLike:
+    def spec(self) -> RunSpecLike:
         """study.json."""
         ...
 
@@ -120,13 +120,13 @@ def render(record: Readable, table: Table | None = None) -> str:
     figures = _figures(results.get("figures") or [], record.path, sets)
     trials = trials_view(table, _TABLE_BYTES)
     defaults = results.get("defaults") or {}
-    changed, everything = view.settings_rows(record.card.settings, defaults)
+    changed, everything = view.settings_rows(record.spec.settings, defaults)
     page = _template().render(
         css=Markup(_resource("style.css")),  # safe: a file of this package
-        study=record.card.study,
-        scale=record.card.scale,
+        study=record.spec.study,
+        scale=record.spec.scale,
         run=record.path.resolve().name,
-        question=str(results.get("question") or record.card.study),
+        question=str(results.get("question") or record.spec.study),
         source=str(results.get("source") or ""),
         answer=str(results.get("answer") or ""),
         claims=claims,

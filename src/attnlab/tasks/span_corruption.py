@@ -10,7 +10,7 @@ span's length is even in 1 … 2m−1, m = ⌊T/4⌋ or ⌈T/4⌉ drawn so that 
 1 for shorter texts); its start is even in 0 … T − length. Nothing is found again by searching for
 its text: a span that stands twice in a document is masked where it was drawn.
 
-The vocabulary is that of a character tokenizer (tasks/tokens.py): its <START> is the mark ⁇, its
+The vocabulary is that of a character tokenizer (tasks/tokenizer.py): its <START> is the mark ⁇, its
 <STOP> is the pad □, and a character that the pretraining text does not have is <UNK>, in training
 as in evaluation. A ⁇ that stands in a text is an ordinary character. Pads are not scored.
 """
@@ -27,7 +27,7 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
 from attnlab.tasks.batches import Batch
 from attnlab.tasks.batches import _Line as Line  # pyright: ignore[reportPrivateUsage]
-from attnlab.tasks.tokens import Tokenizer, train_tokenizer
+from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 
 MASK, PAD = "⁇", "□"  # how rows are shown
 SHORTEST = 4  # characters that are left of a document at least

@@ -30,6 +30,7 @@ from attnlab.train.checkpoint import (
     latest,
     prune,
 )
+from attnlab.train.determinism import environment, seed_step, surroundings
 from attnlab.train.folder import owned
 from attnlab.train.log import MetricLog, parse_log
 from attnlab.train.optimizer import optimizer_for
@@ -37,7 +38,6 @@ from attnlab.train.ranks import Ranks
 from attnlab.train.result import Ending, Hooks, Progress, Trained
 from attnlab.train.schedule import learning_rate
 from attnlab.train.settings import TrainSettings
-from attnlab.train.surroundings import environment, seed_step, surroundings
 from attnlab.train.update import Loss, Update, Updater, nll
 
 LINE = frozenset({"step", "loss", "learning_rate", "gradient_norm", "tokens"})  # of the log

@@ -11,7 +11,7 @@ from attnlab.core.errors import RankLostError, StorageError
 from attnlab.lab.engine import Job, Sink
 from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.worker import attempt
-from attnlab.lab.trial import Bench, Trial, TrialStopped
+from attnlab.lab.trial import Trial, TrialContext, TrialStopped
 
 OURS = (TrialStopped, StorageError, RankLostError)
 
@@ -35,10 +35,10 @@ class InlineEngine:
             sink.tick()
 
 
-def _bench(job: Job, sink: Sink, trial: Trial) -> Bench:
+def _bench(job: Job, sink: Sink, trial: Trial) -> TrialContext:
     scratch = job.scratch / trial.id
     scratch.mkdir(parents=True, exist_ok=True)
-    return Bench(
+    return TrialContext(
         device=job.device,
         scratch=scratch,
         checkpoints=job.checkpoints / trial.id,

@@ -28,7 +28,7 @@ from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
 from attnlab.lab.source import Source, load_study_class
 from attnlab.lab.study import Study
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 
 Message = dict[str, Any]
 Send = Callable[[Message, bytes], None]
@@ -81,7 +81,7 @@ def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:
         order = inbox.get()
         trial = Trial(study.name, study.version, order["config"], order["seed"])
         _empty(scratch)
-        message, blob = attempt(study, trial, Bench(device, scratch, checkpoints / trial.id))
+        message, blob = attempt(study, trial, TrialContext(device, scratch, checkpoints / trial.id))
         _empty(scratch)
         send(message, blob)
 
@@ -111,7 +111,7 @@ def _limit_memory(limit: int) -> None:
 
 
 def attempt(
-    study: Study, trial: Trial, bench: Bench, passing: tuple[type[Exception], ...] = ()
+    study: Study, trial: Trial, context: TrialContext, passing: tuple[type[Exception], ...] = ()
 ) -> tuple[Message, bytes]:
     """Run one trial: its outcome or what went wrong, as a message, and its arrays as bytes.
 
@@ -121,7 +121,7 @@ def attempt(
     started, used = time.perf_counter(), time.process_time()
     message: Message
     try:
-        outcome = study.run(trial, bench)
+        outcome = study.run(trial, context)
         message, blob = _told(outcome)
     except passing:
         raise

@@ -21,7 +21,7 @@ import torch
 from attnlab.core.config import content_hash
 from attnlab.core.files import read_json, write_json
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Bench, TrialStopped
+from attnlab.lab.trial import TrialContext, TrialStopped
 from attnlab.models.encoder import Classifier
 from attnlab.studies.finetune.settings import FinetuneSettings
 from attnlab.studies.finetune.watch import Watch, first_epoch
@@ -41,7 +41,7 @@ class Search:
 
     p: Prepared
     seed: Seed
-    bench: Bench
+    context: TrialContext
     with_train: bool = False  # score the training rows too, whenever dev is scored
     best: tuple[str, Classifier] | None = None
     found: dict[str, Cell] = field(default_factory=dict)
@@ -73,13 +73,13 @@ class Search:
         return self.best[1]
 
     def _path(self, key: str) -> Path | None:
-        folder = self.bench.checkpoints
+        folder = self.context.checkpoints
         return None if folder is None else folder / f"{key}.json"
 
     def _trained(self, s: FinetuneSettings, key: str) -> tuple[Cell, Classifier]:
-        clock = _Clock(self.bench.device)
+        clock = _Clock(self.context.device)
         model = tuned(self.p.encoder, len(self.p.data.labels), s.tuning(), self.seed)
-        model = model.to(self.bench.device)
+        model = model.to(self.context.device)
         settings = training(s, len(self.p.train)).model_copy(
             update={"seed": self.seed.child("steps").number}
         )
@@ -90,8 +90,8 @@ class Search:
             settings,
             dev=lambda: self.p.dev.in_order(SCORED_AT_ONCE),
             hooks=Hooks(
-                stop=self.bench.stopping,
-                progress=lambda at: self.bench.step(
+                stop=self.context.stopping,
+                progress=lambda at: self.context.step(
                     at.step, at.steps, f"rate {s.rate:g}, loss {at.loss:.3f}{heard.now}"
                 ),
             ),

@@ -6,7 +6,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.adapting.settings import AdaptSettings
 from attnlab.studies.finetune.settings import data_sha256, model_sha256
 
@@ -47,11 +47,11 @@ class AdaptStudy(Study):
         for trial in seen.values():
             material(settings_of(trial.config), Seed(trial.seed), trial.config["tested"])
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Train; choose by dev; test once, if this trial is to be tested."""
         from attnlab.studies.adapting.work import work
 
-        return work(trial, bench)
+        return work(trial, context)
 
     def audits(self, table: Table) -> list[Finding]:
         """What every trial said of itself, and the comparisons."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier
 from attnlab.studies.adapting.material import material
@@ -25,14 +25,14 @@ from attnlab.train.tune import counted, expected
 AXES = ("learning_rate", "batch", "epochs")
 
 
-def work(trial: Trial, bench: Bench) -> Outcome:
+def work(trial: Trial, context: TrialContext) -> Outcome:
     """A trial's configuration: its kind, the settings of a training, the axes of its search."""
     c = trial.config
     s = settings_of(c)
     p = material(s, trial.stream, c["tested"])
     if len({row.label for row in p.data.train}) < 2:
         raise UsageError(f"{s.data}: the {len(p.train)} rows learnt from have one label only")
-    search = Search(p, trial.stream, bench, with_train=bool(c.get("with_train")))
+    search = Search(p, trial.stream, context, with_train=bool(c.get("with_train")))
     said = _before(search, s)
     if c["kind"] == "search":
         return _searched(search, s, c, said)
@@ -50,7 +50,7 @@ def _before(search: Search, s: FinetuneSettings) -> dict[str, str]:
     from attnlab.train.tune import tuned
 
     p = search.p
-    model = tuned(p.encoder, len(p.data.labels), s.tuning(), search.seed).to(search.bench.device)
+    model = tuned(p.encoder, len(p.data.labels), s.tuning(), search.seed).to(search.context.device)
     return before(model, s, p.data, training(s, len(p.train)), few(p.train, AUDITED_ROWS))
 
 

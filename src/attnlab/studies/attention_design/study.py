@@ -11,7 +11,7 @@ from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.attention_design.evidence import GAUSSIAN, SPHERE, Found, first
 from attnlab.studies.attention_design.gaussian import (
@@ -79,7 +79,7 @@ class AttentionDesign(Study):
             for seed in range(min(3, s.seeds))
         ]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Draw, solve, certify."""
         from attnlab.studies.attention_design.work import work
 

@@ -19,14 +19,14 @@ import numpy as np
 from torch import nn
 
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.perplexity import Perplexity, summed
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.audited import audit_metrics
 from attnlab.studies.concepts.texts import byte_count, splits, taken, word_count
 from attnlab.tasks.batches import Blocks, in_order
-from attnlab.tasks.tokens import Tokenizer, train_tokenizer
+from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks, Progress
 from attnlab.train.settings import TrainSettings
@@ -64,7 +64,7 @@ def bits(found: Perplexity, texts: Sequence[str]) -> float:
     return found.nll / math.log(2) / byte_count(texts)
 
 
-def try_ways(trial: Trial, bench: Bench) -> Outcome:
+def try_ways(trial: Trial, context: TrialContext) -> Outcome:
     """Pretrain on the news once, then each way at each size."""
     c, seed = trial.config, trial.stream
     news, target = splits("news"), splits(c["target"])
@@ -76,7 +76,7 @@ def try_ways(trial: Trial, bench: Bench) -> Outcome:
     )
     source = taken(news.train, c["source_bytes"], seed.child("source"))
     borrowed = learnt(source, c["vocabulary"])
-    lesson = _Lesson(trial, bench)
+    lesson = _Lesson(trial, context)
     pretrained = lesson.fresh("pretrained")
     lesson.teach(pretrained, borrowed, source, None)
     metrics: dict[str, Any] = audit_metrics(lesson.fresh("fresh"), "start")
@@ -145,8 +145,8 @@ def crossed(ways: dict[str, tuple[GPT, Tokenizer]], exam: Exam) -> dict[str, flo
 class _Lesson:
     """Fresh models and trainings of one trial."""
 
-    def __init__(self, trial: Trial, bench: Bench) -> None:
-        self.c, self.seed, self.bench = trial.config, trial.stream, bench
+    def __init__(self, trial: Trial, context: TrialContext) -> None:
+        self.c, self.seed, self.context = trial.config, trial.stream, context
 
     def fresh(self, name: str) -> GPT:
         c = self.c
@@ -163,12 +163,12 @@ class _Lesson:
         tuned: bool = False,
     ) -> list[dict[str, Any]]:
         """Steps on the texts; the lines of the log at which the exam was sat."""
-        c, bench = self.c, self.bench
+        c, context = self.c, self.context
         steps = c["pretrain_steps" if exam is None else "steps"]
         batches = Blocks(tokenizer.stream(texts), c["block"], c["batch"], _order(self.seed))
 
         def progress(p: Progress) -> None:
-            bench.step(p.step, p.steps, f"{c['target']}, loss {p.loss:.3f}")
+            context.step(p.step, p.steps, f"{c['target']}, loss {p.loss:.3f}")
 
         def sit(module: nn.Module) -> dict[str, float]:
             assert isinstance(module, GPT) and exam is not None
@@ -181,7 +181,7 @@ class _Lesson:
             learning_rate=c["tune_rate" if tuned else "learning_rate"],
         )
         hooks = Hooks(
-            evaluate=None if exam is None else sit, progress=progress, stop=bench.stopping
+            evaluate=None if exam is None else sit, progress=progress, stop=context.stopping
         )
         done = train(model, batches, settings, hooks=hooks)
         if done.ending == "stopped":

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.encoder import Encoder, open_encoder, pool
 from attnlab.studies.concepts.pairs import draw
 from attnlab.tasks.encoded import encode
@@ -53,7 +53,7 @@ class Ordered:
         return Vectors(self.rows.x[chosen], self.rows.labels[chosen])
 
 
-def in_order(trial: Trial, bench: Bench) -> Outcome:
+def in_order(trial: Trial, context: TrialContext) -> Outcome:
     """Accuracy on other sentences after each epoch, both ways, from the same first weights."""
     c, seed = trial.config, trial.stream
     encoder, data = open_encoder(c["encoder"]), rotten_tomatoes()
@@ -64,7 +64,7 @@ def in_order(trial: Trial, bench: Bench) -> Outcome:
     curves: dict[str, list[float]] = {}
     for name in ("shuffled", "sorted"):
         batches = Ordered(learn, seed.child("order"), shuffled=name == "shuffled")
-        curves[name] = trained(batches, test, c["epochs"], seed.child("weights"), bench)
+        curves[name] = trained(batches, test, c["epochs"], seed.child("weights"), context)
         found[f"{name}_accuracy"] = curves[name][-1]
     return Outcome(found, curves=curves)
 
@@ -83,7 +83,9 @@ def vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
     return Vectors(functional.normalize(out, dim=1), torch.from_numpy(rows.labels))
 
 
-def trained(batches: Ordered, test: Vectors, epochs: int, seed: Seed, bench: Bench) -> list[float]:
+def trained(
+    batches: Ordered, test: Vectors, epochs: int, seed: Seed, context: TrialContext
+) -> list[float]:
     """Accuracy after every epoch of a linear map."""
     model: Any = nn.utils.skip_init(nn.Linear, batches.rows.x.shape[1], 2)
     with torch.no_grad():
@@ -98,7 +100,7 @@ def trained(batches: Ordered, test: Vectors, epochs: int, seed: Seed, bench: Ben
         return float((module(test.x).argmax(dim=1) != test.labels).float().mean())
 
     def progress(p: Progress) -> None:
-        bench.step(p.step, p.steps, f"order, loss {p.loss:.3f}")
+        context.step(p.step, p.steps, f"order, loss {p.loss:.3f}")
 
     settings = TrainSettings(
         steps=epochs * batches.per_epoch,

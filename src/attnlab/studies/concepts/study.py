@@ -7,7 +7,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.concepts.claims import claims
 from attnlab.studies.concepts.evidence import Found
 from attnlab.studies.concepts.settings import FULL, PARTS, SMOKE, ConceptsSettings
@@ -91,11 +91,11 @@ class Concepts(Study):
             ]
         return found
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """One concept with one seed."""
         from attnlab.studies.concepts.work import work
 
-        return work(trial, bench)
+        return work(trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """One or more of every part that was run."""

@@ -3,24 +3,24 @@
 import json
 from typing import Any
 
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.concepts import merges as bpe
 from attnlab.studies.concepts.texts import splits, taken
 
 SHOWN = 9  # merges of a word that is shown
 
 
-def work(trial: Trial, bench: Bench) -> Outcome:
+def work(trial: Trial, context: TrialContext) -> Outcome:
     """The part that the trial names."""
     part = trial.config["part"]
     if part == "anew":
         from attnlab.studies.concepts.anew import try_ways
 
-        return try_ways(trial, bench)
+        return try_ways(trial, context)
     if part == "order":
         from attnlab.studies.concepts.order import in_order
 
-        return in_order(trial, bench)
+        return in_order(trial, context)
     if part == "pair":
         from attnlab.studies.concepts.pairs import read_pairs
 

@@ -7,7 +7,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.counting.settings import ARMS, FULL, SMOKE, CountingSettings
 
 NOT_OF_A_TRIAL = ("seeds", "trial_seconds", "trial_memory_gb")
@@ -42,11 +42,11 @@ class Counting(Study):
             for seed in range(self.settings.seeds)
         ]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Train a start; free it; train on."""
         from attnlab.studies.counting.work import work
 
-        return work(trial, bench)
+        return work(trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """Both solutions, and whether they last."""

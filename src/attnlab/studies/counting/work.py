@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.collapse import collapse
-from attnlab.lab.trial import Bench, Outcome, Scalar, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.studies.counting.model import TERMS, Counter
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
 from attnlab.train.batch import changed
@@ -21,13 +21,13 @@ SHOWN = 2  # test rows whose attention maps are kept
 FREED = ("gentle", "strong")  # two ways to train on: SGD as published, AdamW as before
 
 
-def work(trial: Trial, bench: Bench) -> Outcome:
+def work(trial: Trial, context: TrialContext) -> Outcome:
     """Train, look, free, train on, look."""
     c, seed, sizes = trial.config, trial.stream, Sizes.of(trial.config)
-    model = Counter(sizes, c["arm"], seed.child("weights").torch_generator()).to(bench.device)
+    model = Counter(sizes, c["arm"], seed.child("weights").torch_generator()).to(context.device)
     drawn = draw(sizes, c["scored"], seed.child("test"))
-    test: Rows = changed(drawn, lambda tensor: tensor.to(bench.device))
-    done = _trained(trial, bench, model, "first", test)
+    test: Rows = changed(drawn, lambda tensor: tensor.to(context.device))
+    done = _trained(trial, context, model, "first", test)
     if done.ending == "diverged":
         return Outcome({"first_accuracy": math.nan}, reasons={"first_accuracy": done.problem})
     metrics: dict[str, Scalar] = {**without_model(drawn, sizes), "held": model.held()}
@@ -39,7 +39,7 @@ def work(trial: Trial, bench: Bench) -> Outcome:
     start = {name: value.clone() for name, value in model.state_dict().items()}
     for way in FREED:
         model.load_state_dict(start)
-        if _trained(trial, bench, model, way, test).ending == "diverged":
+        if _trained(trial, context, model, way, test).ending == "diverged":
             continue
         metrics |= seen(model, test, way) | {f"{way}_moved": moved(start, model.state_dict())}
         arrays |= maps(model, test, way)
@@ -70,11 +70,13 @@ def settings_of(c: Any, phase: str) -> TrainSettings:
     )
 
 
-def _trained(trial: Trial, bench: Bench, model: Counter, phase: str, test: Rows) -> Trained:
+def _trained(
+    trial: Trial, context: TrialContext, model: Counter, phase: str, test: Rows
+) -> Trained:
     """Curves are measured on test rows; nothing is chosen by them."""
     c = trial.config
     fresh = Fresh(Sizes.of(c), c["batch"], trial.stream.child("train", phase))
-    hooks = Hooks(evaluate=_watched(test), stop=bench.stopping)
+    hooks = Hooks(evaluate=_watched(test), stop=context.stopping)
     done = train(model, fresh, settings_of(c, phase), loss=loss, hooks=hooks)
     if done.ending == "stopped":
         raise TrialStopped

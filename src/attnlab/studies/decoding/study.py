@@ -11,7 +11,7 @@ from attnlab.core.files import sha256_file
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.decoding.claims import claims
 from attnlab.studies.decoding.evidence import PEOPLE, Evidence
 from attnlab.studies.decoding.settings import FULL, SMOKE, DecodingSettings, draws_nothing
@@ -90,11 +90,11 @@ class Decoding(Study):
         found += [self.trial(0, arm=text, **own) for text in fixed if text not in beams]
         return [*found, *([self.trial(0, arm=PEOPLE, **own)] if s.has_human else [])]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Write a text after every prompt, and measure it."""
         from attnlab.studies.decoding.work import work
 
-        return work(self.settings, trial, bench)
+        return work(self.settings, trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """The limits exactly; the rest over prompts."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnlab.decode.generate import Generated, generate
 from attnlab.decode.strategy import Strategy, parse_strategy
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.diversity import distinct_n, repetition_rate
 from attnlab.measure.words import words
 from attnlab.models.hub import HubModel
@@ -28,20 +28,20 @@ NONE = -1  # at places after a text's end
 PEOPLE, LIMITS, AUDITS = "people", "limits", "audits"
 
 
-def work(s: DecodingSettings, trial: Trial, bench: Bench) -> Outcome:
+def work(s: DecodingSettings, trial: Trial, context: TrialContext) -> Outcome:
     """By its arm."""
-    model, arm = model_of(s.model, bench.device), trial.config["arm"]
+    model, arm = model_of(s.model, context.device), trial.config["arm"]
     data = material(s, model)
     if arm == AUDITS:
         return Outcome(checks.of_model(model, data, s))
     if arm == LIMITS:
         return limits(s, trial, model, data)
     if arm == PEOPLE:
-        return measured(s, people(model, data, s.batch), data, bench.device, {})
+        return measured(s, people(model, data, s.batch), data, context.device, {})
     began = time.perf_counter()
     found = written(model, data.prompts, parse_strategy(arm), s.new_tokens, trial, s.batch)
     cost = {"generate_seconds": time.perf_counter() - began}
-    return measured(s, found, data, bench.device, cost)
+    return measured(s, found, data, context.device, cost)
 
 
 def written(

@@ -9,7 +9,7 @@ from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.distillation.claims import claims
 from attnlab.studies.distillation.evidence import KINDS, Arms
 from attnlab.studies.distillation.settings import (
@@ -91,11 +91,11 @@ class Distillation(Study):
         lines = {key: own[key] if key in own else getattr(s, key) for key in OF_LINES}
         return [*found, self.trial(0, arm="lines", part="no model", **lines)]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Train if it is an arm that learns; write, score, audit."""
         from attnlab.studies.distillation.work import work
 
-        return work(self.settings, trial, bench)
+        return work(self.settings, trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """Differences over seeds and items; one seed decides nothing about training."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.core.errors import UsageError
-from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.models.hub import HubModel
 from attnlab.studies.distillation import checks
 from attnlab.studies.distillation.baseline import line_ends, without_model
@@ -31,20 +31,20 @@ from attnlab.train.update import Loss
 FIFTIETHS = 50
 
 
-def work(s: DistilSettings, trial: Trial, bench: Bench) -> Outcome:
+def work(s: DistilSettings, trial: Trial, context: TrialContext) -> Outcome:
     """By its arm."""
     arm = trial.config["arm"]
     if arm == "lines":
         return line_ends(s, trial)
-    teacher = teacher_of(s, "cpu" if arm == "lead" else bench.device)
+    teacher = teacher_of(s, "cpu" if arm == "lead" else context.device)
     assert teacher.tokenizer is not None
     data = material(s, teacher.tokenizer)
     if arm == "lead":
         return without_model(s, trial, data)
     if arm == "teacher":
-        return measured(Arm(s, trial, bench, teacher, data), {})
+        return measured(Arm(s, trial, context, teacher, data), {})
     student = student_of(s, teacher, trial.stream)
-    own = Arm(s, trial, bench, student, data)
+    own = Arm(s, trial, context, student, data)
     return learnt(own, teacher) if arm in TRAINED else measured(own, {})
 
 
@@ -54,7 +54,7 @@ class Arm:
 
     s: DistilSettings
     trial: Trial
-    bench: Bench
+    context: TrialContext
     model: HubModel
     data: Material
 
@@ -92,7 +92,7 @@ def learnt(arm: Arm, teacher: HubModel) -> Outcome:
     before = weights_sha256(teacher.library)
     on_logits = FromLogits(teacher.library, s.divergence, s.temperature)
     loss: Loss = on_logits if name == "logits" else sequence_nll
-    settings = training(s, len(examples), arm.trial.seed, arm.bench.device)
+    settings = training(s, len(examples), arm.trial.seed, arm.context.device)
     metrics: dict[str, Any] = checks.of_training(arm.model, examples, arm.prompter, loss, settings)
     if name == "logits":
         metrics |= checks.identity(teacher, examples[0], on_logits)
@@ -239,9 +239,9 @@ def _train(arm: Arm, examples: Sequence[Example], loss: Loss, settings: TrainSet
         return best.note(arm.loss_of(arm.data.dev))
 
     def progress(p: Progress) -> None:
-        arm.bench.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
+        arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
 
-    hooks = Hooks(evaluate=evaluate, progress=progress, stop=arm.bench.stopping)
+    hooks = Hooks(evaluate=evaluate, progress=progress, stop=arm.context.stopping)
     batches = Prompted(examples, settings.batch, arm.trial.stream.child("order"))
     done = train(arm.model.library, batches, settings, loss=loss, hooks=hooks)
     if done.ending == "stopped":

@@ -8,7 +8,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import Estimate, wilson
 from attnlab.studies.finetune.settings import FinetuneSettings, data_sha256, labelled, model_sha256
 
@@ -61,11 +61,11 @@ class Finetune(Study):
             own[key] = Path(own[key]).name if own[f"{key}_sha256"] else own[key]
         return [self.trial(seed, **own) for seed in range(first, first + self.settings.seeds)]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Encode, train, choose by dev, score test once, audit."""
         from attnlab.studies.finetune.work import finetuned
 
-        return finetuned(self.settings, trial, bench)
+        return finetuned(self.settings, trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """Against the majority, by the worst of the seeds; and whether any of them collapsed."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, open_encoder
 from attnlab.studies.distillation.models import redrawn
@@ -68,19 +68,19 @@ def assembled(s: FinetuneSettings, data: Labelled, encoder: Encoder) -> Prepared
     return Prepared(data, encoder, *parts)
 
 
-def finetuned(s: FinetuneSettings, trial: Trial, bench: Bench) -> Outcome:
+def finetuned(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outcome:
     """The classifier of highest dev accuracy, and what it scores on the test rows."""
     with threads(s.threads):
         seed = trial.stream
         p = prepared(s, seed)
         if len({row.label for row in p.data.train}) < 2:
             raise UsageError(f"{s.data}: the rows that are learnt from have one label only")
-        model = tuned(p.encoder, len(p.data.labels), s.tuning(), seed).to(bench.device)
+        model = tuned(p.encoder, len(p.data.labels), s.tuning(), seed).to(context.device)
         settings = training(s, len(p.train))
         small = few(p.train, AUDITED_ROWS)
         said = before(model, s, p.data, settings, small)
         watch = Watch(p.data.labels)
-        done = _fit(model, p, settings, bench, (s, seed, watch))
+        done = _fit(model, p, settings, context, (s, seed, watch))
         if done.trained.ending == "diverged":
             return Outcome({"accuracy": math.nan}, reasons={"accuracy": done.trained.problem})
         test = predict(model, p.test.in_order(SCORED_AT_ONCE))
@@ -140,12 +140,12 @@ def document(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, A
 
 
 def _fit(
-    model: Classifier, p: Prepared, settings: TrainSettings, bench: Bench, rest: Any
+    model: Classifier, p: Prepared, settings: TrainSettings, context: TrialContext, rest: Any
 ) -> Fitted:
     s, seed, watch = rest
     hooks = Hooks(
-        progress=lambda at: bench.step(at.step, at.steps, _words(at) + watch.now),
-        stop=bench.stopping,
+        progress=lambda at: context.step(at.step, at.steps, _words(at) + watch.now),
+        stop=context.stopping,
     )
     batches = Shuffled(p.train, s.batch, seed.child("order"))
     with warnings.catch_warnings():
@@ -155,7 +155,7 @@ def _fit(
             batches,
             settings,
             dev=lambda: p.dev.in_order(SCORED_AT_ONCE),
-            checkpoints=bench.checkpoints,
+            checkpoints=context.checkpoints,
             hooks=hooks,
             heard=watch,
         )

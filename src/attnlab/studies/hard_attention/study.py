@@ -7,7 +7,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.hard_attention.arms import arms
 from attnlab.studies.hard_attention.settings import FULL, SMOKE, HardSettings
 
@@ -70,11 +70,11 @@ class HardAttention(Study):
             ),
         ]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Measure slopes, or train and look up."""
         from attnlab.studies.hard_attention.work import work
 
-        return work(trial, bench)
+        return work(trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """Slopes first, then what they mean for learning."""

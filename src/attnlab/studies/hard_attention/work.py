@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.collapse import collapse
-from attnlab.lab.trial import Bench, Outcome, Scalar, Trial
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
 from attnlab.studies.hard_attention.model import Choice, Lookup
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
@@ -26,14 +26,14 @@ WHY_NOT = {
 }
 
 
-def work(trial: Trial, bench: Bench) -> Outcome:
+def work(trial: Trial, context: TrialContext) -> Outcome:
     """Do what the trial's kind says."""
     kind = trial.config["kind"]
     if kind == "slopes":
         return random_slopes(trial)
     if kind == "given":
         return given(trial)
-    return baselines(trial) if kind == "baselines" else model(trial, bench)
+    return baselines(trial) if kind == "baselines" else model(trial, context)
 
 
 def sizes_of(c: Mapping[str, Any]) -> Sizes:
@@ -49,15 +49,15 @@ def baselines(trial: Trial) -> Outcome:
     return Outcome(dict(without_model(rows, sizes)))
 
 
-def model(trial: Trial, bench: Bench) -> Outcome:
+def model(trial: Trial, context: TrialContext) -> Outcome:
     """Train one arm at one learning rate, then look it up in every way the study asks for."""
     c, seed, sizes = trial.config, trial.stream, sizes_of(trial.config)
     choice = Choice.of(c["choice"])
-    made = Lookup(sizes, choice, seed.child("weights").torch_generator()).to(bench.device)
+    made = Lookup(sizes, choice, seed.child("weights").torch_generator()).to(context.device)
 
     def rows(name: str) -> Rows:
         drawn = draw(sizes, c["scored"], seed.child(name))
-        return changed(drawn, lambda tensor: tensor.to(bench.device))
+        return changed(drawn, lambda tensor: tensor.to(context.device))
 
     dev, test = rows("dev"), rows("test")
     fresh = Fresh(sizes, c["batch"], c["steps"], choice.temperature, seed.child("train"))

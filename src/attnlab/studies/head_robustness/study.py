@@ -7,7 +7,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.head_robustness.settings import FULL, SMOKE, RobustnessSettings
 
 
@@ -32,7 +32,7 @@ class HeadRobustness(Study):
 
         return plan(self.settings, self.trial)
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Draw keys, or compute the law of the output."""
         from attnlab.studies.head_robustness.work import work
 

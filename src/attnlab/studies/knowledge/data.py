@@ -14,7 +14,7 @@ from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_w
 from attnlab.tasks.people import real_people
 from attnlab.tasks.prompted import Example
 from attnlab.tasks.span_corruption import characters
-from attnlab.tasks.tokens import Tokenizer
+from attnlab.tasks.tokenizer import Tokenizer
 
 KEYS = (
     "source",

@@ -8,7 +8,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.knowledge.arms import changes
 from attnlab.studies.knowledge.claims import claims
 from attnlab.studies.knowledge.evidence import Arms
@@ -81,11 +81,11 @@ class Knowledge(Study):
             for seed in range(self.settings.seeds)
         ]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Read, be asked, answer."""
         from attnlab.studies.knowledge.work import work
 
-        return work(trial, bench)
+        return work(trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """Knowledge, its limits, and whether the model is sure of what it knows."""

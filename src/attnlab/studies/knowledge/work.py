@@ -13,7 +13,7 @@ from torch import nn
 from attnlab.audit.catalogue import check
 from attnlab.audit.collapse import collapse
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.models.own import own_model
@@ -40,17 +40,17 @@ from attnlab.train.settings import TrainSettings
 FIFTIETHS = 50
 
 
-def work(trial: Trial, bench: Bench) -> Outcome:
+def work(trial: Trial, context: TrialContext) -> Outcome:
     """Both trainings and the exam of one arm."""
     c, seed = trial.config, trial.stream
     data = material(c, trial.seed)
     check_block(c, data)
-    model = built(c, data.vocabulary.size, seed.child("weights")).to(bench.device)
+    model = built(c, data.vocabulary.size, seed.child("weights")).to(context.device)
     metrics: dict[str, Any] = audit_metrics(model, "start") | _coverage(model)
     curves: dict[str, list[float]] = {}
     kept: np.ndarray | None = None
     for phase in ("reading", "asked") if c["pretrain"] else ("asked",):
-        done = _trained(_Phase(trial, bench, data, phase), model)
+        done = _trained(_Phase(trial, context, data, phase), model)
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
         curves |= _curves(done, phase)
@@ -75,8 +75,8 @@ def built(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
 class _Phase:
     """One of the two trainings: its batches and settings."""
 
-    def __init__(self, trial: Trial, bench: Bench, data: Material, name: str) -> None:
-        self.trial, self.bench, self.data, self.name = trial, bench, data, name
+    def __init__(self, trial: Trial, context: TrialContext, data: Material, name: str) -> None:
+        self.trial, self.context, self.data, self.name = trial, context, data, name
         self.c = trial.config
 
     def batches(self) -> Source:
@@ -113,7 +113,7 @@ class _Phase:
             weight_decay=c["weight_decay"],
             learning_rate=c["finetune_rate" if after else "learning_rate"],
             precision=c["precision"],
-            deterministic=self.bench.device != "cpu",
+            deterministic=self.context.device != "cpu",
             evaluate_every=max(1, steps // c["evaluations"]),
             **schedule_of(c["schedule"], name),
         )
@@ -127,13 +127,13 @@ class _Phase:
 
 
 def _trained(phase: _Phase, model: Model) -> Trained:
-    bench = phase.bench
+    context = phase.context
 
     def progress(p: Progress) -> None:
-        bench.step(p.step, p.steps, f"{phase.name}, loss {p.loss:.3f}")
+        context.step(p.step, p.steps, f"{phase.name}, loss {p.loss:.3f}")
 
-    folder = None if bench.checkpoints is None else bench.checkpoints / phase.name
-    hooks = Hooks(evaluate=phase.ask, progress=progress, stop=bench.stopping)
+    folder = None if context.checkpoints is None else context.checkpoints / phase.name
+    hooks = Hooks(evaluate=phase.ask, progress=progress, stop=context.stopping)
     done = train(model, phase.batches(), phase.settings(), checkpoints=folder, hooks=hooks)
     if done.ending == "stopped":
         raise TrialStopped

@@ -9,7 +9,7 @@ import numpy as np
 from attnlab.tasks.batches import cut
 from attnlab.tasks.corpus import Corpus, sentences
 from attnlab.tasks.drama import spoken
-from attnlab.tasks.tokens import Tokenizer, train_tokenizer
+from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 
 Rows = list[np.ndarray]
 DEV, TEST = 0.1, 0.1

@@ -11,7 +11,7 @@ from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.audited import audit_findings
 from attnlab.studies.mini_gpt.arms import Arm
 from attnlab.studies.mini_gpt.evidence import Arms
@@ -66,11 +66,11 @@ class MiniStudy(Study):
             self.trial(0, kind="ngram", order=order, part="baselines", **text) for order in ORDERS
         ]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Train and measure one model, or count n-grams."""
         from attnlab.studies.mini_gpt.work import work
 
-        return work(trial, bench)
+        return work(trial, context)
 
     declared: ClassVar[Mapping[str, Sequence[str]]] = {}  # arm -> audits it must fail
 

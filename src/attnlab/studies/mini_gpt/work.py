@@ -9,7 +9,7 @@ import torch
 
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
@@ -26,11 +26,11 @@ TENTHS = 10
 ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3}
 
 
-def work(trial: Trial, bench: Bench) -> Outcome:
+def work(trial: Trial, context: TrialContext) -> Outcome:
     """A model, or a baseline."""
     c = trial.config
     data = sentenced(c["text"], c["min_count"], c["block"])
-    return ngram(c, data) if c["kind"] == "ngram" else gpt(trial, data, bench)
+    return ngram(c, data) if c["kind"] == "ngram" else gpt(trial, data, context)
 
 
 def ngram(c: Any, data: Sentenced) -> Outcome:
@@ -40,13 +40,15 @@ def ngram(c: Any, data: Sentenced) -> Outcome:
     return Outcome({"dev_perplexity": math.exp(nll / tokens), "tokens": tokens})
 
 
-def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
+def gpt(trial: Trial, data: Sentenced, context: TrialContext) -> Outcome:
     """Train one arm, then measure it every way the study asks for."""
     c, seed = trial.config, trial.stream
-    model = build(c, data.tokenizer.size, seed.child("weights").torch_generator()).to(bench.device)
+    model = build(c, data.tokenizer.size, seed.child("weights").torch_generator()).to(
+        context.device
+    )
     order = seed.child("order")
     batches = Sentences(data.train, c["block"], c["batch"], order, by_length=c["by_length"])
-    first = at_start(model, batches.batch(0).to(bench.device)) | audit_metrics(model, "start")
+    first = at_start(model, batches.batch(0).to(context.device)) | audit_metrics(model, "start")
     settings = TrainSettings(
         steps=c["steps"],
         batch=c["batch"],
@@ -56,8 +58,8 @@ def gpt(trial: Trial, data: Sentenced, bench: Bench) -> Outcome:
     done = train(model, batches, settings)
     if done.ending == "diverged":
         return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
-    metrics, curves = measured(model, c, data, bench.device)
-    metrics |= first | probes(model, data.dev, c["batch"], bench.device)
+    metrics, curves = measured(model, c, data, context.device)
+    metrics |= first | probes(model, data.dev, c["batch"], context.device)
     metrics |= audit_metrics(model, "end")
     metrics |= {
         "parameters": model.parameter_count(),

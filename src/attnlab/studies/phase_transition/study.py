@@ -7,7 +7,7 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.phase_transition.settings import FULL, SMOKE, PhaseSettings
 
 
@@ -36,11 +36,11 @@ class PhaseTransition(Study):
 
         return plan(self.settings, self.trial)
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Simulate or integrate, as the trial says."""
         from attnlab.studies.phase_transition.work import work
 
-        return work(trial, bench.device)
+        return work(trial, context.device)
 
     def claims(self, table: Table) -> list[Claim]:
         """What the paper says, and what we add, each decided by the table."""

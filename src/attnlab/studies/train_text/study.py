@@ -12,7 +12,7 @@ from attnlab.core.files import sha256_file
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Bench, Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import mean_interval
 from attnlab.studies.audited import audit_findings
 
@@ -122,11 +122,11 @@ class TrainText(Study):
         ).name  # its hash says which one; where it lies does not matter
         return [self.trial(seed, **own) for seed in range(first, first + self.settings.seeds)]
 
-    def run(self, trial: Trial, bench: Bench) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Tokenizer, training, perplexities, baselines, a sample."""
         from attnlab.studies.train_text.work import trained
 
-        return trained(self.settings, trial, bench)
+        return trained(self.settings, trial, context)
 
     def claims(self, table: Table) -> list[Claim]:
         """The model beats counting; decided from three seeds on."""

@@ -15,7 +15,7 @@ import torch
 from attnlab.core.errors import UsageError
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
-from attnlab.lab.trial import Bench, Outcome, Trial, TrialStopped
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.perplexity import score, token_nll, windows
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
@@ -24,7 +24,7 @@ from attnlab.studies.train_text.study import BASELINES, TextSettings, content_sh
 from attnlab.tasks.batches import Blocks
 from attnlab.tasks.corpus import Corpus
 from attnlab.tasks.ngram import NGram
-from attnlab.tasks.tokens import Tokenizer, train_tokenizer
+from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 from attnlab.train.checkpoint import CheckpointWarning, best
 from attnlab.train.loop import train
 from attnlab.train.ranks import ranks_here
@@ -43,30 +43,30 @@ class Text:
     dev: np.ndarray
 
 
-def trained(s: TextSettings, trial: Trial, bench: Bench) -> Outcome:
+def trained(s: TextSettings, trial: Trial, context: TrialContext) -> Outcome:
     """The model of lowest dev loss, what it scores, and what counting scores."""
     with _threads(s.threads):
         text, seed, ranks = prepared(s), trial.stream, ranks_here()
         model = _untrained(s, text, trial)
         if ranks.parts == 1:
-            model.to(bench.device)  # a sharded one goes there block by block
+            model.to(context.device)  # a sharded one goes there block by block
         batches = Blocks(text.train, s.block, s.batch, seed.child("order"))
         start = audit_metrics(model, "start")
-        done = _train(model, batches, s, text, bench)
+        done = _train(model, batches, s, text, context)
         if not ranks.leads:
             return Outcome({})  # the first process goes on alone, and tells
         if done.ending == "diverged":
             return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
-        assert bench.checkpoints is not None
+        assert context.checkpoints is not None
         if ranks.parts > 1:  # whole again, here
-            model = _untrained(s, text, trial).to(bench.device)
-        best(bench.checkpoints).load_model(model)
+            model = _untrained(s, text, trial).to(context.device)
+        best(context.checkpoints).load_model(model)
         model.eval()
         metrics = {
             **start,
             **audit_metrics(model, "end"),
-            "train_perplexity": perplexity(model, text.train, s, bench.device),
-            "dev_perplexity": perplexity(model, text.dev, s, bench.device),
+            "train_perplexity": perplexity(model, text.train, s, context.device),
+            "dev_perplexity": perplexity(model, text.dev, s, context.device),
             **{f"{name}_perplexity": value for name, value in counted(text, s).items()},
             "parameters": model.parameter_count(),
             "vocabulary": text.tokenizer.size,
@@ -149,7 +149,9 @@ def sample(model: GPT, tokenizer: Tokenizer, s: TextSettings, trial: Trial) -> s
     return tokenizer.decode([*start, *found.ids])
 
 
-def _train(model: GPT, batches: Blocks, s: TextSettings, text: Text, bench: Bench) -> Trained:
+def _train(
+    model: GPT, batches: Blocks, s: TextSettings, text: Text, context: TrialContext
+) -> Trained:
     settings = TrainSettings(
         steps=s.steps,
         batch=s.batch,
@@ -164,17 +166,22 @@ def _train(model: GPT, batches: Blocks, s: TextSettings, text: Text, bench: Benc
         compile=s.compile,
         evaluate_every=max(1, s.steps // s.evaluations),
         checkpoint_every=s.checkpoint_every,
-        deterministic=bench.device != "cpu",
+        deterministic=context.device != "cpu",
     )
     hooks = Hooks(
-        evaluate=lambda m: math.log(perplexity(_gpt(m), text.dev, s, bench.device)),
-        progress=lambda p: bench.step(p.step, p.steps, _words(p)),
-        stop=bench.stopping,
+        evaluate=lambda m: math.log(perplexity(_gpt(m), text.dev, s, context.device)),
+        progress=lambda p: context.step(p.step, p.steps, _words(p)),
+        stop=context.stopping,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)
         done = train(
-            model, batches, settings, checkpoints=bench.checkpoints, hooks=hooks, ranks=ranks_here()
+            model,
+            batches,
+            settings,
+            checkpoints=context.checkpoints,
+            hooks=hooks,
+            ranks=ranks_here(),
         )
     if done.ending == "stopped":
         raise TrialStopped

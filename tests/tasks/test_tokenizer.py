@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attnlab.core.errors import IntegrityError, UsageError
-from attnlab.tasks import tokens as module
-from attnlab.tasks.tokens import SPECIAL, Tokenizer, train_tokenizer
+from attnlab.tasks import tokenizer as module
+from attnlab.tasks.tokenizer import SPECIAL, Tokenizer, train_tokenizer
 
 TEXT = "To be, or not to be: that is the question.\nWhether 'tis nobler -- to be!\n" * 3
 KINDS = ("word", "char", "bpe")

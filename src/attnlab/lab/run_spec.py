@@ -17,7 +17,7 @@ STUDY, ENV, TRIALS, RESULTS = "study.json", "env.json", "trials.db", "results.js
 REPORT, FIGURES, CSV = "report.html", "figures", "trials.csv"
 
 
-class Card(Settings):
+class RunSpec(Settings):
     """The content of study.json; `run` is the hash of study, version and settings."""
 
     format: Literal[1]
@@ -36,9 +36,9 @@ class Card(Settings):
         return self.source.get("sha256") if isinstance(self.source, dict) else None
 
 
-def card_of(study: Study, scale: str, source: Source) -> Card:
-    """The card of a run about to be made."""
-    return Card(
+def run_spec(study: Study, scale: str, source: Source) -> RunSpec:
+    """The spec of a run about to be made."""
+    return RunSpec(
         format=FORMAT,
         attnlab=attnlab.__version__,
         study=study.name,
@@ -51,29 +51,29 @@ def card_of(study: Study, scale: str, source: Source) -> Card:
     )
 
 
-def read_card(folder: Path) -> Card:
+def read_run_spec(folder: Path) -> RunSpec:
     """The folder's study.json; IntegrityError when it is damaged, newer or of another run."""
     path = folder / STUDY
     value = read_json(path)
     refuse_newer(path, value)
     try:
         # through JSON, as it was written: strict fields then mean the same on both ways
-        card = Card.model_validate_json(json.dumps(value))
-        own = {"study": card.study, "version": card.version, "settings": card.settings}
-        same = content_hash(own, 12) == card.run
+        spec = RunSpec.model_validate_json(json.dumps(value))
+        own = {"study": spec.study, "version": spec.version, "settings": spec.settings}
+        same = content_hash(own, 12) == spec.run
     except (ValueError, RecursionError):
         raise IntegrityError(f"{path}: not a study that was written here") from None
     if not same:
-        raise IntegrityError(f"{path}: its settings are not those of run {card.run[:40]}")
-    return card
+        raise IntegrityError(f"{path}: its settings are not those of run {spec.run[:40]}")
+    return spec
 
 
-def digest_of(card: Card, row_hashes: Sequence[str]) -> str:
+def digest_of(spec: RunSpec, row_hashes: Sequence[str]) -> str:
     """SHA-256 over everything deterministic: question, settings, and the hash of every row."""
     asked: Mapping[str, Any] = {
-        "study": card.study,
-        "version": card.version,
-        "run": card.run,
-        "settings": card.settings,
+        "study": spec.study,
+        "version": spec.version,
+        "run": spec.run,
+        "settings": spec.settings,
     }
     return content_hash([asked, list(row_hashes)])
