@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.construct import Construction, design, parse_goal, replace_key, weights_of
-from attnlab.construct.cone import Cone, direction, longest
+from attnlab.construct.cone import Cone, find_direction, find_long_direction
 from attnlab.construct.goals import EQUAL, Goal
 from attnlab.core.errors import UsageError
 
@@ -265,7 +265,7 @@ def test_the_longest_direction_is_that_of_the_corners() -> None:
         along = np.array([[1.0, 0.2, 0.2]])
         ratios = np.linalg.norm(rays, axis=1) / (rays @ along[0])
         for size in (0.9 * ratios.max(), 1.1 * ratios.max()):
-            far, bound = longest(cone, along * size)
+            far, bound = find_long_direction(cone, along * size)
             assert (far is not None) == (ratios.max() / size > 1)
             if far is None:
                 assert ratios.max() / size - 1e-9 <= bound <= 1 + 1e-6
@@ -275,13 +275,13 @@ def test_the_longest_direction_is_that_of_the_corners() -> None:
 
 def test_a_direction_or_its_refutation() -> None:
     rows = np.array([[1.0, 0, 0], [-0.5, 0.5, 0], [-0.5, -0.5, 0]])
-    found, proof = direction(Cone.of(rows, np.zeros((0, 3))))
+    found, proof = find_direction(Cone.of(rows, np.zeros((0, 3))))
     assert found is None and proof is not None and proof.exact
     np.testing.assert_allclose(proof.rows, np.full(3, 1 / 3))
-    found, proof = direction(Cone.of(rows[:2], np.zeros((0, 3))))
+    found, proof = find_direction(Cone.of(rows[:2], np.zeros((0, 3))))
     assert proof is None and found is not None and (rows[:2] @ found < 0).all()
     # An equation that leaves nothing of the rows.
-    found, proof = direction(Cone.of(rows[:1], np.array([[2.0, 0, 0]])))
+    found, proof = find_direction(Cone.of(rows[:1], np.array([[2.0, 0, 0]])))
     assert found is None and proof is not None and proof.equations == pytest.approx([0.5])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlab.construct.entropy import most_entropic
+from attnlab.construct.entropy import maximise_entropy
 from attnlab.construct.hull import lowest
 from attnlab.construct.span import basis
 from tests.construct.plain import entropy
@@ -116,7 +116,7 @@ def test_newton_on_weights_keeps_the_equations_and_ends_at_the_maximum() -> None
     rows = rng.standard_normal((17, 3))
     start = rng.dirichlet(np.ones(17))
     rows -= start @ rows
-    found, q = most_entropic(rows, start * rng.uniform(0.999, 1.001, 17))  # a start that misses
+    found, q = maximise_entropy(rows, start * rng.uniform(0.999, 1.001, 17))  # a start that misses
     assert np.abs(found @ rows).max() < 1e-13
     assert entropy(found) >= entropy(start)
     assert np.ptp(np.log(found) - rows @ q) < 1e-8  # log lambda = d . q - nu: the maximum

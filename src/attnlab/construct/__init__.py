@@ -13,7 +13,7 @@ from attnlab.construct.extract import Extraction, extract
 from attnlab.construct.goals import Goal, parse_goal
 from attnlab.construct.hard import gradient_curve, hard_attention, slopes
 from attnlab.construct.identity import identity
-from attnlab.construct.keys import scale_of, weights_of
+from attnlab.construct.keys import resolve_scale, attention_weights
 from attnlab.construct.match import match
 from attnlab.construct.outcomes import Settings
 from attnlab.construct.pair import average_scale

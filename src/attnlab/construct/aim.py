@@ -22,7 +22,7 @@ _SHY = 1e-3  # how near to a supremum that is not attained a query is brought
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class EqualWeightProblem:
     """Keys, the wanted ones, the scale; rows d_i of the others, and the way back to a query."""
 
     keys: Array
@@ -51,7 +51,7 @@ class Aim:
         return best - _SHY if best > 2 * _SHY else best / 2
 
 
-def aim(keys: Array, members: list[int], scale: float) -> Aim:
+def equal_weight_problem(keys: Array, members: list[int], scale: float) -> EqualWeightProblem:
     """The problem of giving `members` equal weights."""
     wanted = set(members)
     rest = [i for i in range(len(keys)) if i not in wanted]
@@ -59,7 +59,7 @@ def aim(keys: Array, members: list[int], scale: float) -> Aim:
     rows = scale * (keys[rest] - first)
     lift = np.eye(keys.shape[1])
     if len(members) == 1:
-        return Aim(keys, members, rest, scale, rows, lift)
+        return EqualWeightProblem(keys, members, rest, scale, rows, lift)
     within, condition = conditioned(keys[members[1:]] - first)
     lift = np.linalg.svd(within, full_matrices=True)[0][:, within.shape[1] :]
     # A projection rounds relative to the row it starts from: what is that small is rounding.
@@ -68,4 +68,4 @@ def aim(keys: Array, members: list[int], scale: float) -> Aim:
     size = np.linalg.norm(rows, axis=1)
     rows[size <= error] = 0.0
     rounding = float((error[size > error] / size[size > error]).max(initial=EPS))
-    return Aim(keys, members, rest, scale, rows, lift, rounding)
+    return EqualWeightProblem(keys, members, rest, scale, rows, lift, rounding)

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.excess import Array, Places, Rows, Shared
+from attnlab.construct.aim import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.excess import Array, Places, SingleProblem, SharedKeys
 from attnlab.construct.hull import interior
 from attnlab.construct.keys import (
     Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_weight,
-    scale_of,
+    check_keys,
+    check_index,
+    check_values,
+    check_weight,
+    resolve_scale,
 )
 from attnlab.construct.newton import minimise
 from attnlab.construct.reach import NEAR, Frame, Outcome, decide, reach, reached
@@ -43,10 +43,10 @@ def select_many(
     values: Any = None,
 ) -> list[Construction]:
     """select for each of `indices` (all keys if None), in that order."""
-    found, wanted = checked(keys), checked_weight(weight)
+    found, wanted = check_keys(keys), check_weight(weight)
     n = len(found)
-    chosen = [checked_index(i, n) for i in (range(n) if indices is None else indices)]
-    factor, output = scale_of(scale, found.shape[1]), checked_values(values, n)
+    chosen = [check_index(i, n) for i in (range(n) if indices is None else indices)]
+    factor, output = resolve_scale(scale, found.shape[1]), check_values(values, n)
     return [
         selection(problem, wanted, outcome, output)
         for problem, outcome in _outcomes(found, chosen, wanted, factor)
@@ -55,13 +55,13 @@ def select_many(
 
 def _outcomes(
     keys: Array, chosen: list[int], weight: float, scale: float
-) -> Iterator[tuple[Aim, Outcome]]:
+) -> Iterator[tuple[EqualWeightProblem, Outcome]]:
     """One block after the other, so that the scores of a block fit."""
     shared, lift = _shared(keys, scale)
     size = max(1, _CELLS // len(keys))
     for first in range(0, len(chosen), size):
         block = chosen[first : first + size]
-        problems = (aim(keys, [j], scale) for j in block)
+        problems = (equal_weight_problem(keys, [j], scale) for j in block)
         if shared is None or weight * len(keys) <= 1:
             yield from ((p, reach(p.rows, p.level(weight))) for p in problems)
             continue
@@ -82,7 +82,7 @@ def _shared(keys: Array, scale: float) -> tuple[Array | None, Array]:
 
 def _look(keys: Array, block: Places, weight: float) -> Iterator[tuple[Array | None, bool]]:
     """(q, inside): the shortest query, or the lowest point of f inside a hull, or no idea."""
-    excess = Shared(keys, block)
+    excess = SharedKeys(keys, block)
     level = np.full(len(block), np.log1p(-weight) - np.log(weight))
     path = shortest(excess, level, np.zeros((len(block), keys.shape[1])), NEAR)
     left = np.flatnonzero(~path.solved)
@@ -95,7 +95,7 @@ def _look(keys: Array, block: Places, weight: float) -> Iterator[tuple[Array | N
         yield (path.q[b] if known else None), bool(inside[b])
 
 
-def _settled(problem: Aim, level: float, q: Array | None, inside: bool, lift: Array) -> Outcome:
+def _settled(problem: EqualWeightProblem, level: float, q: Array | None, inside: bool, lift: Array) -> Outcome:
     """The shared guess on the problem's own rows, with the same proof as a single solve."""
     rows = problem.rows
     if q is not None and not inside:
@@ -104,7 +104,7 @@ def _settled(problem: Aim, level: float, q: Array | None, inside: bool, lift: Ar
             return found
     if q is not None and inside:
         frame = Frame(rows @ lift, lift)
-        low = minimise(Rows(frame.rows), q[None])
+        low = minimise(SingleProblem(frame.rows), q[None])
         if low.inside[0]:
             return decide(rows, level, interior(low), frame)
     return reach(rows, level)

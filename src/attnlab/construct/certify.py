@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim
+from attnlab.construct.aim import EqualWeightProblem
 from attnlab.construct.entropy import entropy
 from attnlab.construct.exact import (
     SMALL,
     Combination,
     Fraction,
     entropy_bounds,
-    norm_above,
-    repaired,
-    share_above,
+    norm_upper_bound,
+    exact_combination,
+    weight_upper_bound,
 )
 from attnlab.construct.excess import EPS, Array
 from attnlab.construct.hull import Lowest
@@ -30,12 +30,12 @@ from attnlab.construct.reach import Outcome
 _SAME = 1e-9  # entropies, or bounds, that agree to this are one
 
 
-def shortest_proof(aim: Aim, level: float, outcome: Outcome) -> dict[str, Any]:
+def norm_certificate(aim: EqualWeightProblem, level: float, outcome: Outcome) -> dict[str, Any]:
     """No shorter query: the bound, with lambda = softmax of the other keys' scores."""
     if outcome.norm == 0:
         return {"kind": "zero", "norm_bound": 0.0, "checked": "exact"}
     lam = _softmax(aim.rows @ outcome.query)
-    a = coefficients(aim, lam)
+    a = member_coefficients(aim, lam)
     bound, checked = outcome.bound, "float"
     exact = _exact_bound(aim, level, lam, a) if aim.keys.size <= SMALL else 0.0
     if exact >= (1 - _SAME) * bound:
@@ -46,7 +46,7 @@ def shortest_proof(aim: Aim, level: float, outcome: Outcome) -> dict[str, Any]:
     return {**found, "norm_bound": bound, "checked": checked}
 
 
-def hull_proof(aim: Aim, outcome: Outcome, level: float | None) -> dict[str, Any]:
+def hull_certificate(aim: EqualWeightProblem, outcome: Outcome, level: float | None) -> dict[str, Any]:
     """sum lambda_i k_i is one of the wanted keys' own combinations: the best weight there is.
 
     Keys that rounding has moved off a line or plane may allow an exact combination far from the
@@ -62,7 +62,7 @@ def hull_proof(aim: Aim, outcome: Outcome, level: float | None) -> dict[str, Any
         found["norm_bound"] = outcome.bound
     if aim.keys.size > SMALL:
         return found
-    exact = repaired(aim.keys[aim.rest], aim.keys[aim.members], low.weights)
+    exact = exact_combination(aim.keys[aim.rest], aim.keys[aim.members], low.weights)
     if exact is None:
         return found
     proof = _exact_hull(aim, exact)
@@ -71,9 +71,9 @@ def hull_proof(aim: Aim, outcome: Outcome, level: float | None) -> dict[str, Any
     return proof
 
 
-def _float_hull(aim: Aim, low: Lowest) -> dict[str, Any]:
+def _float_hull(aim: EqualWeightProblem, low: Lowest) -> dict[str, Any]:
     lam, h = low.weights, entropy(low.weights)
-    a = coefficients(aim, lam)
+    a = member_coefficients(aim, lam)
     # |dH| <= sum |d lambda_i| (1 + |log lambda_i|) when each lambda_i changes by that share.
     error = low.change * (1 + h) + (len(lam) + 4) * EPS * (1 + h)
     found = {
@@ -88,7 +88,7 @@ def _float_hull(aim: Aim, low: Lowest) -> dict[str, Any]:
     return {**found, **({"members": a} if aim.count > 1 else {})}
 
 
-def _exact_hull(aim: Aim, exact: Combination) -> dict[str, Any]:
+def _exact_hull(aim: EqualWeightProblem, exact: Combination) -> dict[str, Any]:
     low, high = entropy_bounds(exact.rest)
     lam = np.array([float(x) for x in exact.rest])
     found = {
@@ -96,7 +96,7 @@ def _exact_hull(aim: Aim, exact: Combination) -> dict[str, Any]:
         "lambda": _over_keys(aim, lam),
         "entropy": low,
         "entropy_error": high - low,
-        "best_weight": share_above(aim.count, low),
+        "best_weight": weight_upper_bound(aim.count, low),
         "residual": 0.0,
         "checked": "exact",
     }
@@ -104,7 +104,7 @@ def _exact_hull(aim: Aim, exact: Combination) -> dict[str, Any]:
     return {**found, **({"members": members} if aim.count > 1 else {})}
 
 
-def _exact_bound(aim: Aim, level: float, lam: Array, a: Array) -> float:
+def _exact_bound(aim: EqualWeightProblem, level: float, lam: Array, a: Array) -> float:
     """(H(lambda) - t) / (scale ||v||), lambda and a brought to sum one in fractions."""
     weights, free = ([Fraction(float(x)) for x in part] for part in (lam, a))
     total, sum_a = sum(weights, Fraction(0)), sum(free, Fraction(0))
@@ -113,7 +113,7 @@ def _exact_bound(aim: Aim, level: float, lam: Array, a: Array) -> float:
         _dot(weights, aim.keys[aim.rest, c]) - _dot(free, aim.keys[aim.members, c])
         for c in range(aim.keys.shape[1])
     ]
-    size = norm_above(v) * aim.scale * (1 + 4 * EPS)
+    size = norm_upper_bound(v) * aim.scale * (1 + 4 * EPS)
     lead = entropy_bounds(weights)[0] - level - 8 * EPS * (1 + abs(level))
     return max(lead, 0.0) / size * (1 - 4 * EPS) if size else math.inf
 
@@ -127,7 +127,7 @@ def _softmax(scores: Array) -> Array:
     return weights / weights.sum()
 
 
-def coefficients(aim: Aim, lam: Array) -> Array:
+def member_coefficients(aim: EqualWeightProblem, lam: Array) -> Array:
     """a with sum one that brings sum a_s k_s nearest to sum lambda_i k_i."""
     if aim.count == 1:
         return np.ones(1)
@@ -138,7 +138,7 @@ def coefficients(aim: Aim, lam: Array) -> Array:
     return np.concatenate([[1 - found.sum()], found])
 
 
-def _over_keys(aim: Aim, lam: Array) -> Array:
+def _over_keys(aim: EqualWeightProblem, lam: Array) -> Array:
     """lambda at the places of the keys, zero on the members."""
     found = np.zeros(len(aim.keys))
     found[aim.rest] = lam

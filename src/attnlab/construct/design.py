@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.cone import direction, null_space
-from attnlab.construct.conflict import out_of_reach, refutes, strongest, told
+from attnlab.construct.cone import find_direction, null_space
+from attnlab.construct.conflict import describe_unit_limit, proves_infeasible, strongest_refutation, describe_conflict
 from attnlab.construct.goals import Goal, Target
 from attnlab.construct.keys import (
     Scale,
-    checked,
-    checked_members,
-    checked_values,
-    scale_of,
-    weights_of,
+    check_keys,
+    check_members,
+    check_values,
+    resolve_scale,
+    attention_weights,
 )
 from attnlab.construct.moved import moved
 from attnlab.construct.plan import Plan
@@ -62,16 +62,16 @@ def design(
     matrix, one row each, where several are replaced); `weights` and `output` are those after, the
     ones before are in `also`. Impossible: the certificate says why.
     """
-    found = checked(keys)
+    found = check_keys(keys)
     n, h = found.shape
-    given = checked_values(values, n)
+    given = check_values(values, n)
     first, second = _two(goals)
     plan = Plan(
         keys=found,
-        scale=scale_of(scale, h),
+        scale=resolve_scale(scale, h),
         before=None if first is None else Target.of(first, n, given),
         after=Target.of(second, n, given),
-        free=tuple(checked_members(free, n)),
+        free=tuple(check_members(free, n)),
         unit_norm=unit_norm,
     )
     answer = _decided(plan)
@@ -84,12 +84,12 @@ def design(
 
 def _decided(plan: Plan) -> Construction:
     """Refuted, or searched for."""
-    start, refuted = direction(plan.cone)
-    if refuted is not None and refutes(plan, refuted.rows):
-        return _impossible(plan, *told(plan, refuted))
+    start, refuted = find_direction(plan.cone)
+    if refuted is not None and proves_infeasible(plan, refuted.rows):
+        return _impossible(plan, *describe_conflict(plan, refuted))
     base = shortest(plan)
-    if base is None and refuted is not None and (proof := strongest(plan)) is not None:
-        return _impossible(plan, *told(plan, proof))
+    if base is None and refuted is not None and (proof := strongest_refutation(plan)) is not None:
+        return _impossible(plan, *describe_conflict(plan, proof))
     return _search(plan, base, start)
 
 
@@ -230,7 +230,7 @@ def _polished(plan: Plan, q: Array) -> Array:
 
 def _answer(plan: Plan, q: Array, base: Array | None) -> Construction | None:
     """The construction at q, judged by the attention it really gives; None if it misses a goal."""
-    first = weights_of(plan.keys, q, plan.scale)
+    first = attention_weights(plan.keys, q, plan.scale)
     if plan.before is not None and not plan.before.met(first):
         return None
     found = moved(plan, q)
@@ -276,7 +276,7 @@ def _obstacle(plan: Plan) -> tuple[dict[str, Any], str]:
     if plan.unit_norm:  # q = 0 has been tried
         far, ratio = plan.necessary
         if far is None and ratio < 1 + 1e-6:
-            return out_of_reach(plan, ratio)
+            return describe_unit_limit(plan, ratio)
     return {"kind": "open"}, "No query was found, and none was proven impossible."
 
 
@@ -289,6 +289,6 @@ def _impossible(
         near = shortest(alone)
     q = np.zeros(plan.width) if near is None else near
     found = moved(plan, q)
-    first = weights_of(plan.keys, q, plan.scale)
+    first = attention_weights(plan.keys, q, plan.scale)
     also = {**found.also, "before": _seen(plan, first)}
     return changed(found, feasible=False, why=why, certificate=certificate, also=also)

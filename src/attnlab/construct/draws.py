@@ -27,18 +27,18 @@ _LOST = 1e-12  # of the largest variance: less is no randomness
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreLaw:
+class ScoreDistribution:
     """The joint law of all scores: mean (head, key), covariance (key, head, head)."""
 
     mean: Array
     covariance: Array
 
     @staticmethod
-    def of(means: Array, covariances: Array, queries: Array, scale: float) -> ScoreLaw:
+    def of(means: Array, covariances: Array, queries: Array, scale: float) -> ScoreDistribution:
         """Of these keys, seen by these queries."""
         mean = scale * (queries @ means.T)
         covariance = scale**2 * np.einsum("ad,idc,bc->iab", queries, covariances, queries)
-        return ScoreLaw(mean, 0.5 * (covariance + covariance.transpose(0, 2, 1)))
+        return ScoreDistribution(mean, 0.5 * (covariance + covariance.transpose(0, 2, 1)))
 
     @cached_property
     def factors(self) -> list[tuple[int, Array]]:
@@ -94,7 +94,7 @@ class ScoreLaw:
             yield self.weights(ndtri(unit))
 
 
-def probability_on_a_line(event: Callable[[Array], Array]) -> float:
+def probability_negative(event: Callable[[Array], Array]) -> float:
     """P(some entry of event(x) < 0), x one standard normal: the roots, then differences of Phi.
 
     `event` maps points (m,) to (m, entries), continuous and with no two roots of one entry within

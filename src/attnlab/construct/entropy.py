@@ -27,7 +27,7 @@ def entropy(p: Array) -> float:
     return -float((used * np.log(used)).sum())
 
 
-def most_entropic(rows: Array, weights: Array) -> tuple[Array, Array]:
+def maximise_entropy(rows: Array, weights: Array) -> tuple[Array, Array]:
     """(lambda, q) from a positive solution `weights`; the rows span all dimensions."""
     columns = np.hstack([rows, -np.ones((len(rows), 1))])
     size = np.abs(columns).max(axis=0)

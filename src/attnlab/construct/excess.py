@@ -29,7 +29,7 @@ _HALVINGS = 40
 _ROUNDING = 2.0**-46  # a rise of the objective below this share of it is no rise
 
 
-class Excess(Protocol):
+class LogSumExp(Protocol):
     """Rows d_i of one problem or many; every method takes one q (or p) a problem."""
 
     def scores(self, q: Array) -> Array:
@@ -48,12 +48,12 @@ class Excess(Protocol):
         """eps sum_i p_i ||d_i||: a mean smaller than this is rounding."""
         ...
 
-    def take(self, keep: Places) -> Excess:
+    def take(self, keep: Places) -> LogSumExp:
         """The same for some of the problems."""
         ...
 
 
-class Rows:
+class SingleProblem:
     """One problem, its rows written out: nothing is lost to cancellation."""
 
     def __init__(self, rows: Array) -> None:
@@ -77,12 +77,12 @@ class Rows:
         """eps sum_i p_i ||d_i||."""
         return EPS * (p @ self.sizes)
 
-    def take(self, keep: Places) -> Rows:
+    def take(self, keep: Places) -> SingleProblem:
         """There is only one."""
         return self
 
 
-class Shared:
+class SharedKeys:
     """Problem b wants key index[b] among the same keys, of size 1 at most: d_i = k_i - k_wanted."""
 
     def __init__(self, keys: Array, index: Places, products: Array | None = None) -> None:
@@ -122,9 +122,9 @@ class Shared:
         """The keys are of size one at most, and so is what is subtracted."""
         return np.full(len(p), 4 * EPS)
 
-    def take(self, keep: Places) -> Shared:
+    def take(self, keep: Places) -> SharedKeys:
         """The same keys for some of the problems."""
-        return Shared(self.keys, self.index[keep], self.products)
+        return SharedKeys(self.keys, self.index[keep], self.products)
 
 
 def log_sum(scores: Array) -> tuple[Array, Array]:
@@ -144,12 +144,12 @@ class Point(NamedTuple):
     p: Array
 
 
-def point(excess: Excess, q: Array) -> Point:
+def point(excess: LogSumExp, q: Array) -> Point:
     """f and p at q."""
     return Point(q, *log_sum(excess.scores(q)))
 
 
-def descend(excess: Excess, at: Point, step: Array, mu: Array, ridge: float) -> Point:
+def descend(excess: LogSumExp, at: Point, step: Array, mu: Array, ridge: float) -> Point:
     """Each step halved until ridge ||q||^2 / 2 + mu f(q) falls (Armijo); none if it never does."""
     q, f, _ = at
     slope = ridge * (q * step).sum(axis=1) + mu * (excess.mean(at.p) * step).sum(axis=1)
@@ -170,7 +170,7 @@ def descend(excess: Excess, at: Point, step: Array, mu: Array, ridge: float) -> 
     return new
 
 
-def solved(matrix: Array, columns: Array) -> Array:
+def solve_symmetric(matrix: Array, columns: Array) -> Array:
     """x with matrix x = columns, symmetric, every diagonal entry brought to 1 first."""
     root = np.sqrt(np.maximum(np.diagonal(matrix, axis1=1, axis2=2), _TINY))[:, :, None]
     scaled = matrix / (root * np.swapaxes(root, 1, 2))

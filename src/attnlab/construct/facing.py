@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import EPS, Array, Rows
+from attnlab.construct.excess import EPS, Array, SingleProblem
 from attnlab.construct.newton import BELOW, HALF, Descent, Mask, minimise
 from attnlab.construct.span import basis
 
@@ -37,7 +37,7 @@ def facing(unit: Array, rounding: float = EPS) -> Held:
         return Held(face, np.zeros(0), None, True)
     span = basis(unit, rounding)
     reduced = unit @ span
-    found = minimise(Rows(reduced), np.zeros((1, span.shape[1])))
+    found = minimise(SingleProblem(reduced), np.zeros((1, span.shape[1])))
     if found.inside[0]:
         return Held(face, found.at.p[0], None, True)
     part, direction = _side(reduced, found, rounding)

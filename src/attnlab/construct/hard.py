@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import Scale, checked, checked_values, checked_vector, scale_of
+from attnlab.construct.keys import Scale, check_keys, check_values, check_vector, resolve_scale
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,11 +121,11 @@ def gradient_curve(
 
 
 def _given(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
-    k = checked(keys)
-    v = checked_values(values, len(k))
+    k = check_keys(keys)
+    v = check_values(values, len(k))
     if v is None:
         raise UsageError("values are needed: one a key")
-    return k, checked_vector(query, k.shape[1], "query"), v, scale_of(scale, k.shape[1])
+    return k, check_vector(query, k.shape[1], "query"), v, resolve_scale(scale, k.shape[1])
 
 
 def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

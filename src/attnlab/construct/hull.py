@@ -17,8 +17,8 @@ from typing import Literal
 
 import numpy as np
 
-from attnlab.construct.entropy import entropy, most_entropic
-from attnlab.construct.excess import EPS, Array, Point, Rows, point
+from attnlab.construct.entropy import entropy, maximise_entropy
+from attnlab.construct.excess import EPS, Array, Point, SingleProblem, point
 from attnlab.construct.facing import facing
 from attnlab.construct.newton import ROUNDED, Descent, Mask, minimise
 from attnlab.construct.span import basis, unit_rows
@@ -78,19 +78,19 @@ def interior(found: Descent) -> Lowest:
 def inner_lowest(rows: Array, weights: Array, span: Array) -> Descent:
     """inf f where it is known to be attained: Newton on q, or where that fails on lambda."""
     if span.shape[1] == 0:  # every row is zero: f is constant
-        flat = point(Rows(rows), np.zeros((1, rows.shape[1])))
+        flat = point(SingleProblem(rows), np.zeros((1, rows.shape[1])))
         return Descent(flat, flat.q, np.zeros(1), np.ones(1, bool))
-    reduced = Rows(rows @ span)
+    reduced = SingleProblem(rows @ span)
     found = minimise(reduced, np.zeros((1, span.shape[1])), open_ended=False)
     if not found.inside[0] and (weights > 0).all():
-        lam, q = most_entropic(reduced.rows, weights)
+        lam, q = maximise_entropy(reduced.rows, weights)
         again = minimise(reduced, q[None], open_ended=False)
         found = again if again.inside[0] else _from_weights(reduced, lam, q)
     q = found.at.q if np.abs(found.at.q).max() > _NOTHING else np.zeros_like(found.at.q)
     return found._replace(at=found.at._replace(q=q @ span.T))
 
 
-def _from_weights(excess: Rows, lam: Array, q: Array) -> Descent:
+def _from_weights(excess: SingleProblem, lam: Array, q: Array) -> Descent:
     """lambda as the answer; how far log lambda - D q is from constant is how far q is from it."""
     at = Point(q[None], np.array([entropy(lam)]), lam[None])
     fit = np.log(lam[lam > 0]) - excess.rows[lam > 0] @ q

@@ -19,19 +19,19 @@ Scale = str | float
 LARGEST, SMALLEST = 1e100, 1e-100
 
 
-def weights_of(keys: Array, query: Array, scale: Scale = 1.0) -> Array:
+def attention_weights(keys: Array, query: Array, scale: Scale = 1.0) -> Array:
     """softmax(scale * K q), by differences to the key of the highest score.
 
     k_i - k_top is rounded once, relative to itself: keys that share a large offset lose nothing.
     """
-    factor = scale_of(scale, keys.shape[1])
+    factor = resolve_scale(scale, keys.shape[1])
     top = keys[int(np.argmax(keys @ query))]
     scores = factor * ((keys - top) @ query)
     weights = np.exp(scores - scores.max())
     return weights / weights.sum()
 
 
-def scale_of(scale: Scale, h: int) -> float:
+def resolve_scale(scale: Scale, h: int) -> float:
     """1 or 1/sqrt(h): "1", "sqrt", or any positive number."""
     if scale == "sqrt":
         return 1 / math.sqrt(h)
@@ -44,24 +44,24 @@ def scale_of(scale: Scale, h: int) -> float:
     return value
 
 
-def checked(keys: Any) -> Array:
+def check_keys(keys: Any) -> Array:
     """K as float64, one key a row: two axes, not empty, finite, squares within doubles."""
-    return matrix(keys, "keys")
+    return check_matrix(keys, "keys")
 
 
-def checked_values(values: Any, n: int) -> Array | None:
+def check_values(values: Any, n: int) -> Array | None:
     """V as float64, one value a key; None where none are given."""
     if values is None:
         return None
-    found = matrix(values, "values")
+    found = check_matrix(values, "values")
     if len(found) != n:
         raise UsageError(f"there are {n} keys but {len(found)} values: one value a key")
     return found
 
 
-def checked_vector(vector: Any, size: int, name: str) -> Array:
+def check_vector(vector: Any, size: int, name: str) -> Array:
     """A vector of this length; a matrix of one row or column is one too."""
-    found = numbers(vector, name)
+    found = check_numbers(vector, name)
     if found.ndim == 2 and 1 in found.shape:
         found = found.reshape(-1)
     if found.ndim != 1 or found.size != size:
@@ -70,7 +70,7 @@ def checked_vector(vector: Any, size: int, name: str) -> Array:
     return found
 
 
-def checked_index(index: Any, n: int) -> int:
+def check_index(index: Any, n: int) -> int:
     """0, 1, ..., n - 1."""
     try:
         value = operator.index(index)
@@ -81,9 +81,9 @@ def checked_index(index: Any, n: int) -> int:
     return value
 
 
-def checked_members(members: Iterable[Any], n: int) -> list[int]:
+def check_members(members: Iterable[Any], n: int) -> list[int]:
     """Distinct indices, at least one, in increasing order."""
-    found = [checked_index(member, n) for member in members]
+    found = [check_index(member, n) for member in members]
     if not found:
         raise UsageError("name at least one key to average over")
     if len(set(found)) < len(found):
@@ -91,7 +91,7 @@ def checked_members(members: Iterable[Any], n: int) -> list[int]:
     return sorted(found)
 
 
-def checked_weight(weight: Any) -> float:
+def check_weight(weight: Any) -> float:
     """Strictly between 0 and 1: softmax at a finite query leaves every key some weight."""
     try:
         value = float(weight)
@@ -102,15 +102,15 @@ def checked_weight(weight: Any) -> float:
     return value
 
 
-def matrix(given: Any, name: str) -> Array:
+def check_matrix(given: Any, name: str) -> Array:
     """Two axes, neither empty."""
-    found = numbers(given, name)
+    found = check_numbers(given, name)
     if found.ndim != 2 or 0 in found.shape:
         raise UsageError(f"{name} must be a matrix, one row a key: got shape {found.shape}")
     return found
 
 
-def numbers(given: Any, name: str) -> Array:
+def check_numbers(given: Any, name: str) -> Array:
     """float64, real, finite, no larger than 1e100; not so small that they round away."""
     try:
         found = np.asarray(given)

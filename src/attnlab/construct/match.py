@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import coefficients
+from attnlab.construct.aim import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.certify import member_coefficients
 from attnlab.construct.entropy import entropy
 from attnlab.construct.excess import EPS, Array
 from attnlab.construct.facing import facing
 from attnlab.construct.hull import Lowest, inner_lowest
 from attnlab.construct.keys import (
     Scale,
-    checked,
-    checked_values,
-    checked_vector,
-    scale_of,
-    weights_of,
+    check_keys,
+    check_values,
+    check_vector,
+    resolve_scale,
+    attention_weights,
 )
 from attnlab.construct.reach import longest, reach
 from attnlab.construct.result import Construction
@@ -44,10 +44,10 @@ _FLOOR = 1e-4  # of the smallest positive weight: the score least squares is giv
 
 def match(keys: Any, target: Any, scale: Scale = 1.0, values: Any = None) -> Construction:
     """The nearest attention to `target`; feasible where KL can be brought to 0 (below 1e-6)."""
-    found = checked(keys)
+    found = check_keys(keys)
     p = checked_target(target, len(found))
-    given = checked_values(values, len(found))
-    factor = scale_of(scale, found.shape[1])
+    given = check_values(values, len(found))
+    factor = resolve_scale(scale, found.shape[1])
     best = _best(found, p, factor)
     return _answer(found, p, factor, given, best, _query(found, p, factor, best))
 
@@ -73,7 +73,7 @@ def checked_target(target: Any, n: int) -> Array:
 
     K^T p, all that the best query depends on, rounds such a weight away.
     """
-    p = checked_vector(target, n, "target weights")
+    p = check_vector(target, n, "target weights")
     if (p < 0).any() or abs(float(p.sum()) - 1) > _SUM:
         raise UsageError(f"target weights are not negative and sum to 1: they sum to {p.sum():.6g}")
     p = np.where(p < EPS, 0.0, p)
@@ -89,7 +89,7 @@ def about(keys: Array, p: Array, scale: float) -> Array:
 def _best(keys: Array, p: Array, scale: float) -> Lowest:
     """Which face, then the lowest point of f on it; its value less H(p) is the least KL."""
     support = [int(i) for i in np.flatnonzero(p > 0)]
-    around = aim(keys, support, scale)
+    around = equal_weight_problem(keys, support, scale)
     face, start, direction, sure = p > 0, p, None, True
     if around.rest:
         size, unit = unit_rows(around.rows)
@@ -118,14 +118,14 @@ def _best(keys: Array, p: Array, scale: float) -> Lowest:
     )
 
 
-def _mixed(around: Aim, p: Array, share: Array) -> Array:
+def _mixed(around: EqualWeightProblem, p: Array, share: Array) -> Array:
     """p with a little of the face's other keys, so that K^T stays and every weight is positive."""
     if not share.any():
         return p
     share = share / share.sum()
     move = np.zeros(len(p))
     move[around.rest] = share
-    move[around.members] = -coefficients(around, share)
+    move[around.members] = -member_coefficients(around, share)
     loss = -move[around.members] / p[around.members]
     return p + 0.5 / max(float(loss.max()), 1.0) * move
 
@@ -133,7 +133,7 @@ def _mixed(around: Aim, p: Array, share: Array) -> Array:
 def _answer(
     keys: Array, p: Array, scale: float, values: Array | None, best: Lowest, query: Array
 ) -> Construction:
-    weights = weights_of(keys, query, scale)
+    weights = attention_weights(keys, query, scale)
     infimum = max(0.0, best.value - entropy(p))
     kl = divergence(p, _scores(keys, p, scale, query))
     gap = log_gap(keys, p, scale)
@@ -233,7 +233,7 @@ def least_squares(keys: Array, p: Array, scale: float) -> dict[str, Any]:
     floor = math.log(_FLOOR * float(p[p > 0].min()))
     scores = np.log(np.where(p > 0, p, 1.0))
     q, _ = _fit(keys, np.where(p > 0, scores, floor), scale)
-    weights = weights_of(keys, q, scale)
+    weights = attention_weights(keys, q, scale)
     return {
         "query": q,
         "weights": weights,

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import weights_of
+from attnlab.construct.keys import attention_weights
 from attnlab.construct.plan import Plan
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction
@@ -30,7 +30,7 @@ def moved(plan: Plan, q: Array) -> Construction:
     for index, score in _scores(plan, q).items():
         segment = Segment(plan.keys, q, index, plan.scale, plan.unit_norm)
         keys[index] = segment.key_at(score - segment.base)
-    weights = weights_of(keys, q, plan.scale)
+    weights = attention_weights(keys, q, plan.scale)
     met = plan.after.met(weights)
     new = list(plan.free)
     values = plan.after.values

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.draws import ScoreLaw, probability_on_a_line
+from attnlab.construct.draws import ScoreDistribution, probability_negative
 from attnlab.construct.keys import Scale
 from attnlab.construct.result import plain
 from attnlab.core.errors import UsageError
@@ -71,7 +71,7 @@ class Robustness:
     how: dict[str, str]
     residual: float
     sampled: Sampled
-    law: ScoreLaw
+    law: ScoreDistribution
 
     def weight_below(self, points: Any, key: int) -> Array:
         """P(weight of `key`, mean over the heads, < x) for every x in `points`.
@@ -81,7 +81,7 @@ class Robustness:
         x = np.asarray(points, dtype=np.float64).reshape(-1)
         if len(self.law.factors) == 1:
             of = lambda at: self.law.weights(at[:, None]).mean(axis=1)[:, [key]]  # noqa: E731
-            return np.array([probability_on_a_line(lambda at, c=c: of(at) - c) for c in x])
+            return np.array([probability_negative(lambda at, c=c: of(at) - c) for c in x])
         if not self.law.factors:
             return (self.weights[key] < x).astype(np.float64)
         parts = [np.sort(w.mean(axis=1)[:, key]) for w in self.law.even(0)]

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.cone import Cone, longest
+from attnlab.construct.cone import Cone, find_long_direction
 from attnlab.construct.goals import Target
 from attnlab.construct.segment import log_sum_exp
 
@@ -128,7 +128,7 @@ class Plan:
     @cached_property
     def far(self) -> tuple[Array | None, float]:
         """A direction in the closed cone that stays below every limit, or a bound that says no."""
-        return longest(self.cone, self.limits) if len(self.limits) else (None, math.inf)
+        return find_long_direction(self.cone, self.limits) if len(self.limits) else (None, math.inf)
 
     @cached_property
     def necessary(self) -> tuple[Array | None, float]:
@@ -143,7 +143,7 @@ class Plan:
         limits = self.limits if second else self._equal_limits
         if not len(limits):
             return None, math.inf
-        return longest(Cone.of(rows, self.equations), limits)
+        return find_long_direction(Cone.of(rows, self.equations), limits)
 
     @property
     def needs_query(self) -> bool:

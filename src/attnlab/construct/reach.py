@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import EPS, Array, Rows, log_sum
+from attnlab.construct.excess import EPS, Array, SingleProblem, log_sum
 from attnlab.construct.hull import Lowest, lowest
 from attnlab.construct.shortest import shortest
 
@@ -61,7 +61,7 @@ def reach(rows: Array, level: float, rounding: float = EPS, known: Lowest | None
     if size == 0:
         return _impossible(rows, level, lowest(rows))
     scaled, span = _narrow(rows / size)
-    path = shortest(Rows(scaled), np.array([level]), np.zeros((1, span.shape[1])), NEAR)
+    path = shortest(SingleProblem(scaled), np.array([level]), np.zeros((1, span.shape[1])), NEAR)
     if path.solved[0]:
         found = reached(rows, level, span @ path.q[0] / size)
         if found is not None and found.proven:
@@ -81,7 +81,7 @@ def decide(rows: Array, level: float, low: Lowest, frame: Frame) -> Outcome:
     """The level against the infimum: a query, or the proof that there is none."""
     if low.value < level - _EVEN or not low.sure:
         start = np.zeros((1, frame.lift.shape[1]))
-        path = shortest(Rows(frame.rows), np.array([level]), start, np.inf)
+        path = shortest(SingleProblem(frame.rows), np.array([level]), start, np.inf)
         tries = [path.q[0], *_along(frame.rows, level, low)]
         found = [reached(rows, level, frame.lift @ q) for q in tries]
         good = [one for one in found if one is not None]

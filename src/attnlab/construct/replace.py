@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
 from attnlab.construct.keys import (
     Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_vector,
-    scale_of,
-    weights_of,
+    check_keys,
+    check_index,
+    check_values,
+    check_vector,
+    resolve_scale,
+    attention_weights,
 )
 from attnlab.construct.obstacle import balance, forbids, member_scores, named
 from attnlab.construct.result import Construction
@@ -52,12 +52,12 @@ def replace_key(  # noqa: PLR0913  (what a person may choose)
     Where no key does, the best that can be done comes back with `feasible` False and the bound
     that forbids it. `also`: how far the key moved, the weights a new key i could have.
     """
-    found = checked(keys)
+    found = check_keys(keys)
     n, h = found.shape
-    at = checked_index(index, n)
-    asked = checked_vector(query, h, "query")
-    target = Target.of(goal, n, checked_values(values, n))
-    segment = Segment(found, asked, at, scale_of(scale, h), unit_norm)
+    at = check_index(index, n)
+    asked = check_vector(query, h, "query")
+    target = Target.of(goal, n, check_values(values, n))
+    segment = Segment(found, asked, at, resolve_scale(scale, h), unit_norm)
     if n == 1:
         return _alone(segment, target)
     x = next(
@@ -156,7 +156,7 @@ def _answer(segment: Segment, target: Target, x: float, attained: bool) -> Const
     key = segment.key_at(x)
     keys = segment.keys.copy()
     keys[segment.index] = key
-    weights = weights_of(keys, segment.query, segment.scale)
+    weights = attention_weights(keys, segment.query, segment.scale)
     met = target.met(weights)
     certificate, sentence = (
         (None, _found(segment, target, weights, key)) if met else forbids(segment, target)

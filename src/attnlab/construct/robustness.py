@@ -22,15 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.draws import ScoreLaw, probability_on_a_line
+from attnlab.construct.draws import ScoreDistribution, probability_negative
 from attnlab.construct.gumbel import softmax_moments
 from attnlab.construct.keys import (
-    checked,
-    checked_index,
-    checked_values,
-    matrix,
-    numbers,
-    scale_of,
+    check_keys,
+    check_index,
+    check_values,
+    check_matrix,
+    check_numbers,
+    resolve_scale,
 )
 from attnlab.construct.outcomes import OneAndTwo, Robustness, Sampled, Settings
 from attnlab.core.errors import UsageError
@@ -41,9 +41,9 @@ Array = NDArray[np.float64]
 
 def noisy(means: Any, alpha: float, key: int, extra: float = 0.5) -> Array:
     """Covariances alpha I for every key, and alpha I + extra mu mu^T for this one."""
-    found = checked(means)
+    found = check_keys(means)
     n, h = found.shape
-    at = checked_index(key, n)
+    at = check_index(key, n)
     if not (alpha >= 0 and extra >= 0 and math.isfinite(alpha + extra)):
         raise UsageError(f"a variance is not negative: got {alpha!r} and {extra!r}")
     covariances = np.repeat(alpha * np.eye(h)[None], n, axis=0)
@@ -64,15 +64,15 @@ def robustness(
     `covariances`: one h x h matrix a key, or one for all.
     """
     chosen = settings or Settings()
-    mu = checked(means)
+    mu = check_keys(means)
     n, h = mu.shape
-    heads = numbers(queries, "queries")
-    heads = matrix(heads[None] if heads.ndim == 1 else heads, "queries")
+    heads = check_numbers(queries, "queries")
+    heads = check_matrix(heads[None] if heads.ndim == 1 else heads, "queries")
     if heads.shape[1] != h:
         raise UsageError(f"the keys have {h} entries, the queries {heads.shape[1]}")
     a, b = _two(pair, n)
-    given = checked_values(values, n)
-    law = ScoreLaw.of(mu, _covariances(covariances, n, h), heads, scale_of(chosen.scale, h))
+    given = check_values(values, n)
+    law = ScoreDistribution.of(mu, _covariances(covariances, n, h), heads, resolve_scale(chosen.scale, h))
     mean, covariance, residual, how = _moments(law, chosen.seed)
     wrong, error, way = _wrong(law, (a, b), chosen)
     return Robustness(
@@ -102,7 +102,7 @@ def one_and_two_heads(
     settings: Settings | None = None,
 ) -> OneAndTwo:
     """q = beta (mu_a + mu_b) in one head, beside beta mu_a and beta mu_b in two."""
-    mu = checked(means)
+    mu = check_keys(means)
     a, b = _two(pair, len(mu))
     together, apart = beta * (mu[a] + mu[b])[None], beta * mu[[a, b]]
     one = robustness(mu, covariances, together, (a, b), values, settings)
@@ -117,7 +117,7 @@ def one_and_two_heads(
 
 
 def _two(pair: Sequence[int], n: int) -> tuple[int, int]:
-    found = [checked_index(item, n) for item in pair]
+    found = [check_index(item, n) for item in pair]
     if len(found) != 2 or found[0] == found[1]:
         raise UsageError(f"name two different keys: got {', '.join(map(str, found))}")
     return found[0], found[1]
@@ -125,7 +125,7 @@ def _two(pair: Sequence[int], n: int) -> tuple[int, int]:
 
 def _covariances(given: Any, n: int, h: int) -> Array:
     """(n, h, h), symmetric, no negative eigenvalue beyond rounding."""
-    found = numbers(given, "covariances")
+    found = check_numbers(given, "covariances")
     if found.shape == (h, h):
         found = np.repeat(found[None], n, axis=0)
     if found.shape != (n, h, h):
@@ -138,7 +138,7 @@ def _covariances(given: Any, n: int, h: int) -> Array:
     return found
 
 
-def _moments(law: ScoreLaw, seed: int) -> tuple[Array, Array, float, str]:
+def _moments(law: ScoreDistribution, seed: int) -> tuple[Array, Array, float, str]:
     """Mean and covariance of the mean weights over the heads."""
     parts = [softmax_moments(m, t) for m, t in zip(law.mean, law.spread, strict=True)]
     count = len(parts)
@@ -156,12 +156,12 @@ def _covariance_of(weights: Array) -> Array:
     return centred.T @ centred / len(weights)
 
 
-def _short(law: ScoreLaw, normals: Array, pair: tuple[int, int], low: float) -> Array:
+def _short(law: ScoreDistribution, normals: Array, pair: tuple[int, int], low: float) -> Array:
     """Weights of a and b above `low`; negative where the output is wrong."""
     return law.weights(normals).mean(axis=1)[:, list(pair)] - low
 
 
-def _wrong(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> tuple[float, float, str]:
+def _wrong(law: ScoreDistribution, pair: tuple[int, int], chosen: Settings) -> tuple[float, float, str]:
     """P(weight of a or b < 1/2 - tolerance), its standard error, and how it was found."""
     low = 0.5 - chosen.tolerance
     normals = len(law.factors)
@@ -174,7 +174,7 @@ def _wrong(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> tuple[floa
         edge = math.log(1 - low) - math.log(low)
         return float(ndtr((-edge - mean) / spread) + ndtr((mean - edge) / spread)), 0.0, "closed"
     if normals == 1:
-        found = probability_on_a_line(lambda x: _short(law, x[:, None], pair, low))
+        found = probability_negative(lambda x: _short(law, x[:, None], pair, low))
         return found, 0.0, "roots on a line"
     shares = [
         float((w.mean(axis=1)[:, list(pair)] < low).any(axis=1).mean())
@@ -184,7 +184,7 @@ def _wrong(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> tuple[floa
     return float(np.mean(shares)), error, "even points"
 
 
-def _negative(law: ScoreLaw, pair: tuple[int, int]) -> Array:
+def _negative(law: ScoreDistribution, pair: tuple[int, int]) -> Array:
     """Phi(-mean / spread) of both scores in every head; 0 or 1 where a score is not random."""
     from scipy.special import ndtr
 
@@ -193,14 +193,14 @@ def _negative(law: ScoreLaw, pair: tuple[int, int]) -> Array:
     return np.where(fixed, mean < 0, ndtr(-mean / np.where(fixed, 1.0, spread))).astype(np.float64)
 
 
-def _share(law: ScoreLaw, pair: tuple[int, int]) -> tuple[float, float]:
+def _share(law: ScoreDistribution, pair: tuple[int, int]) -> tuple[float, float]:
     """Mean and standard deviation of z_a - z_b in the first head."""
     a, b = pair
     spread = math.hypot(law.spread[0, a], law.spread[0, b])
     return float(law.mean[0, a] - law.mean[0, b]), spread
 
 
-def _sample(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> Sampled:
+def _sample(law: ScoreDistribution, pair: tuple[int, int], chosen: Settings) -> Sampled:
     """Plain random draws."""
     generator = Seed(chosen.seed).child("robustness").numpy_generator()
     total = np.zeros(law.mean.shape[1])

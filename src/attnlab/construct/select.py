@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import hull_proof, shortest_proof
+from attnlab.construct.aim import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.certify import hull_certificate, norm_certificate
 from attnlab.construct.excess import Array
 from attnlab.construct.keys import (
     Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_weight,
-    scale_of,
-    weights_of,
+    check_keys,
+    check_index,
+    check_values,
+    check_weight,
+    resolve_scale,
+    attention_weights,
 )
 from attnlab.construct.margin import beside
 from attnlab.construct.reach import Outcome, reach
@@ -37,24 +37,24 @@ def select(
     keys: Any, index: Any, weight: float = 0.99, scale: Scale = 1.0, values: Any = None
 ) -> Construction:
     """The shortest query that gives key `index` this weight, or the proof that none does."""
-    found = checked(keys)
-    wanted = checked_weight(weight)
-    problem = aim(found, [checked_index(index, len(found))], scale_of(scale, found.shape[1]))
+    found = check_keys(keys)
+    wanted = check_weight(weight)
+    problem = equal_weight_problem(found, [check_index(index, len(found))], resolve_scale(scale, found.shape[1]))
     outcome = reach(problem.rows, problem.level(wanted))
-    return selection(problem, wanted, outcome, checked_values(values, len(found)))
+    return selection(problem, wanted, outcome, check_values(values, len(found)))
 
 
-def selection(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
+def selection(problem: EqualWeightProblem, weight: float, outcome: Outcome, values: Array | None) -> Construction:
     """An outcome in words and numbers."""
     if outcome.verdict == "reached":
         return _reached(problem, weight, outcome, values)
     return _refused(problem, weight, outcome, values)
 
 
-def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
+def _reached(problem: EqualWeightProblem, weight: float, outcome: Outcome, values: Array | None) -> Construction:
     query, weights = lifted(problem, weight, outcome)
     level = problem.level(weight)
-    proof = shortest_proof(problem, level, outcome)
+    proof = norm_certificate(problem, level, outcome)
     norm = float(np.linalg.norm(query))
     gap = 1 - proof["norm_bound"] / norm if norm else 0.0
     key = problem.members[0]
@@ -82,12 +82,12 @@ def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None
     )
 
 
-def _refused(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
+def _refused(problem: EqualWeightProblem, weight: float, outcome: Outcome, values: Array | None) -> Construction:
     """The best query there is beside the proof that it is the best."""
     low = outcome.lowest
     assert low is not None
     level = problem.level(weight)
-    proof = hull_proof(problem, outcome, level)
+    proof = hull_certificate(problem, outcome, level)
     if proof["checked"] == "exact" and proof["entropy"] > level:
         outcome = replace(outcome, verdict="impossible")
     attained = low.kind == "inside"
@@ -95,7 +95,7 @@ def _refused(problem: Aim, weight: float, outcome: Outcome, values: Array | None
     if not attained:
         near = reach(problem.rows, problem.level(problem.below(problem.share(low.value))))
         query = problem.lift @ near.query
-    weights = weights_of(problem.keys, query, problem.scale)
+    weights = attention_weights(problem.keys, query, problem.scale)
     return Construction(
         feasible=False,
         why=_refusal(problem.members[0], weight, outcome, proof),
@@ -131,19 +131,19 @@ def _refusal(key: int, weight: float, outcome: Outcome, proof: dict[str, Any]) -
     return f"impossible: {where}{sure}, so {most}; {weight:g} was asked for"
 
 
-def lifted(problem: Aim, weight: float, outcome: Outcome) -> tuple[Array, Array]:
+def lifted(problem: EqualWeightProblem, weight: float, outcome: Outcome) -> tuple[Array, Array]:
     """The query in the keys' own coordinates, lengthened until its weights show what is asked."""
     query = problem.lift @ outcome.query
-    weights = weights_of(problem.keys, query, problem.scale)
+    weights = attention_weights(problem.keys, query, problem.scale)
     for nudge in range(_NUDGES):
         if weights[problem.members].sum() >= weight:
             break
         query = query * (1 + 2.0 ** (nudge - 52))
-        weights = weights_of(problem.keys, query, problem.scale)
+        weights = attention_weights(problem.keys, query, problem.scale)
     return query, weights
 
 
-def lead(problem: Aim, query: Array) -> float | None:
+def lead(problem: EqualWeightProblem, query: Array) -> float | None:
     """min over the other keys of scale (k_wanted - k_i) . q; None without others."""
     if not problem.rest:
         return None

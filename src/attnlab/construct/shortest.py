@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.excess import Array, Excess, Places, Point, descend, point, solved
+from attnlab.construct.excess import Array, LogSumExp, Places, Point, descend, point, solve_symmetric
 
 _STEPS = 200
 _DONE = 1e-11  # of the conditions, relative; the norm's own error is of second order in it
@@ -58,12 +58,12 @@ class Path:
             getattr(self, part.name)[where] = getattr(some, part.name)
 
     @property
-    def solved(self) -> NDArray[np.bool_]:
+    def solve_symmetric(self) -> NDArray[np.bool_]:
         """Whether both conditions hold as nearly as rounding lets them."""
         return ~self.far & (self.error < _NEAR)
 
 
-def shortest(excess: Excess, level: Array, q: Array, reach: float) -> Path:
+def shortest(excess: LogSumExp, level: Array, q: Array, reach: float) -> Path:
     """The shortest q with f(q) = level, one a problem, from a guess q (zero will do)."""
     path = _start(excess, level, q)
     active = np.flatnonzero(~path.far)
@@ -79,7 +79,7 @@ def shortest(excess: Excess, level: Array, q: Array, reach: float) -> Path:
     return path
 
 
-def _start(excess: Excess, level: Array, q: Array) -> Path:
+def _start(excess: LogSumExp, level: Array, q: Array) -> Path:
     """mu that fits q, or where q is zero the mu that the bound's own maximum over mu suggests."""
     at = point(excess, q)
     g = excess.mean(at.p)
@@ -94,14 +94,14 @@ def _start(excess: Excess, level: Array, q: Array) -> Path:
     return Path(*at, mu, low, high, error, least, idle, flat)
 
 
-def _advance(excess: Excess, path: Path, level: Array) -> None:
+def _advance(excess: LogSumExp, path: Path, level: Array) -> None:
     """q and mu by one Newton step on (q + mu grad f, f - t) = 0, mu held until q is centred."""
     g = excess.mean(path.p)
     matrix = path.mu[:, None, None] * excess.covariance(path.p, g)
     diagonal = np.arange(g.shape[1])
     matrix[:, diagonal, diagonal] += 1
     off = path.q + path.mu[:, None] * g
-    a, b = np.moveaxis(solved(matrix, np.stack([off, g], axis=-1)), -1, 0)
+    a, b = np.moveaxis(solve_symmetric(matrix, np.stack([off, g], axis=-1)), -1, 0)
     centred = (off * a).sum(axis=1) < _CENTRED * path.mu
     centred &= _span(path.p, excess.scores(a) - (g * a).sum(axis=1)[:, None]) < 1
     miss = path.f - (g * a).sum(axis=1) - level
@@ -129,7 +129,7 @@ def _next(path: Path, change: Array) -> Array:
     return np.minimum(np.where(outside, middle, mu), _MOST)
 
 
-def _judge(excess: Excess, path: Path, level: Array, reach: float) -> None:
+def _judge(excess: LogSumExp, path: Path, level: Array, reach: float) -> None:
     """What is left of the conditions, and whether the bound on the norm has passed `reach`."""
     g = excess.mean(path.p)
     off = np.linalg.norm(path.q + path.mu[:, None] * g, axis=1)

@@ -19,17 +19,17 @@ class Batches(Protocol):
         ...
 
 
-def changed(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
+def map_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """The same kind of batch with every tensor changed; what is not a tensor stays."""
     if isinstance(batch, Tensor):
         return change(batch)
     if is_dataclass(batch) and not isinstance(batch, type):
-        kept = {f.name: changed(getattr(batch, f.name), change) for f in fields(batch)}
+        kept = {f.name: map_tensors(getattr(batch, f.name), change) for f in fields(batch)}
         return replace(batch, **kept)
     if isinstance(batch, Mapping):
-        return {key: changed(value, change) for key, value in batch.items()}
+        return {key: map_tensors(value, change) for key, value in batch.items()}
     if isinstance(batch, tuple):
-        items = [changed(item, change) for item in batch]
+        items = [map_tensors(item, change) for item in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else tuple(items)
     return batch
 
@@ -37,11 +37,11 @@ def changed(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
 def tensors_of(batch: Any) -> list[Tensor]:
     """Every tensor of a batch, in the order of its fields."""
     found: list[Tensor] = []
-    changed(batch, lambda tensor: (found.append(tensor), tensor)[1])
+    map_tensors(batch, lambda tensor: (found.append(tensor), tensor)[1])
     return found
 
 
-def pieces(batch: Any, number: int) -> Iterator[Any]:
+def split_batch(batch: Any, number: int) -> Iterator[Any]:
     """The batch cut into at most `number` pieces of rows, as equal as they can be."""
     if number == 1:
         yield batch
@@ -54,7 +54,7 @@ def pieces(batch: Any, number: int) -> Iterator[Any]:
     (total,) = rows
     size = -(-total // number)
     for start in range(0, total, size):
-        yield changed(batch, lambda tensor, at=start: tensor[at : at + size])
+        yield map_tensors(batch, lambda tensor, at=start: tensor[at : at + size])
 
 
 def fingerprint(batch: Any) -> str:

@@ -9,11 +9,11 @@ import torch
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 
-WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
+CUBLAS_VARIABLE, CUBLAS_VALUES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
 
 
 @contextmanager
-def surroundings(device: torch.device, deterministic: bool) -> Iterator[None]:
+def isolate_torch_state(device: torch.device, deterministic: bool) -> Iterator[None]:
     """Global generators and the choice of kernels are ours inside, and as they were outside."""
     cuda = device.type == "cuda"
     if deterministic and cuda:
@@ -29,8 +29,8 @@ def surroundings(device: torch.device, deterministic: bool) -> Iterator[None]:
 
 def _choose_workspace() -> None:
     """torch refuses matrix products in deterministic mode without this; it asks at each of them."""
-    found = os.environ.setdefault(WORKSPACE, WORKSPACES[0])
-    if found not in WORKSPACES:
+    found = os.environ.setdefault(CUBLAS_VARIABLE, CUBLAS_VALUES[0])
+    if found not in CUBLAS_VALUES:
         raise UsageError(f"deterministic on a GPU: {WORKSPACE} must be {' or '.join(WORKSPACES)}")
 
 

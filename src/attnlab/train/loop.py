@@ -20,27 +20,29 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import UsageError
-from attnlab.train.batch import Batches, changed, fingerprint
+from attnlab.train.atomic_folder import lock_folder
+from attnlab.train.batch import Batches, fingerprint, map_tensors
 from attnlab.train.checkpoint import (
     LOG,
     Checkpoint,
     CheckpointWarning,
     Snapshot,
     State,
-    latest,
-    prune,
+    latest_checkpoint,
+    prune_checkpoints,
 )
-from attnlab.train.determinism import environment, seed_step, surroundings
-from attnlab.train.folder import owned
+from attnlab.train.determinism import environment, isolate_torch_state, seed_step
 from attnlab.train.log import MetricLog, parse_log
-from attnlab.train.optimizer import optimizer_for
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.ranks import Ranks
-from attnlab.train.result import Ending, Hooks, Progress, Trained
+from attnlab.train.result import Ending, Hooks, Progress, TrainResult
 from attnlab.train.schedule import learning_rate
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Loss, Update, Updater, nll
 
-LINE = frozenset({"step", "loss", "learning_rate", "gradient_norm", "tokens"})  # of the log
+RESERVED_NAMES = frozenset(
+    {"step", "loss", "learning_rate", "gradient_norm", "tokens"}
+)  # of the log
 
 
 def train(  # noqa: PLR0913  (what a training is made of)
@@ -52,7 +54,7 @@ def train(  # noqa: PLR0913  (what a training is made of)
     checkpoints: Path | None = None,
     hooks: Hooks | None = None,
     ranks: Ranks | None = None,
-) -> Trained:
+) -> TrainResult:
     """Train the model in place, from the newest checkpoint if the folder has one.
 
     `ranks`: the processes that share each batch; every one calls this with the same arguments, the
@@ -62,12 +64,12 @@ def train(  # noqa: PLR0913  (what a training is made of)
     """
     ranks = ranks or Ranks()
     ranks.hold(model)
-    updater = Updater(model, optimizer_for(model, settings), loss, settings, ranks)
+    updater = Updater(model, build_optimizer(model, settings), loss, settings, ranks)
     with ExitStack() as stack:
         stack.enter_context(ranks.noticing())
         if checkpoints is not None and ranks.leads:
-            stack.enter_context(owned(checkpoints))
-        stack.enter_context(surroundings(updater.device, settings.deterministic))
+            stack.enter_context(lock_folder(checkpoints))
+        stack.enter_context(isolate_torch_state(updater.device, settings.deterministic))
         stack.callback(model.eval)
         return _Loop(updater, batches, checkpoints, hooks or Hooks()).run()
 
@@ -89,7 +91,7 @@ class _Loop:
         self.batch: Any = None
         self.following: Any = None
 
-    def run(self) -> Trained:
+    def run(self) -> TrainResult:
         """All steps that are left."""
         self._resume()
         self.ranks.begin(self.state.step)
@@ -108,7 +110,7 @@ class _Loop:
     def _resume(self) -> None:
         if self.folder is None:
             return
-        found = latest(self.folder)
+        found = latest_checkpoint(self.folder)
         if found is not None:
             _check_same(found, self.settings, self.batches)
             found.load_model(self.model)
@@ -133,7 +135,7 @@ class _Loop:
 
     def _fetch(self, step: int) -> Any:
         batch = self.batches.batch(step)
-        return changed(batch, lambda tensor: tensor.to(self.device, non_blocking=True))
+        return map_tensors(batch, lambda tensor: tensor.to(self.device, non_blocking=True))
 
     def _count(self, update: Update, seconds: float) -> None:
         timed = {
@@ -179,7 +181,7 @@ class _Loop:
             found = self.ranks.run(self.model, self.hooks.evaluate)
         self.model.train()
         named = dict(found) if isinstance(found, Mapping) else {"value": float(found)}
-        if "value" not in named or not LINE.isdisjoint(named):
+        if "value" not in named or not RESERVED_NAMES.isdisjoint(named):
             raise UsageError(f"evaluate: needs a 'value', and no {' or '.join(sorted(LINE))}")
         return named
 
@@ -196,16 +198,16 @@ class _Loop:
             return
         self.state = self.state.model_copy(update={"data": fingerprint(self.batch)})
         snapshot = Snapshot(self.state, self.model, self.updater.optimizer, self.log.data)
-        self.ranks.save(self.folder, snapshot)
+        self.ranks.save_checkpoint(self.folder, snapshot)
         self.stored = self.state.step
         if self.ranks.leads:
-            prune(self.folder, self.settings.keep, self.stored)
+            prune_checkpoints(self.folder, self.settings.keep, self.stored)
 
     def _speed(self) -> float | None:
         return self.state.timed_tokens / self.state.seconds if self.state.seconds else None
 
-    def _trained(self, ending: Ending, problem: str = "") -> Trained:
-        return Trained(
+    def _trained(self, ending: Ending, problem: str = "") -> TrainResult:
+        return TrainResult(
             ending=ending,
             steps=self.state.step,
             tokens=self.state.tokens,

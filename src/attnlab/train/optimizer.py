@@ -13,10 +13,10 @@ from torch.optim import SGD, Adagrad, AdamW, Optimizer
 
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import here, is_sharded
+from attnlab.train.tensors import is_sharded, local_tensor
 
 
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that learn, by name; a tied one once."""
     found = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not found:
@@ -24,9 +24,9 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return found
 
 
-def optimizer_for(model: nn.Module, settings: TrainSettings) -> Optimizer:
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> Optimizer:
     """The optimizer of the settings; weight decay on tensors of two axes and more only."""
-    parameters = list(trainable(model).values())
+    parameters = list(trainable_parameters(model).values())
     groups = [
         {"params": some, "weight_decay": settings.weight_decay if matrices else 0.0}
         for matrices, sharded in itertools.product((True, False), repeat=2)  # fused: of one kind
@@ -44,7 +44,7 @@ def optimizer_for(model: nn.Module, settings: TrainSettings) -> Optimizer:
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """The optimizer's memory as `<parameter>.<what>`: tensors only, so safetensors holds it."""
-    names = {id(p): name for name, p in trainable(model).items()}
+    names = {id(p): name for name, p in trainable_parameters(model).items()}
     return {
         f"{names[id(p)]}.{what}": value
         for group in optimizer.param_groups
@@ -60,7 +60,7 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: dict[str,
     for name, tensor in tensors.items():
         owner, _, what = name.rpartition(".")
         by_name.setdefault(owner, {})[what] = tensor
-    parameters = trainable(model)
+    parameters = trainable_parameters(model)
     unknown = sorted(set(by_name) - set(parameters))
     if unknown:
         raise IntegrityError(f"optimizer: the model has no parameter {unknown[0]!r}")
@@ -73,7 +73,7 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: dict[str,
     )
 
 
-def set_rate(optimizer: Optimizer, rate: float) -> None:
+def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
     """The same learning rate for every group."""
     for group in optimizer.param_groups:
         group["lr"] = rate
@@ -86,7 +86,7 @@ def first_non_finite(
 
     `anywhere`: whether it is so in any process; each may hold a part of the gradient.
     """
-    for name, p in trainable(model).items():
-        if anywhere(p.grad is not None and not bool(torch.isfinite(here(p.grad)).all())):
+    for name, p in trainable_parameters(model).items():
+        if anywhere(p.grad is not None and not bool(torch.isfinite(local_tensor(p.grad)).all())):
             return name
     return None

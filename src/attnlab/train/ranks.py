@@ -17,11 +17,11 @@ from torch import Tensor, distributed, nn
 from torch.nn.utils import get_total_norm
 
 from attnlab.core.errors import RankLostError, UsageError
-from attnlab.train.batch import pieces
-from attnlab.train.checkpoint import Snapshot, save
+from attnlab.train.batch import split_batch
+from attnlab.train.checkpoint import Snapshot, save_checkpoint
 
-SECONDS = 45.0  # the longest wait for a process in the middle of a training
-PATIENCE = timedelta(days=1)  # for one that has not begun to train: it may be writing a report
+TIMEOUT_SECONDS = 45.0  # the longest wait for a process in the middle of a training
+START_TIMEOUT = timedelta(days=1)  # for one that has not begun to train: it may be writing a report
 
 
 class Ranks:
@@ -42,7 +42,7 @@ class Ranks:
     def turns(self, batch: Any, number: int) -> Iterator[tuple[Any, bool]]:
         """This process's rows in at most `number` pieces, and whether each of them counts."""
         mine = self.rows(batch)
-        for piece in () if mine is None else pieces(mine, number):
+        for piece in () if mine is None else split_batch(mine, number):
             yield piece, True
 
     def hold(self, model: nn.Module) -> None:
@@ -76,26 +76,26 @@ class Ranks:
     def level(self, model: nn.Module) -> None:
         """Everyone's buffers become the first process's: those a checkpoint would hold."""
 
-    def save(self, folder: Path, snapshot: Snapshot) -> None:
+    def save_checkpoint(self, folder: Path, snapshot: Snapshot) -> None:
         """Commit a checkpoint: the first process holds all there is to store."""
         if self.leads:
-            save(folder, snapshot)
+            save_checkpoint(folder, snapshot)
 
     def noticing(self) -> AbstractContextManager[None]:
         """Inside, a process that is gone is told by RankLostError."""
         return nullcontext()
 
 
-class Together(Ranks):
+class ProcessGroup(Ranks):
     """One of several processes of torch.distributed."""
 
     def __init__(self) -> None:
         self.size, self.rank = distributed.get_world_size(), distributed.get_rank()
-        self._patient = distributed.new_group(backend="gloo", timeout=PATIENCE)
+        self._patient = distributed.new_group(backend="gloo", timeout=START_TIMEOUT)
 
     def rows(self, batch: Any) -> Any:
         """The rank-th of as many pieces as there are processes."""
-        parts = list(pieces(batch, self.size))
+        parts = list(split_batch(batch, self.size))
         return parts[self.rank] if self.rank < len(parts) else None
 
     def add(
@@ -138,24 +138,24 @@ class Together(Ranks):
     def level(self, model: nn.Module) -> None:
         """Everyone's buffers become the first process's."""
         for buffer in model.buffers():
-            with lost_is_said():
+            with translate_lost_peer():
                 distributed.broadcast(buffer, 0)
 
     def _add(self, tensor: Tensor, group: Any = None) -> None:
-        with lost_is_said():
+        with translate_lost_peer():
             distributed.all_reduce(tensor, group=group)
 
 
-def ranks_here() -> Ranks:
+def current_ranks() -> Ranks:
     """All processes of this training if it was started with several, else this one alone."""
-    return _together[0] if _together else Ranks()
+    return _current[0] if _current else Ranks()
 
 
-_together: list[Together] = []
+_current: list[ProcessGroup] = []
 
 
 @contextmanager
-def joined(device: str, sharded: bool = False) -> Iterator[Ranks]:
+def join_process_group(device: str, sharded: bool = False) -> Iterator[Ranks]:
     """Meet the others as RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say, as torchrun does.
 
     Sharded: each process holds a part of the weights, gradients and optimizer.
@@ -167,31 +167,31 @@ def joined(device: str, sharded: bool = False) -> Iterator[Ranks]:
         return
     if device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    with lost_is_said():
+    with translate_lost_peer():
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
-            store=_store(),
+            store=_rendezvous_store(),
             rank=int(os.environ["RANK"]),
             world_size=int(os.environ["WORLD_SIZE"]),
-            timeout=timedelta(seconds=SECONDS),
+            timeout=timedelta(seconds=TIMEOUT_SECONDS),
         )
-        _together.append(_kind(device, sharded))
+        _current.append(_create_group(device, sharded))
     try:
-        yield _together[0]
+        yield _current[0]
     finally:
-        _together.clear()
+        _current.clear()
         distributed.destroy_process_group()
 
 
-def _kind(device: str, sharded: bool) -> Together:
+def _create_group(device: str, sharded: bool) -> ProcessGroup:
     if not sharded:
-        return Together()
-    from attnlab.train.sharded import Sharded  # half a second of imports
+        return ProcessGroup()
+    from attnlab.train.fsdp import ShardedProcessGroup  # half a second of imports
 
-    return Sharded(device)
+    return ShardedProcessGroup(device)
 
 
-def _store() -> Any:
+def _rendezvous_store() -> Any:
     """Where the processes find each other.
 
     torchrun keeps its store when it starts them again, and torch 2.13 would find the addresses of
@@ -202,7 +202,7 @@ def _store() -> Any:
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         is_master=os.environ["RANK"] == "0" and not by_agent,
-        timeout=timedelta(seconds=SECONDS),
+        timeout=timedelta(seconds=TIMEOUT_SECONDS),
     )
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     shelf = f"attnlab-{attempt}"
@@ -210,7 +210,7 @@ def _store() -> Any:
 
 
 @contextmanager
-def lost_is_said() -> Iterator[None]:
+def translate_lost_peer() -> Iterator[None]:
     """torch tells of a peer that is gone by whatever its transport said."""
     try:
         yield

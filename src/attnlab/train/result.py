@@ -35,7 +35,7 @@ class Hooks:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainResult:
     """How a training ended. Diverged: `problem` names the step, which changed no weight."""
 
     ending: Ending

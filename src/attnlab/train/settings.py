@@ -9,7 +9,7 @@ from attnlab.core.config import Settings
 OptimizerName = Literal["adamw", "sgd", "adagrad"]
 ScheduleName = Literal["cosine", "linear", "constant", "unclamped"]
 Precision = Literal["float32", "bfloat16"]
-HABITS = ("checkpoint_every", "keep")  # how often it is stored: no number depends on them
+STORAGE_SETTINGS = ("checkpoint_every", "keep")  # how often it is stored: no number depends on them
 
 
 class TrainSettings(Settings):
@@ -51,7 +51,7 @@ class TrainSettings(Settings):
 
     def identity(self) -> dict[str, Any]:
         """The settings that change the numbers, as plain JSON: what a resumed run must share."""
-        return self.model_dump(mode="json", exclude=set(HABITS))
+        return self.model_dump(mode="json", exclude=set(STORAGE_SETTINGS))
 
     def is_due(self, every: int, done: int) -> bool:
         """Whether something that happens each `every` steps happens after `done` of them."""

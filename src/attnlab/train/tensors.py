@@ -25,13 +25,13 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy the tensors into the model's own, so that ties and optimizers keep hold of them."""
     own = model_tensors(model)
-    refuse_others(own, tensors)
+    check_matching_tensors(own, tensors)
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
 
 
-def refuse_others(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+def check_matching_tensors(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
     """What is stored must have the model's names, shapes and types."""
     for name in sorted(own.keys() ^ tensors.keys()):
         where = "checkpoint" if name in own else "model"
@@ -50,12 +50,12 @@ def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")
 
 
-def here(tensor: Any) -> Tensor:
+def local_tensor(tensor: Any) -> Tensor:
     """What of a tensor lies in this process: all of it, unless it is sharded."""
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
-def encode(tensors: Mapping[str, Tensor]) -> bytes:
+def to_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
     """safetensors bytes, the same for equal tensors."""
     plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     seen: set[int] = set()
@@ -68,7 +68,7 @@ def encode(tensors: Mapping[str, Tensor]) -> bytes:
     return save(plain)
 
 
-def decode(data: bytes) -> dict[str, Tensor]:
+def from_safetensors(data: bytes) -> dict[str, Tensor]:
     """The tensors in safetensors bytes, on the CPU."""
     try:
         return load(data)
@@ -76,5 +76,5 @@ def decode(data: bytes) -> dict[str, Tensor]:
         raise IntegrityError(f"not safetensors: {error}") from None
 
 
-def _kind(tensor: Tensor) -> str:
+def _dtype_and_shape(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

@@ -14,21 +14,21 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attnlab.core.errors import UsageError
-from attnlab.train.optimizer import first_non_finite, set_rate
+from attnlab.train.optimizer import first_non_finite, set_learning_rate
 from attnlab.train.ranks import Ranks
 from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import here
+from attnlab.train.tensors import local_tensor
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
 
 
-class _Scored(Protocol):
+class _LanguageModel(Protocol):
     def nll(self, ids: Tensor, targets: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]: ...
 
 
 def nll(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
     """Σ -log p over the scored targets of a language model, and how many there are."""
-    return cast(_Scored, model).nll(batch.ids, batch.targets, batch.hidden)
+    return cast(_LanguageModel, model).nll(batch.ids, batch.targets, batch.key_padding_mask)
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Updater:
         if not problem:
             clip = self.settings.clip
             scale = clip / norm if 0 < clip < norm else 1.0
-            _multiply([here(g) for g in self._gradients()], scale / scored)
-            set_rate(self.optimizer, rate)
+            _multiply([local_tensor(g) for g in self._gradients()], scale / scored)
+            set_learning_rate(self.optimizer, rate)
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return Update(loss, norm, scored, problem)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.construct.hard import Slopes, hard_attention, slopes
-from attnlab.construct.keys import weights_of
+from attnlab.construct.keys import attention_weights
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Scalar, Trial
 
@@ -160,7 +160,7 @@ def turned_slope(
     keys: Array, values: Array, query: Array, temperature: float
 ) -> tuple[float, float]:
     """Output, and by how much it changes a degree as the query turns: (1/T) Σ w (v − out) k·q'."""
-    weights = weights_of(keys, query, 1 / temperature)
+    weights = attention_weights(keys, query, 1 / temperature)
     output = float(weights @ values)
     sideways = np.array([-query[1], query[0]]) * np.pi / 180
     return output, float((weights * (values - output)) @ (keys @ sideways)) / temperature

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.draws import ScoreLaw
+from attnlab.construct.draws import ScoreDistribution
 from attnlab.construct.gumbel import STEP, softmax_moments
 from attnlab.construct.outcomes import OneAndTwo, Robustness, Settings
 from attnlab.construct.robustness import noisy, one_and_two_heads
@@ -69,7 +69,7 @@ def numbers(found: Robustness) -> dict[str, float]:
     }
 
 
-def quadrature_gap(scores: ScoreLaw) -> float:
+def quadrature_gap(scores: ScoreDistribution) -> float:
     """The largest change of any moment when the step of the quadrature is halved."""
     found = 0.0
     for mean, spread in zip(scores.mean, scores.spread, strict=True):

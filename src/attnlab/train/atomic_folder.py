@@ -17,19 +17,19 @@ LOCK = ".lock"
 WAIT_SECONDS = 0.5  # long enough for a process that is just leaving
 
 
-def partial_of(target: Path) -> Path:
+def partial_path(target: Path) -> Path:
     """The temporary name of a folder that is being written."""
     return target.with_name(PARTIAL + target.name)
 
 
-def commit(target: Path, files: Iterable[tuple[str, bytes]], begun: bool = False) -> None:
+def commit_folder(target: Path, files: Iterable[tuple[str, bytes]], begun: bool = False) -> None:
     """Write a folder under a temporary name, have it on the disk, then give it its name.
 
     Until the rename the folder counts for nothing, so its files need no care of their own; they
     are synchronised together, because the first wait serves most of the others. `begun`: others
     have written their files under the temporary name already.
     """
-    partial = partial_of(target)
+    partial = partial_path(target)
     at = partial
     try:
         partial.mkdir(exist_ok=begun)
@@ -39,16 +39,16 @@ def commit(target: Path, files: Iterable[tuple[str, bytes]], begun: bool = False
         for at in (*sorted(partial.iterdir()), partial):
             _sync(at)
         at = target
-        remove(target)  # one that is there did not verify
+        remove_folder(target)  # one that is there did not verify
         os.rename(partial, target)
         _sync(target.parent)
     except OSError as error:
         with suppress(StorageError):  # the first refusal is the one to tell
-            remove(partial)
+            remove_folder(partial)
         raise StorageError(f"{at}: {error.strerror or error}") from None
 
 
-def remove(path: Path) -> None:
+def remove_folder(path: Path) -> None:
     """Take a folder's name away first, then its files: half of one is never seen."""
     try:
         if path.is_symlink() or path.is_file():
@@ -63,7 +63,7 @@ def remove(path: Path) -> None:
         raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
-def names_in(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """The names in a folder; none if it is not there."""
     try:
         return sorted(os.listdir(folder))
@@ -74,7 +74,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 @contextmanager
-def owned(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Make the folder if need be and own it, rid of what a killed process left half done."""
     try:
         make_folder(folder)
@@ -85,9 +85,9 @@ def owned(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"{folder}: {error.strerror or error}") from None
     try:
-        for name in names_in(folder):
+        for name in list_names(folder):
             if name.startswith(PARTIAL):
-                remove(folder / name)
+                remove_folder(folder / name)
         yield
     finally:
         lock.release()

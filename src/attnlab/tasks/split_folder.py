@@ -10,22 +10,33 @@ Without labels in test, dev is cut in two by hash: one half chooses, the other i
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.boolq import KEYS, boolq
-from attnlab.tasks.labelled import HALVED, Columns, Labelled, class_names, examples_of, halves
+from attnlab.tasks.boolq import ANSWER_KEYS, boolq
+from attnlab.tasks.labelled import (
+    HALVED_NOTE,
+    Columns,
+    LabelledData,
+    class_names,
+    split_in_halves,
+    to_examples,
+)
 from attnlab.tasks.sentiment import sst2
-from attnlab.tasks.tables import ENDINGS, LINES_OF_JSON, first_fields, read_table
+from attnlab.tasks.tables import JSON_LINES_SUFFIXES, TABLE_SUFFIXES, read_first_line, read_table
 
-NAMES = {"train": ("train", "combined"), "dev": ("dev", "validation", "val"), "test": ("test",)}
+FILE_STEMS = {
+    "train": ("train", "combined"),
+    "dev": ("dev", "validation", "val"),
+    "test": ("test",),
+}
 
 
 def split_files(folder: Path) -> dict[str, Path]:
     """The file of each split; UsageError when one that is needed is missing, or is there twice."""
     found: dict[str, Path] = {}
-    for split, names in NAMES.items():
+    for split, names in FILE_STEMS.items():
         files = [
             path
             for name in names
-            for ending in ENDINGS
+            for ending in TABLE_SUFFIXES
             if (path := folder / f"{name}{ending}").is_file()
         ]
         if len(files) > 1:
@@ -33,35 +44,35 @@ def split_files(folder: Path) -> dict[str, Path]:
         if files:
             found[split] = files[0]
         elif split != "test":
-            known = ", ".join(f"{split}{ending}" for ending in ENDINGS)
+            known = ", ".join(f"{split}{ending}" for ending in TABLE_SUFFIXES)
             raise UsageError(f"{folder}: no {split} in this folder ({known})")
     return found
 
 
-def read_folder(folder: Path, columns: Columns) -> Labelled:
+def read_folder(folder: Path, columns: Columns) -> LabelledData:
     """SST-2's or BoolQ's files, known by their columns, or anyone's."""
     files = split_files(folder)
     given = _columns(files["train"])
-    if {"question", "passage"} <= given and given & set(KEYS) and columns.text not in given:
+    if {"question", "passage"} <= given and given & set(ANSWER_KEYS) and columns.text not in given:
         return boolq(files)
     if files["train"].suffix == ".tsv" and columns.text not in given:
         return sst2(files)
-    return _named(folder.resolve().name, files, columns)
+    return _read_with_columns(folder.resolve().name, files, columns)
 
 
 def _columns(path: Path) -> set[str]:
-    if path.suffix.lower() in LINES_OF_JSON:
+    if path.suffix.lower() in JSON_LINES_SUFFIXES:
         return set(read_table(path)[0].fields)
-    return set(first_fields(path))
+    return set(read_first_line(path))
 
 
-def _named(name: str, files: dict[str, Path], columns: Columns) -> Labelled:
+def _read_with_columns(name: str, files: dict[str, Path], columns: Columns) -> LabelledData:
     rows = read_table(files["train"])
     given = [row.label(columns.label) for row in rows]
     labels = class_names(given, str(files["train"]), len(rows))
-    train = examples_of(rows, columns, labels)
-    dev = examples_of(read_table(files["dev"]), columns, labels)
+    train = to_examples(rows, columns, labels)
+    dev = to_examples(read_table(files["dev"]), columns, labels)
     if "test" in files and columns.label in _columns(files["test"]):
-        test = examples_of(read_table(files["test"]), columns, labels)
-        return Labelled(name, labels, train, dev, test)
-    return Labelled(name, labels, train, *halves(dev, str(files["dev"])), HALVED)
+        test = to_examples(read_table(files["test"]), columns, labels)
+        return LabelledData(name, labels, train, dev, test)
+    return LabelledData(name, labels, train, *split_in_halves(dev, str(files["dev"])), HALVED_NOTE)

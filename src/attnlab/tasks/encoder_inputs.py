@@ -20,16 +20,16 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Texts
 from attnlab.models.hub import quiet
-from attnlab.tasks.batches import _Line as Line  # pyright: ignore[reportPrivateUsage]
-from attnlab.tasks.batches import bucketed
+from attnlab.tasks.batches import EpochSampler as Line  # pyright: ignore[reportPrivateUsage]
+from attnlab.tasks.batches import bucket_by_length
 from attnlab.tasks.labelled import Example
 
-SHOWN = 3  # rows whose lost text is kept to be shown
-FEWEST = 8  # tokens that hold markers and a word of each text
+MAX_SHOWN = 3  # rows whose lost text is kept to be shown
+MIN_TOKENS = 8  # tokens that hold markers and a word of each text
 
 
 @dataclass(frozen=True)
-class Cut:
+class TruncatedRow:
     """What one row lost: its number, how many tokens, and the text that nobody reads."""
 
     row: int
@@ -38,7 +38,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedExamples:
     """Rows of ids with their segments and classes; what was cut to make them fit."""
 
     ids: tuple[np.ndarray, ...]
@@ -47,7 +47,7 @@ class Encoded:
     pad: int
     longest: int  # tokens a row may have
     lost: np.ndarray  # tokens that each row lost
-    shown: tuple[Cut, ...] = ()  # the first of them
+    shown: tuple[TruncatedRow, ...] = ()  # the first of them
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -90,9 +90,9 @@ class Encoded:
         hidden = np.arange(wide) >= lengths[:, None]
         kinds = None
         if self.kinds is not None:
-            kinds = _padded([self.kinds[i] for i in chosen], wide, 0)
+            kinds = _pad_rows([self.kinds[i] for i in chosen], wide, 0)
         return Texts(
-            _padded(picked, wide, self.pad),
+            _pad_rows(picked, wide, self.pad),
             torch.from_numpy(hidden),
             kinds,
             torch.from_numpy(self.labels[np.asarray(chosen)]),
@@ -106,14 +106,16 @@ class Encoded:
             yield chosen, self.batch(chosen)
 
 
-class Shuffled:
+class ShuffledBatches:
     """Batches as a pure function of (seed, step); every row once an epoch.
 
     fixed=True pads every batch to the longest row a text may have: what bucketing is measured
     against.
     """
 
-    def __init__(self, rows: Encoded, batch: int, seed: Seed, *, fixed: bool = False) -> None:
+    def __init__(
+        self, rows: EncodedExamples, batch: int, seed: Seed, *, fixed: bool = False
+    ) -> None:
         self.rows, self._seed, self._lengths = rows, seed, rows.lengths
         self._width = rows.longest if fixed else 0
         self._line = Line(len(rows), batch, self._shuffled if fixed else self._bucketed)
@@ -126,14 +128,16 @@ class Shuffled:
         return self._seed.child("epoch", epoch).numpy_generator().permutation(len(self.rows))
 
     def _bucketed(self, epoch: int) -> np.ndarray:
-        return bucketed(self._shuffled(epoch), self._lengths, self._line.batch, epoch, self._seed)
+        return bucket_by_length(
+            self._shuffled(epoch), self._lengths, self._line.batch, epoch, self._seed
+        )
 
 
-def encode(tokenizer: Any, examples: Sequence[Example], longest: int) -> Encoded:
+def encode_examples(tokenizer: Any, examples: Sequence[Example], longest: int) -> EncodedExamples:
     """The examples in at most `longest` tokens each, markers included."""
     if not examples:
         raise UsageError("no example: nothing to encode")
-    if longest < FEWEST:
+    if longest < MIN_TOKENS:
         raise UsageError(f"{longest} tokens hold no text; at least {FEWEST} are needed")
     pair = examples[0].second is not None
     if any((e.second is not None) != pair for e in examples):
@@ -143,19 +147,19 @@ def encode(tokenizer: Any, examples: Sequence[Example], longest: int) -> Encoded
     with quiet():  # it would warn of every text that is cut below
         whole = tokenizer(texts, seconds)
         long = [i for i, ids in enumerate(whole["input_ids"]) if len(ids) > longest]
-        short = _cut(tokenizer, [examples[i] for i in long], longest) if long else None
+        short = _truncate(tokenizer, [examples[i] for i in long], longest) if long else None
     ids, kinds = list(whole["input_ids"]), whole.get("token_type_ids")
     lost, shown = np.zeros(len(ids), dtype=np.int64), []
     for place, row in enumerate(long):
         assert short is not None
         lost[row] = len(ids[row]) - len(short["input_ids"][place])
-        if len(shown) < SHOWN:
-            text = _lost(examples[row], whole[row], short[place])
-            shown.append(Cut(row, int(lost[row]), text))
+        if len(shown) < MAX_SHOWN:
+            text = _truncated_text(examples[row], whole[row], short[place])
+            shown.append(TruncatedRow(row, int(lost[row]), text))
         ids[row] = short["input_ids"][place]
         if kinds is not None:
             kinds[row] = short["token_type_ids"][place]
-    return Encoded(
+    return EncodedExamples(
         tuple(np.asarray(row, dtype=np.int64) for row in ids),
         None if kinds is None else tuple(np.asarray(row, dtype=np.int64) for row in kinds),
         np.array([e.label for e in examples], dtype=np.int64),
@@ -166,13 +170,13 @@ def encode(tokenizer: Any, examples: Sequence[Example], longest: int) -> Encoded
     )
 
 
-def _cut(tokenizer: Any, examples: Sequence[Example], longest: int) -> Any:
+def _truncate(tokenizer: Any, examples: Sequence[Example], longest: int) -> Any:
     texts = [e.text for e in examples]
     seconds = [e.second or "" for e in examples] if examples[0].second is not None else None
     return tokenizer(texts, seconds, truncation="longest_first", max_length=longest)
 
 
-def _lost(example: Example, whole: Any, short: Any) -> str:
+def _truncated_text(example: Example, whole: Any, short: Any) -> str:
     """The end of each text that no token of the cut row covers, as it was written."""
     found = []
     for number, text in enumerate(example.texts):
@@ -187,7 +191,7 @@ def _lost(example: Example, whole: Any, short: Any) -> str:
     return " … ".join(found)
 
 
-def _padded(rows: Sequence[np.ndarray], width: int, value: int) -> Tensor:
+def _pad_rows(rows: Sequence[np.ndarray], width: int, value: int) -> Tensor:
     table = np.full((len(rows), width), value, dtype=np.int64)
     for place, row in enumerate(rows):
         table[place, : len(row)] = row

@@ -13,7 +13,7 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.student import evenly, shallow
 from attnlab.tasks.batches import Batch
-from attnlab.train.distil import DIVERGENCES, FromLogits, sequence_nll
+from attnlab.train.distillation import DIVERGENCES, DistillationLoss, sequence_nll
 from tests.models.test_static import tiny_llama
 from tests.models.variants import gpt, small, some_ids
 
@@ -71,7 +71,7 @@ def test_certain_models_give_finite_numbers() -> None:
 def test_a_copy_of_the_teacher_has_nothing_to_learn(ours: bool) -> None:
     teacher: Any = gpt(small(), torch.float32) if ours else tiny_llama().float()
     for name in DIVERGENCES:
-        total, scored = FromLogits(teacher, name, 2.0)(teacher, batch())
+        total, scored = DistillationLoss(teacher, name, 2.0)(teacher, batch())
         assert abs(total.item()) / int(scored) < 1e-6 and int(scored) == 3 * 6
     own, scored = sequence_nll(teacher, batch())
     assert own.item() / int(scored) > 0.1  # the teacher's own loss, not 0
@@ -94,7 +94,7 @@ def test_the_teacher_learns_nothing_and_is_in_evaluation_mode() -> None:
     teacher, student = gpt(small(), torch.float32), gpt(small(), torch.float32, seed=5)
     teacher.train()
     before = {k: v.clone() for k, v in teacher.state_dict().items()}
-    total, _ = FromLogits(teacher)(student, batch())
+    total, _ = DistillationLoss(teacher)(student, batch())
     total.backward()
     assert not teacher.training
     assert all(p.grad is None for p in teacher.parameters())
@@ -105,11 +105,11 @@ def test_the_teacher_learns_nothing_and_is_in_evaluation_mode() -> None:
 def test_other_vocabularies_and_settings_are_refused_in_words() -> None:
     student = gpt(small(vocab=59), torch.float32)
     with pytest.raises(UsageError, match="59 tokens and the teacher 53"):
-        FromLogits(gpt(small(), torch.float32))(student, batch())
+        DistillationLoss(gpt(small(), torch.float32))(student, batch())
     with pytest.raises(UsageError, match="forward"):
-        FromLogits(student, "foward")
+        DistillationLoss(student, "foward")
     with pytest.raises(UsageError, match="temperature"):
-        FromLogits(student, temperature=0.0)
+        DistillationLoss(student, temperature=0.0)
 
 
 def test_a_student_of_all_layers_is_its_teacher_and_one_of_few_is_its_own() -> None:

@@ -16,32 +16,38 @@ from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubTokenizer
 from attnlab.studies.distillation import tiny
 from attnlab.tasks.batches import Batch
-from attnlab.tasks.prompted import Example, Prompted, Prompter, in_order, packed
-from attnlab.train.distil import sequence_nll
+from attnlab.tasks.prompts import (
+    PromptBatches,
+    PromptBuilder,
+    PromptExample,
+    collate,
+    sequential_batches,
+)
+from attnlab.train.distillation import sequence_nll
 
 END = 1
-LONG = Example((5, 6, 7), (8, 9, 10, END))
-SHORT = Example((5, 6), (11, 12, END))
+LONG = PromptExample((5, 6, 7), (8, 9, 10, END))
+SHORT = PromptExample((5, 6), (11, 12, END))
 _ = IGNORE
 
 
-def prompter(instruction: str = "Say less.", context: int = 97, **changed: Any) -> Prompter:
+def prompter(instruction: str = "Say less.", context: int = 97, **changed: Any) -> PromptBuilder:
     library = tiny.tokenizer(instruction)
     for name, value in changed.items():
         setattr(library, name, value)
-    return Prompter(HubTokenizer(library), instruction, context)
+    return PromptBuilder(HubTokenizer(library), instruction, context)
 
 
 def test_the_picture_of_the_first_lines() -> None:
-    ids, targets, hidden = packed([LONG, SHORT], pad=END)
+    ids, targets, hidden = collate([LONG, SHORT], pad=END)
     assert ids.tolist() == [[5, 6, 7, 8, 9, 10], [5, 6, 11, 12, END, END]]
     assert targets.tolist() == [[_, _, 8, 9, 10, END], [_, 11, 12, END, _, _]]
     assert hidden is not None and hidden.int().tolist() == [[0] * 6, [0, 0, 0, 0, 1, 1]]
-    left = packed([LONG, SHORT], "left", pad=END)
+    left = collate([LONG, SHORT], "left", pad=END)
     assert left.ids.tolist()[1] == [END, END, 5, 6, 11, 12]
     assert left.targets.tolist()[1] == [_, _, _, 11, 12, END]
-    assert left.hidden is not None and left.hidden.int().tolist()[1] == [1, 1, 0, 0, 0, 0]
-    assert packed([SHORT, SHORT]).hidden is None
+    assert left.key_padding_mask is not None and left.key_padding_mask.int().tolist()[1] == [1, 1, 0, 0, 0, 0]
+    assert collate([SHORT, SHORT]).key_padding_mask is None
 
 
 def mean(logits: Tensor, labels: Tensor) -> Tensor:
@@ -49,7 +55,7 @@ def mean(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def test_pads_that_are_called_like_the_end_leave_the_end_scored() -> None:
-    batch = packed([LONG, SHORT], pad=END)
+    batch = collate([LONG, SHORT], pad=END)
     assert loss_mask(mean, batch.targets, 13, given="next", end=END).verdict == "pass"
     # the planted fault: masking by id, as a collator does whose pad token is the end
     labels = torch.where(batch.targets == END, IGNORE, batch.targets)
@@ -60,7 +66,7 @@ def test_pads_that_are_called_like_the_end_leave_the_end_scored() -> None:
 def test_the_loss_of_a_model_does_not_depend_on_the_side_of_the_pads() -> None:
     model = tiny.llama(31, Seed(2)).double()
     with torch.no_grad():
-        totals = [sequence_nll(model, packed([LONG, SHORT], side)) for side in ("left", "right")]
+        totals = [sequence_nll(model, collate([LONG, SHORT], side)) for side in ("left", "right")]
     (left, one), (right, other) = totals
     assert one == other == 7
     # transformers keeps the sines of rotary positions in float32, whatever the model is in
@@ -70,34 +76,34 @@ def test_the_loss_of_a_model_does_not_depend_on_the_side_of_the_pads() -> None:
 ids = st.lists(st.integers(0, 30), min_size=1, max_size=11).map(tuple)
 
 
-@given(st.lists(st.builds(Example, ids, ids), min_size=1, max_size=5), st.integers(0, 30))
-def test_every_example_can_be_read_back(examples: list[Example], pad: int) -> None:
+@given(st.lists(st.builds(PromptExample, ids, ids), min_size=1, max_size=5), st.integers(0, 30))
+def test_every_example_can_be_read_back(examples: list[PromptExample], pad: int) -> None:
     for side in ("left", "right"):
-        batch = packed(examples, side, pad)
+        batch = collate(examples, side, pad)
         assert int((batch.targets != IGNORE).sum()) == sum(len(e.answer) for e in examples)
         for row, e in enumerate(examples):
             shown = torch.ones_like(batch.ids[row], dtype=torch.bool)
-            if batch.hidden is not None:
-                shown = ~batch.hidden[row]
+            if batch.key_padding_mask is not None:
+                shown = ~batch.key_padding_mask[row]
             answer = tuple(t for t in batch.targets[row].tolist() if t != IGNORE)
             assert answer == e.answer
             assert (*batch.ids[row][shown].tolist(), answer[-1]) == (*e.prompt, *e.answer)
 
 
 def test_an_epoch_meets_every_example_once_and_steps_are_pure() -> None:
-    examples = [Example((5, i), (i, END)) for i in range(7)]
-    batches = Prompted(examples, 3, Seed(4))
+    examples = [PromptExample((5, i), (i, END)) for i in range(7)]
+    batches = PromptBatches(examples, 3, Seed(4))
     rows = [int(i) for step in range(7) for i in batches.batch(step).ids[:, 1]]
     for start in (0, 7, 14):
         assert sorted(rows[start : start + 7]) == list(range(7))
-    again = Prompted(examples, 3, Seed(4)).batch(5)
+    again = PromptBatches(examples, 3, Seed(4)).batch(5)
     assert torch.equal(again.ids, batches.batch(5).ids)
 
     def epoch(number: int, workers: int) -> list[Batch]:
-        return [Prompted(examples, 7, Seed(4)).batch(number)]
+        return [PromptBatches(examples, 7, Seed(4)).batch(number)]
 
     assert data_order(epoch).verdict == "pass"
-    in_turn = [b.ids[:, 1].tolist() for b in in_order(examples, 5)]
+    in_turn = [b.ids[:, 1].tolist() for b in sequential_batches(examples, 5)]
     assert in_turn == [[0, 1, 2, 3, 4], [5, 6]]
 
 
@@ -130,6 +136,6 @@ def test_what_cannot_be_is_said() -> None:
     with pytest.raises(UsageError, match="nothing to learn"):
         prompter().example("A farmer", "", 7, finished=False)
     with pytest.raises(UsageError, match="nothing to learn"):
-        Prompted([], 3, Seed(0))
+        PromptBatches([], 3, Seed(0))
     with pytest.raises(UsageError, match="needs a prompt"):
-        packed([Example((), (3, 4))])
+        collate([PromptExample((), (3, 4))])

@@ -18,17 +18,17 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.utils import get_total_norm
 
 from attnlab.core.errors import RankLostError, StorageError
-from attnlab.train.batch import changed, pieces
-from attnlab.train.checkpoint import Snapshot, path_of, save
-from attnlab.train.folder import partial_of, remove
-from attnlab.train.ranks import Together, lost_is_said
-from attnlab.train.shards import write_parts
-from attnlab.train.tensors import here, is_sharded
+from attnlab.train.atomic_folder import partial_path, remove_folder
+from attnlab.train.batch import map_tensors, split_batch
+from attnlab.train.checkpoint import Snapshot, checkpoint_path, save_checkpoint
+from attnlab.train.ranks import ProcessGroup, translate_lost_peer
+from attnlab.train.sharded_checkpoint import write_shards
+from attnlab.train.tensors import is_sharded, local_tensor
 
-ROOT = "_as_fsdp_sees_it"
+ROOT_ATTRIBUTE = "_as_fsdp_sees_it"
 
 
-class Sharded(Together):
+class ShardedProcessGroup(ProcessGroup):
     """One of several processes that hold a model together."""
 
     def __init__(self, device: str) -> None:
@@ -40,13 +40,13 @@ class Sharded(Together):
 
     def hold(self, model: nn.Module) -> None:
         """Cut every block, then what is outside of blocks, and let go of what others hold."""
-        if ROOT in model.__dict__:
+        if ROOT_ATTRIBUTE in model.__dict__:
             return
-        blocks = blocks_of(model)
-        whole, shared = not_in_one_group(model, blocks)
+        blocks = find_blocks(model)
+        whole, shared = parameters_across_groups(model, blocks)
         for block in blocks:
             fully_shard(block, mesh=self._mesh, ignored_params=whole | shared)
-        root = _Whole(model)
+        root = _FSDPRoot(model)
         fully_shard(root, mesh=self._mesh, ignored_params=whole)
         for module in root.modules():
             if isinstance(module, FSDPModule):  # added up, not averaged
@@ -54,11 +54,13 @@ class Sharded(Together):
                 module.set_force_sum_reduction_for_comms(True)
         for parameter in whole:
             parameter.data = parameter.data.to(self._device)
-        model.__dict__[ROOT] = root  # not as a part of the model: it is what the model is part of
+        model.__dict__[ROOT_ATTRIBUTE] = (
+            root  # not as a part of the model: it is what the model is part of
+        )
 
     def run(self, model: nn.Module, work: Callable[[nn.Module], Any]) -> Any:
         """work(model) with the weights gathered when they are needed; all processes must do it."""
-        root = model.__dict__[ROOT]
+        root = model.__dict__[ROOT_ATTRIBUTE]
         found = root(work)
         if not torch.is_grad_enabled():
             root.reshard()  # no backward pass will
@@ -66,12 +68,12 @@ class Sharded(Together):
 
     def turns(self, batch: Any, number: int) -> Iterator[tuple[Any, bool]]:
         """As many pieces in every process: one that has fewer computes the first row, uncounted."""
-        shares = [list(pieces(rows, number)) for rows in pieces(batch, self.size)]
+        shares = [list(split_batch(rows, number)) for rows in split_batch(batch, self.size)]
         mine = shares[self.rank] if self.rank < len(shares) else []
         for piece in mine:
             yield piece, True
         for _ in range(max(map(len, shares)) - len(mine)):
-            yield changed(batch, lambda tensor: tensor[:1]), False
+            yield map_tensors(batch, lambda tensor: tensor[:1]), False
 
     def add(
         self, parameters: Sequence[nn.Parameter], numbers: tuple[Tensor, Tensor]
@@ -81,7 +83,7 @@ class Sharded(Together):
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """√ (Σ over processes of their parts' g² + Σ g² of what is whole everywhere)."""
-        cut = get_total_norm([here(g) for g in gradients if is_sharded(g)])
+        cut = get_total_norm([local_tensor(g) for g in gradients if is_sharded(g)])
         whole = get_total_norm([g for g in gradients if not is_sharded(g)])
         square = cut.to(self._device, torch.float64).square()
         self._add(square)
@@ -90,17 +92,17 @@ class Sharded(Together):
     def agreed(self, flag: bool) -> bool:
         """The first process's answer: all must save, or none."""
         told = torch.tensor([flag], dtype=torch.uint8)
-        with lost_is_said():
+        with translate_lost_peer():
             distributed.broadcast(told, 0)
         return bool(told.item())
 
-    def save(self, folder: Path, snapshot: Snapshot) -> None:
+    def save_checkpoint(self, folder: Path, snapshot: Snapshot) -> None:
         """Each process writes its parts; when all have, the first gives the folder its name."""
-        partial = partial_of(path_of(folder, snapshot.state.step))
+        partial = partial_path(checkpoint_path(folder, snapshot.state.step))
         written, problem = dict[str, str](), ""
         try:
             place = self.rank, self.size
-            written = write_parts(partial, snapshot.model, snapshot.optimizer, place)
+            written = write_shards(partial, snapshot.model, snapshot.optimizer, place)
         except StorageError as error:
             problem = f"process {self.rank}: {error}"
         told = [json.loads(text) for text in self._told(json.dumps([written, problem]))]
@@ -108,10 +110,12 @@ class Sharded(Together):
             if problem:
                 with suppress(StorageError):  # the first refusal is the one to tell
                     if self.leads:
-                        remove(partial)
+                        remove_folder(partial)
                 raise StorageError(problem)
         if self.leads:
-            save(folder, snapshot, {name: sha for files, _ in told for name, sha in files.items()})
+            save_checkpoint(
+                folder, snapshot, {name: sha for files, _ in told for name, sha in files.items()}
+            )
 
     @contextmanager
     def noticing(self) -> Iterator[None]:
@@ -128,7 +132,7 @@ class Sharded(Together):
         """What every process says, in their order."""
         data = text.encode()
         length = torch.tensor([len(data)])
-        with lost_is_said():
+        with translate_lost_peer():
             distributed.all_reduce(length, distributed.ReduceOp.MAX)
             mine = torch.frombuffer(bytearray(data.ljust(int(length.item()))), dtype=torch.uint8)
             heard = [torch.empty_like(mine) for _ in range(self.size)]
@@ -136,7 +140,7 @@ class Sharded(Together):
         return [bytes(each.tolist()).decode() for each in heard]
 
 
-class _Whole(nn.Module):
+class _FSDPRoot(nn.Module):
     """The model as FSDP sees it: whatever is done with it is one forward pass."""
 
     def __init__(self, model: nn.Module) -> None:
@@ -148,18 +152,18 @@ class _Whole(nn.Module):
         return work(self.model)
 
 
-def blocks_of(module: nn.Module) -> list[nn.Module]:
+def find_blocks(module: nn.Module) -> list[nn.Module]:
     """What a model does one after the other: the members of its outermost lists."""
     found: list[nn.Module] = []
     for child in module.children():
         if type(child) is nn.ModuleList:
             found += [member for member in child if any(True for _ in member.parameters())]
         else:
-            found += blocks_of(child)
+            found += find_blocks(child)
     return list(dict.fromkeys(found))
 
 
-def not_in_one_group(
+def parameters_across_groups(
     model: nn.Module, blocks: Sequence[nn.Module]
 ) -> tuple[set[nn.Parameter], set[nn.Parameter]]:
     """Parameters that stay whole in every process, and those blocks leave to the model.
@@ -169,7 +173,7 @@ def not_in_one_group(
     """
     groups: dict[nn.Parameter, set[int]] = {}
     owners: dict[nn.Parameter, set[nn.Module]] = {}
-    outside = set(_outside(model, set(blocks)))
+    outside = set(_modules_outside(model, set(blocks)))
     for number, modules in enumerate([outside, *(set(block.modules()) for block in blocks)]):
         for module in modules:
             for parameter in module.parameters(recurse=False):
@@ -180,9 +184,9 @@ def not_in_one_group(
     return (several - shared) | {p for p in groups if not p.ndim}, shared
 
 
-def _outside(module: nn.Module, blocks: set[nn.Module]) -> Iterator[nn.Module]:
+def _modules_outside(module: nn.Module, blocks: set[nn.Module]) -> Iterator[nn.Module]:
     """Every module that is reached without passing through a block."""
     yield module
     for child in module.children():
         if child not in blocks:
-            yield from _outside(child, blocks)
+            yield from _modules_outside(child, blocks)

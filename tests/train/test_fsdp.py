@@ -16,16 +16,16 @@ from torch import nn
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.train.checkpoint import (
     MANIFEST,
-    SHARD,
+    SHARD_NAME,
     CheckpointWarning,
-    latest,
+    latest_checkpoint,
     manifest_text,
     open_checkpoint,
-    prune,
+    prune_checkpoints,
 )
 from attnlab.train.determinism import environment
-from attnlab.train.ranks import Ranks, joined
-from attnlab.train.sharded import Sharded, blocks_of, not_in_one_group
+from attnlab.train.fsdp import ShardedProcessGroup, find_blocks, parameters_across_groups
+from attnlab.train.ranks import Ranks, join_process_group
 
 from .parts import STEPS
 from .stack import Stack
@@ -133,7 +133,7 @@ SHARD_DAMAGE: dict[str, Callable[[bytes], bytes]] = {**DAMAGE, "pickle": lambda 
 
 
 def shards_in(step: Path) -> list[Path]:
-    return sorted(path for path in step.iterdir() if SHARD.fullmatch(path.name))
+    return sorted(path for path in step.iterdir() if SHARD_NAME.fullmatch(path.name))
 
 
 def test_each_damaged_or_missing_shard_is_found(stored: tuple[Path, str], in_memory: Path) -> None:
@@ -146,13 +146,13 @@ def test_each_damaged_or_missing_shard_is_found(stored: tuple[Path, str], in_mem
         for damage in SHARD_DAMAGE.values():
             path.write_bytes(damage(data))
             with pytest.warns(CheckpointWarning, match=rf"{path.name}: SHA-256"):
-                found = latest(own)
+                found = latest_checkpoint(own)
             assert found is not None and found.state.step == 6
         path.unlink()
         with pytest.warns(CheckpointWarning, match=rf"{path.name}: missing"):
-            assert latest(own) is not None
+            assert latest_checkpoint(own) is not None
         path.write_bytes(data)
-    assert latest(own) is not None
+    assert latest_checkpoint(own) is not None
 
 
 def test_nothing_is_a_pickle_and_nothing_more_is_read(
@@ -173,8 +173,8 @@ def test_nothing_is_a_pickle_and_nothing_more_is_read(
         found.load_model(Stack(dtype=torch.float32))
     with pytest.raises(UsageError, match="another model"):
         found.load_model(nn.Linear(3, 5))
-    prune(own, 2, 9)
-    assert latest(own) is not None
+    prune_checkpoints(own, 2, 9)
+    assert latest_checkpoint(own) is not None
 
 
 def test_a_manifest_that_leaves_a_shard_out_is_found(
@@ -209,7 +209,7 @@ def test_damage_costs_steps_not_bits(stored: tuple[Path, str], in_memory: Path) 
     assert [line["told"] for line in found] == [wanted] * 3
 
 
-class Some(Sharded):
+class Some(ShardedProcessGroup):
     """One of several, without the others."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -230,15 +230,18 @@ def test_every_process_has_as_many_turns_and_each_row_counts_once(size: int, num
 
 def test_blocks_and_what_cannot_be_cut() -> None:
     model = Stack()
-    whole, shared = not_in_one_group(model, blocks_of(model))
-    assert blocks_of(model) == list(model.blocks)
+    whole, shared = parameters_across_groups(model, find_blocks(model))
+    assert find_blocks(model) == list(model.blocks)
     assert whole == {model.scale, model.blocks[0].turn}
     assert shared == set(model.bend.parameters())
-    assert blocks_of(nn.Sequential(nn.Linear(2, 3))) == []
+    assert find_blocks(nn.Sequential(nn.Linear(2, 3))) == []
 
 
 def test_one_process_has_nothing_to_share() -> None:
-    with pytest.raises(UsageError, match="needs several processes"), joined("cpu", sharded=True):
+    with (
+        pytest.raises(UsageError, match="needs several processes"),
+        join_process_group("cpu", sharded=True),
+    ):
         pass
     assert Ranks.parts == 1 and "parts" not in environment(torch.device("cpu"))
     assert environment(torch.device("cpu"), 3, 3)["parts"] == 3

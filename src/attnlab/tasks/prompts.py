@@ -21,13 +21,13 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubTokenizer
 from attnlab.tasks.batches import Batch
-from attnlab.tasks.batches import _Line as Line  # pyright: ignore[reportPrivateUsage]
+from attnlab.tasks.batches import EpochSampler as Line  # pyright: ignore[reportPrivateUsage]
 
 Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True)
-class Example:
+class PromptExample:
     """What is read and what is to be written, in ids; `cut`: the answer's end was left off."""
 
     prompt: tuple[int, ...]
@@ -36,7 +36,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Prompter:
+class PromptBuilder:
     """Texts as a model reads and writes them: instruction and article in, summary and end out."""
 
     tokenizer: HubTokenizer
@@ -65,7 +65,9 @@ class Prompter:
         )
         return tuple(int(i) for i in ids)
 
-    def example(self, article: str, summary: str, most: int, *, finished: bool = True) -> Example:
+    def example(
+        self, article: str, summary: str, most: int, *, finished: bool = True
+    ) -> PromptExample:
         """The row of a summary of at most `most` tokens; an unfinished one gets no end."""
         prompt, text = self.prompt(article), summary.strip()
         ids = self.tokenizer.encode(text if self.chats else f" {text}")
@@ -74,7 +76,7 @@ class Prompter:
         self.check(len(prompt), most)
         if not answer:
             raise UsageError("an answer without a token, and unfinished: nothing to learn")
-        return Example(prompt, answer, cut)
+        return PromptExample(prompt, answer, cut)
 
     def check(self, prompt: int, most: int) -> None:
         """UsageError when prompt and answer do not fit into the model's context."""
@@ -85,11 +87,11 @@ class Prompter:
             )
 
 
-class Prompted:
+class PromptBatches:
     """Batches of examples as a pure function of (seed, step); every row once an epoch."""
 
     def __init__(
-        self, examples: Sequence[Example], batch: int, seed: Seed, *, side: Side = "right"
+        self, examples: Sequence[PromptExample], batch: int, seed: Seed, *, side: Side = "right"
     ) -> None:
         if not examples:
             raise UsageError("no example: nothing to learn")
@@ -100,19 +102,21 @@ class Prompted:
 
     def batch(self, step: int) -> Batch:
         """Batch number `step` of the endless line of epochs."""
-        return packed([self.examples[i] for i in self._line.at(step)], self.side)
+        return collate([self.examples[i] for i in self._line.at(step)], self.side)
 
     def _order(self, epoch: int) -> np.ndarray:
         return self._seed.child("epoch", epoch).numpy_generator().permutation(self.rows)
 
 
-def in_order(examples: Sequence[Example], batch: int, side: Side = "right") -> Iterator[Batch]:
+def sequential_batches(
+    examples: Sequence[PromptExample], batch: int, side: Side = "right"
+) -> Iterator[Batch]:
     """Every example once, in the order given: to evaluate on."""
     for start in range(0, len(examples), batch):
-        yield packed(examples[start : start + batch], side)
+        yield collate(examples[start : start + batch], side)
 
 
-def packed(examples: Iterable[Example], side: Side = "right", pad: int = 0) -> Batch:
+def collate(examples: Iterable[PromptExample], side: Side = "right", pad: int = 0) -> Batch:
     """The examples as one batch, padded with any id on one side; pads are hidden and unscored.
 
     Right is for learning: most models count positions from the first column. Left is for models

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.folder import read_folder, split_files
-from attnlab.tasks.labelled import Columns, Labelled
+from attnlab.tasks.labelled import Columns, LabelledData
+from attnlab.tasks.split_folder import read_folder, split_files
 
 DEFAULT = Columns("text", "label")
 
@@ -28,7 +28,7 @@ def questions(name: str, count: int, passages: int) -> list[dict[str, Any]]:
     ]
 
 
-def sizes(found: Labelled) -> list[int]:
+def sizes(found: LabelledData) -> list[int]:
     return [len(part) for part in found.as_dict().values()]
 
 

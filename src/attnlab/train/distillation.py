@@ -26,13 +26,13 @@ from attnlab.core.tokens import IGNORE
 Divergence = Callable[[Tensor, Tensor, float], Tensor]
 
 
-def _logs(logits: Tensor, temperature: float) -> Tensor:
+def _log_probabilities(logits: Tensor, temperature: float) -> Tensor:
     return functional.log_softmax(logits.float() / temperature, dim=-1)
 
 
 def forward_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """T² KL(teacher ‖ student) at every position, in nats; logits (…, vocab)."""
-    s, t = _logs(student, temperature), _logs(teacher, temperature)
+    s, t = _log_probabilities(student, temperature), _log_probabilities(teacher, temperature)
     return temperature**2 * (t.exp() * (t - s)).sum(dim=-1)
 
 
@@ -43,7 +43,7 @@ def reverse_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Te
 
 def jensen_shannon(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
     """T² ½ [KL(teacher ‖ m) + KL(student ‖ m)], m their mean; at most T² ln 2."""
-    s, t = _logs(student, temperature), _logs(teacher, temperature)
+    s, t = _log_probabilities(student, temperature), _log_probabilities(teacher, temperature)
     mean = torch.logaddexp(s, t) - math.log(2)
     halves = t.exp() * (t - mean) + s.exp() * (s - mean)
     return temperature**2 * 0.5 * halves.sum(dim=-1)
@@ -59,8 +59,8 @@ DIVERGENCES: dict[str, Divergence] = {
 def logits_of(model: nn.Module, batch: Any) -> Tensor:
     """With gradient, for our models and for those of transformers."""
     if hasattr(model, "nll"):
-        return model(batch.ids, batch.hidden)
-    real = None if batch.hidden is None else (~batch.hidden).long()
+        return model(batch.ids, batch.key_padding_mask)
+    real = None if batch.key_padding_mask is None else (~batch.key_padding_mask).long()
     return model(input_ids=batch.ids, attention_mask=real, use_cache=False).logits
 
 
@@ -73,7 +73,7 @@ def sequence_nll(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class FromLogits:
+class DistillationLoss:
     """A loss for the training loop: a divergence from the teacher at the scored positions."""
 
     teacher: nn.Module
@@ -94,12 +94,12 @@ class FromLogits:
         with torch.no_grad():
             teacher = logits_of(self.teacher, batch)[scored]
         student = logits_of(model, batch)[scored]
-        check_vocabularies(student.shape[-1], teacher.shape[-1])
+        check_same_vocabulary(student.shape[-1], teacher.shape[-1])
         found = DIVERGENCES[self.divergence](student, teacher, self.temperature)
         return found.sum(), scored.sum()
 
 
-def check_vocabularies(student: int, teacher: int) -> None:
+def check_same_vocabulary(student: int, teacher: int) -> None:
     """Probabilities of different tokens cannot be compared."""
     if student != teacher:
         raise UsageError(

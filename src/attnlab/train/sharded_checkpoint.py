@@ -25,15 +25,15 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
 from attnlab.core.errors import IntegrityError, StorageError
-from attnlab.train.folder import names_in, sha256_of_file
-from attnlab.train.optimizer import optimizer_tensors, trainable
-from attnlab.train.tensors import is_sharded, model_tensors, refuse_others
+from attnlab.train.atomic_folder import list_names, sha256_of_file
+from attnlab.train.optimizer import optimizer_tensors, trainable_parameters
+from attnlab.train.tensors import check_matching_tensors, is_sharded, model_tensors
 
-WEIGHTS, MEMORY = 1, 2  # the number in a file's name
+WEIGHTS, OPTIMIZER_STATE = 1, 2  # the number in a file's name
 
 
 @dataclass(frozen=True)
-class Parts:
+class ShardFiles:
     """Files of a checkpoint: those that are wanted, and all that were checked."""
 
     folder: Path
@@ -41,7 +41,7 @@ class Parts:
     checked: Collection[str]
 
 
-def write_parts(
+def write_shards(
     folder: Path, model: nn.Module, optimizer: Optimizer, place: tuple[int, int]
 ) -> dict[str, str]:
     """Write what process `rank` of `size` is to store; the SHA-256 of each file, by its name."""
@@ -52,16 +52,23 @@ def write_parts(
         for name, tensor in (weights | memory).items()
         if rank == 0 or is_sharded(tensor)
     }
-    numbers = dict.fromkeys(weights, WEIGHTS) | dict.fromkeys(memory, MEMORY)
+    numbers = dict.fromkeys(weights, WEIGHTS) | dict.fromkeys(memory, OPTIMIZER_STATE)
     # a mapping whose largest number names the last file, also when there is no optimizer's memory
-    writer = HuggingFaceStorageWriter(str(folder), numbers | {"": MEMORY}, save_distributed=True)
+    writer = HuggingFaceStorageWriter(
+        str(folder), numbers | {"": OPTIMIZER_STATE}, save_distributed=True
+    )
     try:
-        return {name: sha256_of_file(folder / name) for name in _written(writer, mine, rank, size)}
+        return {
+            name: sha256_of_file(folder / name)
+            for name in _write_without_collectives(writer, mine, rank, size)
+        }
     except OSError as error:
         raise StorageError(f"{folder}: {error.strerror or error}") from None
 
 
-def _written(writer: Any, tensors: Mapping[str, Tensor], rank: int, size: int) -> list[str]:
+def _write_without_collectives(
+    writer: Any, tensors: Mapping[str, Tensor], rank: int, size: int
+) -> list[str]:
     """The steps of torch's `save` without its messages between processes, which it pickles."""
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
@@ -72,18 +79,18 @@ def _written(writer: Any, tensors: Mapping[str, Tensor], rank: int, size: int) -
     return sorted({result.storage_data.relative_path for result in results})
 
 
-def read_model(parts: Parts, model: nn.Module) -> None:
+def load_sharded_model(parts: ShardFiles, model: nn.Module) -> None:
     """Fill the model's own tensors, or the parts of them that it holds."""
     own = {name: tensor.detach() for name, tensor in model_tensors(model).items()}
-    refuse_others(own, _kinds(parts))
+    check_matching_tensors(own, _read_tensor_specs(parts))
     _fill(parts.folder, own)
 
 
-def read_optimizer(parts: Parts, model: nn.Module) -> dict[str, Tensor]:
+def load_sharded_optimizer(parts: ShardFiles, model: nn.Module) -> dict[str, Tensor]:
     """The optimizer's memory by name, in parts where the model's parameter is in parts."""
-    parameters = trainable(model)
+    parameters = trainable_parameters(model)
     found: dict[str, Tensor] = {}
-    for name, kind in _kinds(parts).items():
+    for name, kind in _read_tensor_specs(parts).items():
         owner = parameters.get(name.rpartition(".")[0])
         if owner is not None and is_sharded(owner) and owner.shape == kind.shape:
             found[name] = torch.zeros_like(owner, dtype=kind.dtype).detach()
@@ -93,10 +100,10 @@ def read_optimizer(parts: Parts, model: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def _kinds(parts: Parts) -> dict[str, Tensor]:
+def _read_tensor_specs(parts: ShardFiles) -> dict[str, Tensor]:
     """Shape and type of every tensor in the wanted files, without its numbers."""
     folder = parts.folder
-    for name in sorted(set(names_in(folder)) - set(parts.checked)):
+    for name in sorted(set(list_names(folder)) - set(parts.checked)):
         if name.endswith(".safetensors"):  # torch reads every one that lies in a folder
             raise IntegrityError(f"{folder / name}: not a file of this checkpoint")
     try:
