@@ -70,7 +70,11 @@ def test_the_batches_the_loop_met() -> None:
 
     assert data_order(epoch, epochs=2).verdict == "pass"
     first = epoch(0, 0)
-    rows = [digest(row[~hide]) for b in first for row, hide in zip(b.ids, b.key_padding_mask, strict=True)]  # pyright: ignore[reportArgumentType]
+    rows = [
+        digest(row[~hide])
+        for b in first
+        for row, hide in zip(b.ids, b.key_padding_mask, strict=True)
+    ]  # pyright: ignore[reportArgumentType]
     assert len(rows) == len(ROWS)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.construct import Construction, design, parse_goal, replace_key, weights_of
+from attnlab.construct import Construction, attention_weights, design, parse_goal, replace_key
 from attnlab.construct.cone import Cone, find_direction, find_long_direction
 from attnlab.construct.goals import EQUAL, Goal
 from attnlab.core.errors import UsageError
@@ -27,12 +27,12 @@ def verify(
     assert answer.feasible and answer.query is not None and answer.key is not None
     before, after = goals
     if before is not None:
-        assert holds(parse_goal(before), weights_of(keys, answer.query))
+        assert holds(parse_goal(before), attention_weights(keys, answer.query))
     new = keys.copy()
     new[free] = answer.key.reshape(len(free), -1)
-    assert holds(parse_goal(after), weights_of(new, answer.query))
+    assert holds(parse_goal(after), attention_weights(new, answer.query))
     assert answer.weights is not None
-    np.testing.assert_allclose(answer.weights, weights_of(new, answer.query), rtol=1e-12)
+    np.testing.assert_allclose(answer.weights, attention_weights(new, answer.query), rtol=1e-12)
 
 
 def refuted(keys: np.ndarray, goals: tuple[str | None, str], free: list[int], proof: dict) -> None:

@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attnlab.construct.exact import entropy_bounds, norm_upper_bound, exact_combination, weight_upper_bound
+from attnlab.construct.exact import (
+    entropy_bounds,
+    exact_combination,
+    norm_upper_bound,
+    weight_upper_bound,
+)
 
 Array = NDArray[np.float64]
 DIGITS = decimal.Context(prec=50)
@@ -79,6 +84,12 @@ def test_what_is_outside_by_one_unit_is_not_called_inside() -> None:
     half = np.array([0.5, 0.5])
     assert exact_combination(rest, np.array([[0.5, 0.5]]), half) is not None
     assert exact_combination(rest, np.array([[0.5, np.nextafter(0.5, 1)]]), half) is None
-    assert exact_combination(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([0.0, 1.0])) is None
+    assert (
+        exact_combination(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([0.0, 1.0]))
+        is None
+    )
     # Beyond an end of the segment the equations have a solution, with a weight below zero.
-    assert exact_combination(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([1e-9, 1.0])) is None
+    assert (
+        exact_combination(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([1e-9, 1.0]))
+        is None
+    )

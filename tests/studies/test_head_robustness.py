@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from attnlab.construct.keys import attention_weights
+from attnlab.construct.inputs import attention_weights
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import apply_audits
 from attnlab.lab.table import Row, Table

@@ -41,7 +41,9 @@ def rows_of(batch: Batch) -> list[list[int]]:
 
 def same(a: Batch, b: Batch) -> bool:
     hidden = (a.key_padding_mask is None and b.key_padding_mask is None) or (
-        a.key_padding_mask is not None and b.key_padding_mask is not None and torch.equal(a.key_padding_mask, b.key_padding_mask)
+        a.key_padding_mask is not None
+        and b.key_padding_mask is not None
+        and torch.equal(a.key_padding_mask, b.key_padding_mask)
     )
     return torch.equal(a.ids, b.ids) and torch.equal(a.targets, b.targets) and hidden
 

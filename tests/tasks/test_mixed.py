@@ -17,12 +17,16 @@ def test_rows_stand_side_by_side_and_padding_is_neither_seen_nor_scored() -> Non
     both = MixedBatches(read, asked)
     for step in range(3):
         found, one, two = both.batch(step), read.batch(step), asked.batch(step)
-        assert found.ids.shape == found.targets.shape == (5, 7) and found.key_padding_mask is not None
+        assert (
+            found.ids.shape == found.targets.shape == (5, 7) and found.key_padding_mask is not None
+        )
         assert torch.equal(found.ids[:3], one.ids) and not found.key_padding_mask[:3].any()
         width = two.ids.shape[1]
         assert torch.equal(found.ids[3:, :width], two.ids)
         assert torch.equal(found.targets[3:, :width], two.targets)
-        assert found.key_padding_mask[3:, width:].all() and (found.targets[3:, width:] == IGNORE).all()
+        assert (
+            found.key_padding_mask[3:, width:].all() and (found.targets[3:, width:] == IGNORE).all()
+        )
 
 
 def test_without_padding_nothing_is_hidden_and_nothing_cannot_be_mixed() -> None:

@@ -46,7 +46,14 @@ def test_the_picture_of_the_first_lines() -> None:
     left = collate([LONG, SHORT], "left", pad=END)
     assert left.ids.tolist()[1] == [END, END, 5, 6, 11, 12]
     assert left.targets.tolist()[1] == [_, _, _, 11, 12, END]
-    assert left.key_padding_mask is not None and left.key_padding_mask.int().tolist()[1] == [1, 1, 0, 0, 0, 0]
+    assert left.key_padding_mask is not None and left.key_padding_mask.int().tolist()[1] == [
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+    ]
     assert collate([SHORT, SHORT]).key_padding_mask is None
 
 

@@ -122,8 +122,8 @@ def averaged(folder: Path) -> None:
     training(folder / "one", Ranks(), **asked)
 
     class Averaging(ShardedProcessGroup):
-        def hold(self, model: nn.Module) -> None:
-            super().hold(model)
+        def prepare_model(self, model: nn.Module) -> None:
+            super().prepare_model(model)
             for module in model.__dict__[fsdp.ROOT_ATTRIBUTE].modules():
                 if isinstance(module, fsdp.FSDPModule):
                     module.set_gradient_divide_factor(float(self.size))
@@ -139,7 +139,7 @@ def held(folder: Path) -> None:
 
     def count(ranks: Ranks) -> dict[str, int]:
         model = Stack(dtype=torch.float64)
-        ranks.hold(model)
+        ranks.prepare_model(model)
         updater = Updater(model, build_optimizer(model, settings()), nll, settings(), ranks)
         updater.start(Endless().batch(0))
         gradients = [p.grad for p in model.parameters() if p.grad is not None]

@@ -219,7 +219,7 @@ class Some(ShardedProcessGroup):
 @pytest.mark.parametrize(("size", "number"), [(2, 1), (3, 2), (3, 3), (5, 1), (7, 3), (11, 2)])
 def test_every_process_has_as_many_turns_and_each_row_counts_once(size: int, number: int) -> None:
     batch = Endless().batch(7)
-    turns = [list(Some(rank, size).turns(batch, number)) for rank in range(size)]
+    turns = [list(Some(rank, size).micro_batches(batch, number)) for rank in range(size)]
     assert len({len(turn) for turn in turns}) == 1, "they wait for each other in every turn"
     counted = [piece for turn in turns for piece, counts in turn if counts]
     assert torch.equal(torch.cat([piece.ids for piece in counted]), batch.ids)
@@ -243,5 +243,5 @@ def test_one_process_has_nothing_to_share() -> None:
         join_process_group("cpu", sharded=True),
     ):
         pass
-    assert Ranks.parts == 1 and "parts" not in environment(torch.device("cpu"))
+    assert Ranks.shards == 1 and "parts" not in environment(torch.device("cpu"))
     assert environment(torch.device("cpu"), 3, 3)["parts"] == 3

@@ -65,17 +65,17 @@ def distance(folder: Path, model: Tiny) -> float:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11])
 def test_the_rows_of_all_are_the_batch_whatever_their_number(size: int) -> None:
     batch = Endless().batch(17)
-    parts = [Some(rank, size).rows(batch) for rank in range(size)]
+    parts = [Some(rank, size).local_rows(batch) for rank in range(size)]
     kept = [part for part in parts if part is not None]
     joined = [torch.cat(columns) for columns in zip(*map(tensors_of, kept), strict=True)]
     assert fingerprint(Batch(joined[0], joined[1])) == fingerprint(batch)
     assert len(kept) <= min(size, ROWS)
-    assert Ranks().rows(batch) is batch and current_ranks().size == 1
+    assert Ranks().local_rows(batch) is batch and current_ranks().size == 1
 
 
 def test_a_batch_that_cannot_be_cut_is_refused() -> None:
     with pytest.raises(UsageError, match="accumulate, processes"):
-        Some(0, 2).rows({"a": torch.zeros(4), "b": torch.zeros(3)})
+        Some(0, 2).local_rows({"a": torch.zeros(4), "b": torch.zeros(3)})
 
 
 def test_each_process_draws_its_own_dropout_and_the_first_that_of_one() -> None:

@@ -63,7 +63,7 @@ def main() -> None:
         cut = kind.startswith(SHARDED) and os.environ.get("WORLD_SIZE", "1") != "1"
         with join_process_group("cpu", cut) as ranks:
             training(folder, kind, steps, ranks, pause)
-            if ranks.leads:
+            if ranks.is_main:
                 asked = KINDS[kind.removeprefix(SHARDED)]
                 found = content(folder, dtype_of(kind), **asked) if cut else digest(folder)
                 print("digest", found, flush=True)

@@ -99,7 +99,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
     if sharded and settings.get("compile"):
         raise UsageError("--sharded: not with compile; leave one of the two out")
     with join_process_group(made.settings.device, sharded) as ranks:
-        if ranks.leads:
+        if ranks.is_main:
             _lead(made, out, quiet, json)
         else:
             follow(made, out)

@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import EqualWeightProblem, equal_weight_problem
-from attnlab.construct.certify import hull_certificate, norm_certificate
-from attnlab.construct.excess import Array, log_sum
-from attnlab.construct.hull import Lowest, lowest
-from attnlab.construct.keys import (
+from attnlab.construct.certificates import hull_certificate, norm_certificate
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.hull import Infimum, infimum
+from attnlab.construct.inputs import (
     Scale,
+    attention_weights,
     check_keys,
     check_members,
     check_values,
     check_weight,
     resolve_scale,
-    attention_weights,
 )
-from attnlab.construct.reach import Outcome, longest, reach
+from attnlab.construct.log_sum_exp import Array, log_sum_and_softmax
+from attnlab.construct.min_norm import MinNormResult, largest_norm, min_norm_query
 from attnlab.construct.result import Construction
-from attnlab.construct.select import lead, lifted
+from attnlab.construct.select import lift_query, score_margin
 
 _NAMED = 8  # keys a sentence lists
 _COSTS = (0.5, 0.9, 0.99, 0.999)  # totals whose shortest query is reported beside the answer
@@ -49,7 +49,9 @@ def average(
     """
     found = check_keys(keys)
     given = check_values(values, len(found))
-    problem = equal_weight_problem(found, check_members(members, len(found)), resolve_scale(scale, found.shape[1]))
+    problem = equal_weight_problem(
+        found, check_members(members, len(found)), resolve_scale(scale, found.shape[1])
+    )
     wanted = None if weight is None else check_weight(weight)
     if not problem.rest:
         return _all(problem, given)
@@ -62,14 +64,14 @@ def average(
     return _refused(problem, outcome, wanted, given)
 
 
-def _lowest(problem: EqualWeightProblem) -> Lowest:
+def _lowest(problem: EqualWeightProblem) -> Infimum:
     """inf f, on rows of length one at most; queries are left in those units."""
-    size = longest(problem.rows)
-    return lowest(problem.rows / size if size else problem.rows, problem.rounding)
+    size = largest_norm(problem.rows)
+    return infimum(problem.rows / size if size else problem.rows, problem.rounding)
 
 
-def _reach(problem: EqualWeightProblem, weight: float) -> Outcome:
-    return reach(problem.rows, problem.level(weight), problem.rounding)
+def _reach(problem: EqualWeightProblem, weight: float) -> MinNormResult:
+    return min_norm_query(problem.rows, problem.level(weight), problem.rounding)
 
 
 def _all(problem: EqualWeightProblem, values: Array | None) -> Construction:
@@ -89,7 +91,7 @@ def _all(problem: EqualWeightProblem, values: Array | None) -> Construction:
     )
 
 
-def _most(problem: EqualWeightProblem, low: Lowest, values: Array | None) -> Construction:
+def _most(problem: EqualWeightProblem, low: Infimum, values: Array | None) -> Construction:
     """As much as possible: attained, or approached."""
     if low.kind == "outside":
         near = problem.below(1.0)
@@ -97,20 +99,24 @@ def _most(problem: EqualWeightProblem, low: Lowest, values: Array | None) -> Con
         if outcome.verdict == "reached":
             return _answer(problem, outcome, near, values, low)
         return _refused(problem, outcome, near, values)
-    size = longest(problem.rows) or 1.0
+    size = largest_norm(problem.rows) or 1.0
     query = low.query / size
     if low.kind == "face":
         query = _reach(problem, problem.below(problem.share(low.value))).query
-    f = float(log_sum((problem.rows @ query)[None])[0][0])
-    outcome = Outcome("impossible", query, f, np.inf, low.change, low)
+    f = float(log_sum_and_softmax((problem.rows @ query)[None])[0][0])
+    outcome = MinNormResult("impossible", query, f, np.inf, low.change, low)
     return _refused(problem, outcome, None, values)
 
 
 def _answer(
-    problem: EqualWeightProblem, outcome: Outcome, weight: float, values: Array | None, low: Lowest
+    problem: EqualWeightProblem,
+    outcome: MinNormResult,
+    weight: float,
+    values: Array | None,
+    low: Infimum,
 ) -> Construction:
     """A query that reaches the total, and that none shorter does."""
-    query, weights = lifted(problem, weight, outcome)
+    query, weights = lift_query(problem, weight, outcome)
     proof = norm_certificate(problem, problem.level(weight), outcome)
     total = float(weights[problem.members].sum())
     if low.kind == "outside" and low.direction is not None:
@@ -133,7 +139,7 @@ def _answer(
         weights=weights,
         output=None if values is None else weights @ values,
         attained=low.kind == "inside",
-        margin=lead(problem, query),
+        margin=score_margin(problem, query),
         norm=float(np.linalg.norm(query)),
         certificate=proof,
         residual=outcome.residual,
@@ -142,10 +148,10 @@ def _answer(
 
 
 def _refused(
-    problem: EqualWeightProblem, outcome: Outcome, weight: float | None, values: Array | None
+    problem: EqualWeightProblem, outcome: MinNormResult, weight: float | None, values: Array | None
 ) -> Construction:
     """The most there is, and the point in aff(S) and conv(rest) that forbids more."""
-    low = outcome.lowest
+    low = outcome.infimum
     assert low is not None
     level = None if weight is None else problem.level(weight)
     proof = hull_certificate(problem, outcome, level)
@@ -170,7 +176,7 @@ def _refused(
         weights=weights,
         output=None if values is None else weights @ values,
         attained=low.kind == "inside",
-        margin=lead(problem, query),
+        margin=score_margin(problem, query),
         norm=float(np.linalg.norm(query)),
         certificate=proof,
         residual=low.change,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlab.construct.excess import Array
+from attnlab.construct.log_sum_exp import Array
 
 _STEPS = 400
 _DONE = 1e-9

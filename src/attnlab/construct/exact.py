@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import Array
+from attnlab.construct.log_sum_exp import Array
 
 SMALL = 200  # keys times dimensions up to which fractions are quick
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import check_numbers
+from attnlab.construct.inputs import check_numbers
 from attnlab.construct.result import Construction, plain
 from attnlab.core.errors import UsageError
 

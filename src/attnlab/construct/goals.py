@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import check_members, check_weight
+from attnlab.construct.inputs import check_members, check_weight
 from attnlab.core.errors import UsageError
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.batch import select_many
-from attnlab.construct.keys import Scale, check_keys, check_values
+from attnlab.construct.inputs import Scale, check_keys, check_values
 from attnlab.construct.result import Construction, Constructions
 
 _NAMED = 8  # keys a sentence lists

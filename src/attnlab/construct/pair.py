@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import (
+from attnlab.construct.inputs import (
     Scale,
-    check_keys,
+    attention_weights,
     check_index,
+    check_keys,
     check_values,
     resolve_scale,
-    attention_weights,
 )
 from attnlab.construct.result import Construction
 from attnlab.construct.segment import log_sum_exp

@@ -22,24 +22,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.draws import ScoreDistribution, probability_negative
-from attnlab.construct.gumbel import softmax_moments
-from attnlab.construct.keys import (
-    check_keys,
+from attnlab.construct.inputs import (
     check_index,
-    check_values,
+    check_keys,
     check_matrix,
     check_numbers,
+    check_values,
     resolve_scale,
 )
-from attnlab.construct.outcomes import OneAndTwo, Robustness, Sampled, Settings
+from attnlab.construct.moments import softmax_moments
+from attnlab.construct.robustness_result import (
+    HeadComparison,
+    MonteCarlo,
+    Robustness,
+    RobustnessSettings,
+)
+from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 
 Array = NDArray[np.float64]
 
 
-def noisy(means: Any, alpha: float, key: int, extra: float = 0.5) -> Array:
+def noisy_covariances(means: Any, alpha: float, key: int, extra: float = 0.5) -> Array:
     """Covariances alpha I for every key, and alpha I + extra mu mu^T for this one."""
     found = check_keys(means)
     n, h = found.shape
@@ -57,13 +62,13 @@ def robustness(
     queries: Any,
     pair: Sequence[int],
     values: Any = None,
-    settings: Settings | None = None,
+    settings: RobustnessSettings | None = None,
 ) -> Robustness:
     """The law of the output when the keys are random and the queries (one a head) are fixed.
 
     `covariances`: one h x h matrix a key, or one for all.
     """
-    chosen = settings or Settings()
+    chosen = settings or RobustnessSettings()
     mu = check_keys(means)
     n, h = mu.shape
     heads = check_numbers(queries, "queries")
@@ -72,7 +77,9 @@ def robustness(
         raise UsageError(f"the keys have {h} entries, the queries {heads.shape[1]}")
     a, b = _two(pair, n)
     given = check_values(values, n)
-    law = ScoreDistribution.of(mu, _covariances(covariances, n, h), heads, resolve_scale(chosen.scale, h))
+    law = ScoreDistribution.of(
+        mu, _covariances(covariances, n, h), heads, resolve_scale(chosen.scale, h)
+    )
     mean, covariance, residual, how = _moments(law, chosen.seed)
     wrong, error, way = _wrong(law, (a, b), chosen)
     return Robustness(
@@ -93,14 +100,14 @@ def robustness(
     )
 
 
-def one_and_two_heads(
+def compare_heads(
     means: Any,
     covariances: Any,
     pair: Sequence[int],
     beta: float,
     values: Any = None,
-    settings: Settings | None = None,
-) -> OneAndTwo:
+    settings: RobustnessSettings | None = None,
+) -> HeadComparison:
     """q = beta (mu_a + mu_b) in one head, beside beta mu_a and beta mu_b in two."""
     mu = check_keys(means)
     a, b = _two(pair, len(mu))
@@ -108,12 +115,12 @@ def one_and_two_heads(
     one = robustness(mu, covariances, together, (a, b), values, settings)
     two = robustness(mu, covariances, apart, (a, b), values, settings)
     worst = float(np.array([two.negative[0, 0], two.negative[1, 1]]).max())
-    low = 0.5 - (settings or Settings()).tolerance
+    low = 0.5 - (settings or RobustnessSettings()).tolerance
     why = (
         f"One head misses the average (a weight below {low:g}) with probability {one.wrong:.3g},"
         f" two heads with {two.wrong:.3g}; a head's own key scores below 0 with {worst:.3g}."
     )
-    return OneAndTwo(one, two, why)
+    return HeadComparison(one, two, why)
 
 
 def _two(pair: Sequence[int], n: int) -> tuple[int, int]:
@@ -161,7 +168,9 @@ def _short(law: ScoreDistribution, normals: Array, pair: tuple[int, int], low: f
     return law.weights(normals).mean(axis=1)[:, list(pair)] - low
 
 
-def _wrong(law: ScoreDistribution, pair: tuple[int, int], chosen: Settings) -> tuple[float, float, str]:
+def _wrong(
+    law: ScoreDistribution, pair: tuple[int, int], chosen: RobustnessSettings
+) -> tuple[float, float, str]:
     """P(weight of a or b < 1/2 - tolerance), its standard error, and how it was found."""
     low = 0.5 - chosen.tolerance
     normals = len(law.factors)
@@ -200,7 +209,9 @@ def _share(law: ScoreDistribution, pair: tuple[int, int]) -> tuple[float, float]
     return float(law.mean[0, a] - law.mean[0, b]), spread
 
 
-def _sample(law: ScoreDistribution, pair: tuple[int, int], chosen: Settings) -> Sampled:
+def _sample(
+    law: ScoreDistribution, pair: tuple[int, int], chosen: RobustnessSettings
+) -> MonteCarlo:
     """Plain random draws."""
     generator = Seed(chosen.seed).child("robustness").numpy_generator()
     total = np.zeros(law.mean.shape[1])
@@ -215,4 +226,4 @@ def _sample(law: ScoreDistribution, pair: tuple[int, int], chosen: Settings) -> 
     pairs = np.concatenate(kept)
     wrong = float((pairs < 0.5 - chosen.tolerance).any(axis=1).mean())
     spread = math.sqrt(wrong * (1 - wrong) / count)
-    return Sampled(count, mean, error, wrong, spread, pairs)
+    return MonteCarlo(count, mean, error, wrong, spread, pairs)

@@ -35,7 +35,9 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on `device`."""
-        key_padding_mask = None if self.key_padding_mask is None else self.key_padding_mask.to(device)
+        key_padding_mask = (
+            None if self.key_padding_mask is None else self.key_padding_mask.to(device)
+        )
         return Batch(self.ids.to(device), self.targets.to(device), key_padding_mask)
 
 

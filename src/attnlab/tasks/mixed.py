@@ -48,7 +48,12 @@ def concatenate_batches(batches: Iterable[Batch]) -> Batch:
 
     key_padding_mask = torch.cat(
         [
-            wide(torch.zeros_like(p.ids, dtype=torch.bool) if p.key_padding_mask is None else p.key_padding_mask, True)
+            wide(
+                torch.zeros_like(p.ids, dtype=torch.bool)
+                if p.key_padding_mask is None
+                else p.key_padding_mask,
+                True,
+            )
             for p in parts
         ]
     )

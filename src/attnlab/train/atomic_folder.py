@@ -1,4 +1,4 @@
-"""Folders that appear and vanish whole, and one process at a time that may change them."""
+"""Atomic folders: one appears or disappears as a whole, and one process at a time changes it."""
 
 import hashlib
 import os
@@ -12,59 +12,61 @@ from filelock import FileLock, Timeout
 from attnlab.core.errors import RunInUseError, StorageError
 from attnlab.core.files import make_folder
 
-PARTIAL = ".partial-"  # nothing under such a name counts
+PARTIAL = ".partial-"  # readers ignore names with this prefix
 LOCK = ".lock"
-WAIT_SECONDS = 0.5  # long enough for a process that is just leaving
+LOCK_SECONDS = 0.5  # long enough for a process that is just exiting
 
 
 def partial_path(target: Path) -> Path:
-    """The temporary name of a folder that is being written."""
+    """Return the temporary name under which a folder is written."""
     return target.with_name(PARTIAL + target.name)
 
 
-def commit_folder(target: Path, files: Iterable[tuple[str, bytes]], begun: bool = False) -> None:
-    """Write a folder under a temporary name, have it on the disk, then give it its name.
+def commit_folder(
+    target: Path, files: Iterable[tuple[str, bytes]], exist_ok: bool = False
+) -> None:
+    """Write (name, bytes) files to a temporary folder, fsync it, then rename it to `target`.
 
-    Until the rename the folder counts for nothing, so its files need no care of their own; they
-    are synchronised together, because the first wait serves most of the others. `begun`: others
-    have written their files under the temporary name already.
+    Before the rename nobody reads the folder, so its files are written first and synced together:
+    the first fsync waits for most of the others. `exist_ok`: the temporary folder may exist,
+    because other processes have written their files into it already.
     """
     partial = partial_path(target)
     at = partial
     try:
-        partial.mkdir(exist_ok=begun)
+        partial.mkdir(exist_ok=exist_ok)
         for name, data in files:
             at = partial / name
             at.write_bytes(data)
         for at in (*sorted(partial.iterdir()), partial):
             _sync(at)
         at = target
-        remove_folder(target)  # one that is there did not verify
+        remove_folder(target)  # an existing one did not verify
         os.rename(partial, target)
         _sync(target.parent)
     except OSError as error:
-        with suppress(StorageError):  # the first refusal is the one to tell
+        with suppress(StorageError):  # report the first error, not one of the clean-up
             remove_folder(partial)
         raise StorageError(f"{at}: {error.strerror or error}") from None
 
 
 def remove_folder(path: Path) -> None:
-    """Take a folder's name away first, then its files: half of one is never seen."""
+    """Rename a folder to a temporary name, then delete it: nobody sees it half deleted."""
     try:
         if path.is_symlink() or path.is_file():
             path.unlink()
         elif path.is_dir():
-            gone = path
+            doomed = path
             if not path.name.startswith(PARTIAL):
-                gone = path.with_name(f"{PARTIAL}old-{path.name}")
-                os.rename(path, gone)
-            shutil.rmtree(gone)
+                doomed = path.with_name(f"{PARTIAL}old-{path.name}")
+                os.rename(path, doomed)
+            shutil.rmtree(doomed)
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
 def list_names(folder: Path) -> list[str]:
-    """The names in a folder; none if it is not there."""
+    """List the names in a folder in order; an absent folder has none."""
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -75,11 +77,11 @@ def list_names(folder: Path) -> list[str]:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Make the folder if need be and own it, rid of what a killed process left half done."""
+    """Create the folder if needed, lock it, and delete what a killed process left half written."""
     try:
         make_folder(folder)
         lock = FileLock(folder / LOCK)
-        lock.acquire(timeout=WAIT_SECONDS, poll_interval=0.05)
+        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.05)
     except Timeout:
         raise RunInUseError(f"{folder}: another process trains here") from None
     except OSError as error:
@@ -99,7 +101,7 @@ def sha256_of(data: bytes) -> str:
 
 
 def sha256_of_file(path: Path) -> str:
-    """SHA-256 of a file that may be larger than the memory, in hex."""
+    """SHA-256 of a file in hex, without reading all of it into memory."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -63,11 +63,11 @@ def train(  # noqa: PLR0913  (what a training is made of)
     model is left in evaluation mode.
     """
     ranks = ranks or Ranks()
-    ranks.hold(model)
+    ranks.prepare_model(model)
     updater = Updater(model, build_optimizer(model, settings), loss, settings, ranks)
     with ExitStack() as stack:
-        stack.enter_context(ranks.noticing())
-        if checkpoints is not None and ranks.leads:
+        stack.enter_context(ranks.translate_errors())
+        if checkpoints is not None and ranks.is_main:
             stack.enter_context(lock_folder(checkpoints))
         stack.enter_context(isolate_torch_state(updater.device, settings.deterministic))
         stack.callback(model.eval)
@@ -83,7 +83,7 @@ class _Loop:
         self.updater, self.batches, self.folder, self.hooks = updater, batches, folder, hooks
         self.model, self.settings, self.device = updater.model, updater.settings, updater.device
         self.ranks = updater.ranks
-        self.here = environment(self.device, self.ranks.size, self.ranks.parts)
+        self.here = environment(self.device, self.ranks.size, self.ranks.shards)
         self.state = State(settings=self.settings.identity(), environments=(self.here,))
         self.log = MetricLog()
         self.stored = 0  # the step of the newest checkpoint
@@ -94,11 +94,11 @@ class _Loop:
     def run(self) -> TrainResult:
         """All steps that are left."""
         self._resume()
-        self.ranks.begin(self.state.step)
+        self.ranks.check_same_start(self.state.step)
         self.model.train()
         while self.state.step < self.settings.steps:
-            if self.hooks.stop is not None and self.ranks.any(self.hooks.stop()):
-                self.ranks.level(self.model)
+            if self.hooks.stop is not None and self.ranks.any_rank(self.hooks.stop()):
+                self.ranks.broadcast_buffers(self.model)
                 self._save()
                 return self._trained("stopped")
             update = self._step()
@@ -117,7 +117,7 @@ class _Loop:
             found.load_optimizer(self.model, self.updater.optimizer)
             self.state = _with_environment(found.state, self.here)
             self.stored = found.state.step
-        beside = self.folder / LOG if self.ranks.leads else None
+        beside = self.folder / LOG if self.ranks.is_main else None
         self.log = MetricLog(beside, found.read(LOG) if found else b"")
 
     def _step(self) -> Update:
@@ -163,15 +163,15 @@ class _Loop:
         }
         improved, evaluates = False, self.settings.is_due(self.settings.evaluate_every, done)
         if evaluates or self.settings.is_due(self.settings.checkpoint_every, done):
-            self.ranks.level(self.model)
+            self.ranks.broadcast_buffers(self.model)
         if self.hooks.evaluate and evaluates:
             found = self._evaluate()
-            improved = self.ranks.agreed(self._note_best(found["value"]))
+            improved = self.ranks.decide(self._note_best(found["value"]))
             line |= {name: v if math.isfinite(v) else None for name, v in found.items()}
         self.log.add(line)
         if improved or self.settings.is_due(self.settings.checkpoint_every, done):
             self._save()
-        if self.hooks.progress is not None and self.ranks.leads:
+        if self.hooks.progress is not None and self.ranks.is_main:
             self.hooks.progress(Progress(done, self.settings.steps, update.loss, self._speed()))
 
     def _evaluate(self) -> dict[str, float]:
@@ -200,7 +200,7 @@ class _Loop:
         snapshot = Snapshot(self.state, self.model, self.updater.optimizer, self.log.data)
         self.ranks.save_checkpoint(self.folder, snapshot)
         self.stored = self.state.step
-        if self.ranks.leads:
+        if self.ranks.is_main:
             prune_checkpoints(self.folder, self.settings.keep, self.stored)
 
     def _speed(self) -> float | None:

@@ -1,8 +1,8 @@
-"""The tensors of a checkpoint in parts, through torch's own writer and reader of safetensors.
+"""Sharded checkpoints, written and read by torch's own safetensors storage.
 
-Each process writes what it holds; what is in no parts, buffers and counters, is written by the
-first. Reading needs no other process: names, shapes and the place of each part are in the files,
-and a model takes from them what it holds, be it all or a part, written by however many.
+Each process writes its shards; rank 0 also writes unsharded tensors, such as buffers and step
+counters. Reading needs no other process: the files hold the name, shape and offset of each shard,
+and a model reads what it holds, whole or sharded, however many processes wrote it.
 """
 
 import math
@@ -29,38 +29,38 @@ from attnlab.train.atomic_folder import list_names, sha256_of_file
 from attnlab.train.optimizer import optimizer_tensors, trainable_parameters
 from attnlab.train.tensors import check_matching_tensors, is_sharded, model_tensors
 
-WEIGHTS, OPTIMIZER_STATE = 1, 2  # the number in a file's name
+WEIGHTS, OPTIMIZER_STATE = 1, 2  # the file number in the names model-0000N-of-00002
 
 
 @dataclass(frozen=True)
 class ShardFiles:
-    """Files of a checkpoint: those that are wanted, and all that were checked."""
+    """The files to read from a checkpoint folder, and all files whose hashes were verified."""
 
     folder: Path
     files: Collection[str]
-    checked: Collection[str]
+    verified: Collection[str]
 
 
 def write_shards(
     folder: Path, model: nn.Module, optimizer: Optimizer, place: tuple[int, int]
 ) -> dict[str, str]:
-    """Write what process `rank` of `size` is to store; the SHA-256 of each file, by its name."""
+    """Write the tensors that process (rank, size) stores; return each file's SHA-256 by name."""
     rank, size = place
-    weights, memory = model_tensors(model), optimizer_tensors(model, optimizer)
-    mine = {
+    weights, state = model_tensors(model), optimizer_tensors(model, optimizer)
+    tensors = {
         name: tensor.detach()
-        for name, tensor in (weights | memory).items()
+        for name, tensor in (weights | state).items()
         if rank == 0 or is_sharded(tensor)
     }
-    numbers = dict.fromkeys(weights, WEIGHTS) | dict.fromkeys(memory, OPTIMIZER_STATE)
-    # a mapping whose largest number names the last file, also when there is no optimizer's memory
+    file_numbers = dict.fromkeys(weights, WEIGHTS) | dict.fromkeys(state, OPTIMIZER_STATE)
+    # the largest number becomes "of-00002"; the entry "" keeps it 2 if there is no optimizer state
     writer = HuggingFaceStorageWriter(
-        str(folder), numbers | {"": OPTIMIZER_STATE}, save_distributed=True
+        str(folder), file_numbers | {"": OPTIMIZER_STATE}, save_distributed=True
     )
     try:
         return {
             name: sha256_of_file(folder / name)
-            for name in _write_without_collectives(writer, mine, rank, size)
+            for name in _write_without_collectives(writer, tensors, rank, size)
         }
     except OSError as error:
         raise StorageError(f"{folder}: {error.strerror or error}") from None
@@ -69,62 +69,62 @@ def write_shards(
 def _write_without_collectives(
     writer: Any, tensors: Mapping[str, Tensor], rank: int, size: int
 ) -> list[str]:
-    """The steps of torch's `save` without its messages between processes, which it pickles."""
+    """Write this rank's files as torch's `save` does, without its collectives, which use pickle."""
     planner = DefaultSavePlanner()
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
     writer.set_up_storage_writer(rank == 0)
     plan = writer.prepare_local_plan(planner.create_local_plan())
-    plan = writer.prepare_global_plan([plan] * size)[rank]  # its place is the number of the shard
+    plan = writer.prepare_global_plan([plan] * size)[rank]  # index in the list = number of the shard
     results = writer.write_data(planner.finish_plan(plan), planner).wait()
     return sorted({result.storage_data.relative_path for result in results})
 
 
-def load_sharded_model(parts: ShardFiles, model: nn.Module) -> None:
-    """Fill the model's own tensors, or the parts of them that it holds."""
-    own = {name: tensor.detach() for name, tensor in model_tensors(model).items()}
-    check_matching_tensors(own, _read_tensor_specs(parts))
-    _fill(parts.folder, own)
+def load_sharded_model(files: ShardFiles, model: nn.Module) -> None:
+    """Read the weights into the model in place; of a sharded tensor, this process's shard."""
+    tensors = {name: tensor.detach() for name, tensor in model_tensors(model).items()}
+    check_matching_tensors(tensors, _read_tensor_specs(files))
+    _fill(files.folder, tensors)
 
 
-def load_sharded_optimizer(parts: ShardFiles, model: nn.Module) -> dict[str, Tensor]:
-    """The optimizer's memory by name, in parts where the model's parameter is in parts."""
+def load_sharded_optimizer(files: ShardFiles, model: nn.Module) -> dict[str, Tensor]:
+    """Read the optimizer state by name; an entry is sharded where its parameter is."""
     parameters = trainable_parameters(model)
-    found: dict[str, Tensor] = {}
-    for name, kind in _read_tensor_specs(parts).items():
+    state: dict[str, Tensor] = {}
+    for name, spec in _read_tensor_specs(files).items():
         owner = parameters.get(name.rpartition(".")[0])
-        if owner is not None and is_sharded(owner) and owner.shape == kind.shape:
-            found[name] = torch.zeros_like(owner, dtype=kind.dtype).detach()
+        if owner is not None and is_sharded(owner) and owner.shape == spec.shape:
+            state[name] = torch.zeros_like(owner, dtype=spec.dtype).detach()
         else:
-            found[name] = torch.zeros(kind.shape, dtype=kind.dtype)
-    _fill(parts.folder, found)
-    return found
+            state[name] = torch.zeros(spec.shape, dtype=spec.dtype)
+    _fill(files.folder, state)
+    return state
 
 
-def _read_tensor_specs(parts: ShardFiles) -> dict[str, Tensor]:
-    """Shape and type of every tensor in the wanted files, without its numbers."""
-    folder = parts.folder
-    for name in sorted(set(list_names(folder)) - set(parts.checked)):
-        if name.endswith(".safetensors"):  # torch reads every one that lies in a folder
+def _read_tensor_specs(files: ShardFiles) -> dict[str, Tensor]:
+    """Return an empty meta tensor with the shape and dtype of every tensor in the files."""
+    folder = files.folder
+    for name in sorted(set(list_names(folder)) - set(files.verified)):
+        if name.endswith(".safetensors"):  # torch would read every such file of the folder
             raise IntegrityError(f"{folder / name}: not a file of this checkpoint")
     try:
-        found = HuggingFaceStorageReader(str(folder)).read_metadata()
+        metadata = HuggingFaceStorageReader(str(folder)).read_metadata()
     except (SafetensorError, ValueError, KeyError) as error:
         raise IntegrityError(f"{folder}: not safetensors: {error}") from None
-    stored: Any = found.storage_data
+    stored: Any = metadata.storage_data
     names = {
-        at.fqn for at, where in stored.items() if Path(where.relative_path).name in parts.files
+        at.fqn for at, where in stored.items() if Path(where.relative_path).name in files.files
     }
-    kinds: dict[str, Tensor] = {}
+    specs: dict[str, Tensor] = {}
     for name in sorted(names):
-        entry: Any = found.state_dict_metadata[name]
+        entry: Any = metadata.state_dict_metadata[name]
         if sum(math.prod(part.sizes) for part in entry.chunks) != math.prod(entry.size):
-            raise IntegrityError(f"{folder}: parts of {name!r} are missing")
-        kinds[name] = torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
-    return kinds
+            raise IntegrityError(f"{folder}: shards of {name!r} are missing")
+        specs[name] = torch.empty(entry.size, dtype=entry.properties.dtype, device="meta")
+    return specs
 
 
 def _fill(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Copy the stored numbers into these tensors."""
+    """Read the stored values into these tensors in place."""
     if not tensors:
         return
     reader = HuggingFaceStorageReader(str(folder))

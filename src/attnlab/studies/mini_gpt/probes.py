@@ -41,7 +41,11 @@ def score_spread(model: GPT, batch: Batch) -> float:
     length = batch.ids.shape[1]
     allowed = torch.ones(length, length, dtype=torch.bool, device=batch.ids.device).tril()
     several = allowed.sum(dim=1) > 1
-    real = torch.ones_like(batch.ids, dtype=torch.bool) if batch.key_padding_mask is None else ~batch.key_padding_mask
+    real = (
+        torch.ones_like(batch.ids, dtype=torch.bool)
+        if batch.key_padding_mask is None
+        else ~batch.key_padding_mask
+    )
     found = []
     for step in model.steps(batch.ids, batch.key_padding_mask):
         scores = step.scores.double().masked_fill(~allowed, 0.0)

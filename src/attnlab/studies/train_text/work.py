@@ -48,17 +48,17 @@ def trained(s: TextSettings, trial: Trial, context: TrialContext) -> Outcome:
     with _threads(s.threads):
         text, seed, ranks = prepared(s), trial.stream, current_ranks()
         model = _untrained(s, text, trial)
-        if ranks.parts == 1:
+        if ranks.shards == 1:
             model.to(context.device)  # a sharded one goes there block by block
         batches = PackedBatches(text.train, s.block, s.batch, seed.child("order"))
         start = audit_metrics(model, "start")
         done = _train(model, batches, s, text, context)
-        if not ranks.leads:
+        if not ranks.is_main:
             return Outcome({})  # the first process goes on alone, and tells
         if done.ending == "diverged":
             return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
         assert context.checkpoints is not None
-        if ranks.parts > 1:  # whole again, here
+        if ranks.shards > 1:  # whole again, here
             model = _untrained(s, text, trial).to(context.device)
         best_checkpoint(context.checkpoints).load_model(model)
         model.eval()

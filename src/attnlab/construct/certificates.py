@@ -12,25 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import EqualWeightProblem
 from attnlab.construct.entropy import entropy
+from attnlab.construct.equal_weight import EqualWeightProblem
 from attnlab.construct.exact import (
     SMALL,
     Combination,
     Fraction,
     entropy_bounds,
-    norm_upper_bound,
     exact_combination,
+    norm_upper_bound,
     weight_upper_bound,
 )
-from attnlab.construct.excess import EPS, Array
-from attnlab.construct.hull import Lowest
-from attnlab.construct.reach import Outcome
+from attnlab.construct.hull import Infimum
+from attnlab.construct.log_sum_exp import EPS, Array
+from attnlab.construct.min_norm import MinNormResult
 
 _SAME = 1e-9  # entropies, or bounds, that agree to this are one
 
 
-def norm_certificate(aim: EqualWeightProblem, level: float, outcome: Outcome) -> dict[str, Any]:
+def norm_certificate(
+    aim: EqualWeightProblem, level: float, outcome: MinNormResult
+) -> dict[str, Any]:
     """No shorter query: the bound, with lambda = softmax of the other keys' scores."""
     if outcome.norm == 0:
         return {"kind": "zero", "norm_bound": 0.0, "checked": "exact"}
@@ -46,13 +48,15 @@ def norm_certificate(aim: EqualWeightProblem, level: float, outcome: Outcome) ->
     return {**found, "norm_bound": bound, "checked": checked}
 
 
-def hull_certificate(aim: EqualWeightProblem, outcome: Outcome, level: float | None) -> dict[str, Any]:
+def hull_certificate(
+    aim: EqualWeightProblem, outcome: MinNormResult, level: float | None
+) -> dict[str, Any]:
     """sum lambda_i k_i is one of the wanted keys' own combinations: the best weight there is.
 
     Keys that rounding has moved off a line or plane may allow an exact combination far from the
     best one; then the exact bound stands beside the value that floating point gives.
     """
-    low = outcome.lowest
+    low = outcome.infimum
     assert low is not None
     if low.kind == "outside":  # a query exists, too long for doubles
         away = None if low.direction is None else aim.lift @ low.direction
@@ -71,7 +75,7 @@ def hull_certificate(aim: EqualWeightProblem, outcome: Outcome, level: float | N
     return proof
 
 
-def _float_hull(aim: EqualWeightProblem, low: Lowest) -> dict[str, Any]:
+def _float_hull(aim: EqualWeightProblem, low: Infimum) -> dict[str, Any]:
     lam, h = low.weights, entropy(low.weights)
     a = member_coefficients(aim, lam)
     # |dH| <= sum |d lambda_i| (1 + |log lambda_i|) when each lambda_i changes by that share.

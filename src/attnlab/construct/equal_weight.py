@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlab.construct.excess import EPS, Array
-from attnlab.construct.span import conditioned
+from attnlab.construct.log_sum_exp import EPS, Array
+from attnlab.construct.span import basis_and_condition
 
 _SHY = 1e-3  # how near to a supremum that is not attained a query is brought
 
@@ -60,7 +60,7 @@ def equal_weight_problem(keys: Array, members: list[int], scale: float) -> Equal
     lift = np.eye(keys.shape[1])
     if len(members) == 1:
         return EqualWeightProblem(keys, members, rest, scale, rows, lift)
-    within, condition = conditioned(keys[members[1:]] - first)
+    within, condition = basis_and_condition(keys[members[1:]] - first)
     lift = np.linalg.svd(within, full_matrices=True)[0][:, within.shape[1] :]
     # A projection rounds relative to the row it starts from: what is that small is rounding.
     error = 8 * keys.shape[1] * EPS * condition * np.linalg.norm(rows, axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Places = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 EPS = float(np.finfo(np.float64).eps)
 _TINY = 1e-280  # below it a square root or a quotient loses digits
@@ -48,7 +48,7 @@ class LogSumExp(Protocol):
         """eps sum_i p_i ||d_i||: a mean smaller than this is rounding."""
         ...
 
-    def take(self, keep: Places) -> LogSumExp:
+    def take(self, keep: Indices) -> LogSumExp:
         """The same for some of the problems."""
         ...
 
@@ -77,7 +77,7 @@ class SingleProblem:
         """eps sum_i p_i ||d_i||."""
         return EPS * (p @ self.sizes)
 
-    def take(self, keep: Places) -> SingleProblem:
+    def take(self, keep: Indices) -> SingleProblem:
         """There is only one."""
         return self
 
@@ -85,7 +85,7 @@ class SingleProblem:
 class SharedKeys:
     """Problem b wants key index[b] among the same keys, of size 1 at most: d_i = k_i - k_wanted."""
 
-    def __init__(self, keys: Array, index: Places, products: Array | None = None) -> None:
+    def __init__(self, keys: Array, index: Indices, products: Array | None = None) -> None:
         self.keys, self.index = keys, index
         self.own = keys[index]
         self.upper = np.triu_indices(keys.shape[1])
@@ -122,12 +122,12 @@ class SharedKeys:
         """The keys are of size one at most, and so is what is subtracted."""
         return np.full(len(p), 4 * EPS)
 
-    def take(self, keep: Places) -> SharedKeys:
+    def take(self, keep: Indices) -> SharedKeys:
         """The same keys for some of the problems."""
         return SharedKeys(self.keys, self.index[keep], self.products)
 
 
-def log_sum(scores: Array) -> tuple[Array, Array]:
+def log_sum_and_softmax(scores: Array) -> tuple[Array, Array]:
     """f and p = softmax(scores), a row a problem."""
     top = scores.max(axis=1, keepdims=True)
     p = np.exp(scores - top)
@@ -144,12 +144,12 @@ class Point(NamedTuple):
     p: Array
 
 
-def point(excess: LogSumExp, q: Array) -> Point:
+def evaluate(excess: LogSumExp, q: Array) -> Point:
     """f and p at q."""
-    return Point(q, *log_sum(excess.scores(q)))
+    return Point(q, *log_sum_and_softmax(excess.scores(q)))
 
 
-def descend(excess: LogSumExp, at: Point, step: Array, mu: Array, ridge: float) -> Point:
+def backtrack(excess: LogSumExp, at: Point, step: Array, mu: Array, ridge: float) -> Point:
     """Each step halved until ridge ||q||^2 / 2 + mu f(q) falls (Armijo); none if it never does."""
     q, f, _ = at
     slope = ridge * (q * step).sum(axis=1) + mu * (excess.mean(at.p) * step).sum(axis=1)
@@ -158,7 +158,7 @@ def descend(excess: LogSumExp, at: Point, step: Array, mu: Array, ridge: float) 
     new = Point(q.copy(), f.copy(), at.p.copy())
     length, todo = np.ones(len(q)), np.arange(len(q))
     for _ in range(_HALVINGS):
-        trial = point(excess.take(todo), q[todo] + length[todo, None] * step[todo])
+        trial = evaluate(excess.take(todo), q[todo] + length[todo, None] * step[todo])
         value = 0.5 * ridge * (trial.q * trial.q).sum(axis=1) + mu[todo] * trial.f
         good = value <= allowed[todo] + _ARMIJO * length[todo] * slope[todo]
         for into, found in zip(new, trial, strict=True):

@@ -6,8 +6,8 @@ import torch
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.solvable.overlaps import overlaps
-from attnlab.solvable.simulate import SimulationSettings, simulate, start_weights
+from attnlab.solvable.order_parameters import measure_overlaps
+from attnlab.solvable.simulation import SimulationSettings, simulate, start_weights
 from attnlab.solvable.teacher import Teacher
 
 
@@ -19,12 +19,12 @@ def test_overlaps_of_known_weights() -> None:
     """W = W*: θ = σ²‖W*‖²/D; W = 1_D: m = 1; signs do not matter."""
     teacher = torch.randn(1, 53, generator=Seed(1).torch_generator(), dtype=torch.float64)
     ones = torch.ones(1, 53, dtype=torch.float64)
-    own = overlaps(teacher, teacher, 0.5)
+    own = measure_overlaps(teacher, teacher, 0.5)
     assert own.theta == pytest.approx(0.25 * float(teacher.square().sum()) / 53)
     assert own.q == pytest.approx(own.theta)
-    assert overlaps(ones, teacher, 0.5).m == pytest.approx(1.0)
-    assert overlaps(-teacher, teacher, 0.5).theta == pytest.approx(own.theta)
-    both = overlaps(torch.cat([teacher, ones]), teacher, 0.5)
+    assert measure_overlaps(ones, teacher, 0.5).m == pytest.approx(1.0)
+    assert measure_overlaps(-teacher, teacher, 0.5).theta == pytest.approx(own.theta)
+    both = measure_overlaps(torch.cat([teacher, ones]), teacher, 0.5)
     assert both.theta >= own.theta and both.m >= 1.0
 
 

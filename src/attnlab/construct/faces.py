@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import EPS, Array, SingleProblem
-from attnlab.construct.newton import BELOW, HALF, Descent, Mask, minimise
-from attnlab.construct.span import basis
+from attnlab.construct.log_sum_exp import EPS, Array, SingleProblem
+from attnlab.construct.newton import BELOW, HALF, Mask, NewtonResult, minimise
+from attnlab.construct.span import orthonormal_basis
 
 _CLEAR = 1e-12  # |d_i . u| / (||d_i|| ||u||) below this is zero
 
 
-class Held(NamedTuple):
+class Face(NamedTuple):
     """The least face of unit rows that holds 0 (empty: 0 is outside), with lambda > 0 on it.
 
     `direction` is u, None where 0 is inside; not `sure` where rounding decides.
@@ -30,31 +30,31 @@ class Held(NamedTuple):
     sure: bool
 
 
-def facing(unit: Array, rounding: float = EPS) -> Held:
+def least_face(unit: Array, rounding: float = EPS) -> Face:
     """Where 0 lies in the hull of unit rows."""
     face = np.ones(len(unit), bool)
     if not len(unit):
-        return Held(face, np.zeros(0), None, True)
-    span = basis(unit, rounding)
+        return Face(face, np.zeros(0), None, True)
+    span = orthonormal_basis(unit, rounding)
     reduced = unit @ span
     found = minimise(SingleProblem(reduced), np.zeros((1, span.shape[1])))
     if found.inside[0]:
-        return Held(face, found.at.p[0], None, True)
+        return Face(face, found.at.p[0], None, True)
     part, direction = _side(reduced, found, rounding)
     if part is None:
-        return Held(face, found.at.p[0], None, False)
+        return Face(face, found.at.p[0], None, False)
     direction = span @ direction
     weights = np.zeros(len(unit))
     if not part.any():
-        return Held(part, weights, direction, True)
-    inner = facing(unit[part], rounding)
+        return Face(part, weights, direction, True)
+    inner = least_face(unit[part], rounding)
     face[:] = False
     face[np.flatnonzero(part)[inner.face]] = True
     weights[part] = inner.weights
-    return Held(face, weights, _join(unit, direction, inner.direction), inner.sure)
+    return Face(face, weights, _join(unit, direction, inner.direction), inner.sure)
 
 
-def _side(unit: Array, found: Descent, rounding: float) -> tuple[Mask | None, Array]:
+def _side(unit: Array, found: NewtonResult, rounding: float) -> tuple[Mask | None, Array]:
     """The rows of a face and u, by where Newton went, or by a linear program."""
     if found.at.f[0] < -BELOW:
         return np.zeros(len(unit), bool), found.at.q[0] / np.linalg.norm(found.at.q[0])
@@ -98,7 +98,7 @@ def _separate(unit: Array, step: Array | None, rounding: float) -> tuple[Mask | 
     if step is None:
         return None, np.zeros(unit.shape[1])
     face = unit @ step > -HALF
-    across = basis(unit[face], rounding)
+    across = orthonormal_basis(unit[face], rounding)
     direction = step - across @ (across.T @ step)
     direction = direction - across @ (across.T @ direction)
     length = float(np.linalg.norm(direction))

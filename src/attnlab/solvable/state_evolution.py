@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.solvable.integrate import Rule
-from attnlab.solvable.prox import Field, Minima, diagonal
-from attnlab.solvable.roots import Problem
+from attnlab.solvable.broyden import Problem
+from attnlab.solvable.prox import Minima, ProxProblem, diagonal
+from attnlab.solvable.quadrature import Rule
 
 Array = NDArray[np.float64]
 Branch = Literal["semantic", "positional", "trivial"]
@@ -109,7 +109,7 @@ class Evolution:
     def prox(self, variance: float, search: bool = False) -> tuple[Array, int]:
         """Minimisers at V = variance and how many of them a new search moved."""
         known = self.minima.best.shape[1] == self.h.shape[1]
-        problem = Field(self.h, self.t, variance, self.model.rho)
+        problem = ProxProblem(self.h, self.t, variance, self.model.rho)
         self.evaluations += 1
         moved = 0
         if search or not known:

@@ -8,12 +8,12 @@ import torch
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
 from attnlab.solvable import teacher as module
-from attnlab.solvable.generalise import (
-    exact_error,
+from attnlab.solvable.generalisation import (
+    exact_test_error,
     linear_descent,
     linear_fit,
     linear_losses,
-    streamed_error,
+    sample_test_error,
 )
 from attnlab.solvable.teacher import Teacher, TeacherSettings
 
@@ -31,15 +31,15 @@ def test_exact_integral_equals_the_sampled_error_at_small_dimension() -> None:
             noise = torch.randn(1, dim, generator=Seed(3).torch_generator(), dtype=torch.float64)
             weights = 0.5 * teacher.weights + scale * noise
             linear = torch.zeros(tokens, tokens, dtype=torch.float64)
-            sampled = streamed_error(teacher, weights[None], linear, 40_000, Seed(5))
-            exact = exact_error(teacher, weights)
+            sampled = sample_test_error(teacher, weights[None], linear, 40_000, Seed(5))
+            exact = exact_test_error(teacher, weights)
             error = float(sampled.standard_error[0])
             assert abs(exact - float(sampled.students[0])) < 4.5 * error, (dim, scale, tokens)
 
 
 def test_perfect_student_without_positions_in_the_teacher() -> None:
     """ω = 0 and W = W*: only the positions' own contribution remains, which falls like 1/D."""
-    errors = [exact_error(make(d, omega=0.0), make(d, omega=0.0).weights) for d in (101, 1009)]
+    errors = [exact_test_error(make(d, omega=0.0), make(d, omega=0.0).weights) for d in (101, 1009)]
     assert errors[0] < 0.02 and errors[1] < 0.3 * errors[0]
 
 
@@ -69,7 +69,7 @@ def test_streaming_in_many_chunks_is_one_average(monkeypatch: pytest.MonkeyPatch
     teacher = make(13)
     assert len(list(teacher.chunks(997, Seed(5), torch.float32))) == 10
     linear = torch.zeros(2, 2, dtype=torch.float64)
-    found = streamed_error(teacher, teacher.weights[None], linear, 997, Seed(5))
+    found = sample_test_error(teacher, teacher.weights[None], linear, 997, Seed(5))
     data = teacher.sample(997, Seed(5), torch.float32)
     expected = float(linear_losses(data, linear).mean())
     assert math.isclose(found.linear, expected, rel_tol=1e-6)

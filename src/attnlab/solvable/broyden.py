@@ -21,7 +21,7 @@ _PROBE = 1e-3
 
 
 @dataclass(frozen=True)
-class Attempt:
+class BroydenResult:
     """The best place found, its largest residual, and the Jacobian there (for the next point)."""
 
     x: Array
@@ -39,16 +39,16 @@ def jacobian(problem: Problem, x: Array, f: Array) -> Array:
     return np.stack(columns, axis=1)
 
 
-def solve(
+def broyden_solve(
     problem: Problem, x: Array, tol: float, slope: Array | None, reach: Array, steps: int = 10
-) -> Attempt:
+) -> BroydenResult:
     """The root nearest to x, or where Newton left the box x +- reach."""
     start = x
     f = problem(x)
     fresh = slope is None
     if slope is None:
         slope = jacobian(problem, x, f)
-    best = Attempt(x, float(np.abs(f).max()), slope)
+    best = BroydenResult(x, float(np.abs(f).max()), slope)
     for _ in range(steps):
         if best.residual < tol:
             break
@@ -56,7 +56,7 @@ def solve(
         outside = bool((np.abs(x + step - start) > reach).any())
         if outside and fresh:
             edge = x + step / max(1.0, float((np.abs(step) / reach).max()))
-            return Attempt(np.clip(edge, start - reach, start + reach), best.residual, slope)
+            return BroydenResult(np.clip(edge, start - reach, start + reach), best.residual, slope)
         slow = False
         if not outside:
             new = problem(x + step)
@@ -68,5 +68,5 @@ def solve(
             slope, fresh = jacobian(problem, x, f), True
         worst = float(np.abs(f).max())
         if worst < best.residual:
-            best = Attempt(x, worst, slope)
+            best = BroydenResult(x, worst, slope)
     return best

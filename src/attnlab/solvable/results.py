@@ -38,11 +38,11 @@ def theory_points(
 
 def critical_points(omega: float, **options: Any) -> dict[str, Any]:
     """α_c, α_l, α_w; what does not exist is None, with its reason under `reasons`."""
-    from attnlab.solvable.integrate import sobol
-    from attnlab.solvable.phase import critical
+    from attnlab.solvable.phase import critical_alphas
+    from attnlab.solvable.quadrature import sobol
 
     model, rule = _model_and_rule(omega, **options)
-    crossings = critical(model, rule, sobol(8 * options["points"]))
+    crossings = critical_alphas(model, rule, sobol(8 * options["points"]))
     found: dict[str, Any] = {"omega": omega}
     reasons: dict[str, str] = {}
     for name, crossing in crossings.items():
@@ -54,7 +54,7 @@ def critical_points(omega: float, **options: Any) -> dict[str, Any]:
 
 
 def _model_and_rule(omega: float, sigma: float, ridge: float, points: int) -> tuple[Any, Any]:
-    from attnlab.solvable.integrate import sobol
+    from attnlab.solvable.quadrature import sobol
     from attnlab.solvable.theory import Model
 
     if not 16 <= points <= MOST_POINTS:
@@ -67,7 +67,7 @@ def _model_and_rule(omega: float, sigma: float, ridge: float, points: int) -> tu
 
 def simulate_one(settings: Mapping[str, Any], seed: int, device: str) -> dict[str, Any]:
     """One instance, one start: overlaps, errors, and what the solver did."""
-    from attnlab.solvable.simulate import SimulationSettings, simulate
+    from attnlab.solvable.simulation import SimulationSettings, simulate
 
     if seed < 0:
         raise UsageError("--seed must not be negative")

@@ -17,7 +17,15 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.excess import Array, LogSumExp, Places, Point, descend, point, solve_symmetric
+from attnlab.construct.log_sum_exp import (
+    Array,
+    Indices,
+    LogSumExp,
+    Point,
+    backtrack,
+    evaluate,
+    solve_symmetric,
+)
 
 _STEPS = 200
 _DONE = 1e-11  # of the conditions, relative; the norm's own error is of second order in it
@@ -48,22 +56,22 @@ class Path:
     idle: Array
     far: NDArray[np.bool_]
 
-    def take(self, keep: Places) -> Path:
+    def take(self, keep: Indices) -> Path:
         """Some of the problems."""
         return Path(**{part.name: getattr(self, part.name)[keep] for part in fields(self)})
 
-    def put(self, where: Places, some: Path) -> None:
+    def put(self, where: Indices, some: Path) -> None:
         """Write some of the problems back."""
         for part in fields(self):
             getattr(self, part.name)[where] = getattr(some, part.name)
 
     @property
-    def solve_symmetric(self) -> NDArray[np.bool_]:
+    def solved(self) -> NDArray[np.bool_]:
         """Whether both conditions hold as nearly as rounding lets them."""
         return ~self.far & (self.error < _NEAR)
 
 
-def shortest(excess: LogSumExp, level: Array, q: Array, reach: float) -> Path:
+def follow_path(excess: LogSumExp, level: Array, q: Array, reach: float) -> Path:
     """The shortest q with f(q) = level, one a problem, from a guess q (zero will do)."""
     path = _start(excess, level, q)
     active = np.flatnonzero(~path.far)
@@ -81,7 +89,7 @@ def shortest(excess: LogSumExp, level: Array, q: Array, reach: float) -> Path:
 
 def _start(excess: LogSumExp, level: Array, q: Array) -> Path:
     """mu that fits q, or where q is zero the mu that the bound's own maximum over mu suggests."""
-    at = point(excess, q)
+    at = evaluate(excess, q)
     g = excess.mean(at.p)
     size, steep = len(q), (g * g).sum(axis=1)
     flat = steep == 0  # the rows' mean is zero: the hull holds the wanted key, and no mu helps
@@ -110,7 +118,7 @@ def _advance(excess: LogSumExp, path: Path, level: Array) -> None:
     slope = np.maximum((g * b).sum(axis=1), _LEAST)
     mu = np.where(centred, _next(path, miss / slope), path.mu)
     step = -a - (mu - path.mu)[:, None] * b
-    path.q, path.f, path.p = descend(excess, Point(path.q, path.f, path.p), step, mu, ridge=1.0)
+    path.q, path.f, path.p = backtrack(excess, Point(path.q, path.f, path.p), step, mu, ridge=1.0)
     path.mu = mu
 
 
@@ -139,10 +147,10 @@ def _judge(excess: LogSumExp, path: Path, level: Array, reach: float) -> None:
     path.idle = np.where(error < 0.5 * path.least, 0.0, path.idle + 1)
     path.error, path.least = error, np.minimum(error, path.least)
     lost = np.linalg.norm(g, axis=1) <= excess.noise(path.p)
-    path.far = lost | (bound(path.f, g, path.q, level) > reach)
+    path.far = lost | (norm_lower_bound(path.f, g, path.q, level) > reach)
 
 
-def bound(f: Array, g: Array, q: Array, level: Array) -> Array:
+def norm_lower_bound(f: Array, g: Array, q: Array, level: Array) -> Array:
     """(H(p) - t) / ||D^T p||, H(p) = f - g . q: no shorter query reaches the level."""
     size = np.linalg.norm(g, axis=1)
     lead = f - (g * q).sum(axis=1) - level

@@ -25,7 +25,7 @@ class Overlaps:
     theta_values: tuple[float, ...]
 
 
-def overlaps(
+def measure_overlaps(
     weights: Float[Tensor, "rank dim"], teacher: Float[Tensor, "rank2 dim"], sigma: float
 ) -> Overlaps:
     """m, θ, q of student `weights` against teacher weights."""

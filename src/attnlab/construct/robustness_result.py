@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.draws import ScoreDistribution, probability_negative
-from attnlab.construct.keys import Scale
+from attnlab.construct.inputs import Scale
 from attnlab.construct.result import plain
+from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
 from attnlab.core.errors import UsageError
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Settings:
+class RobustnessSettings:
     """`tolerance`: an output is wrong where the weight of a or of b is below 1/2 - tolerance."""
 
     scale: Scale = 1.0
@@ -38,7 +38,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class MonteCarlo:
     """Means over random draws, with their standard errors."""
 
     samples: int
@@ -70,7 +70,7 @@ class Robustness:
     share: tuple[float, float] | None
     how: dict[str, str]
     residual: float
-    sampled: Sampled
+    sampled: MonteCarlo
     law: ScoreDistribution
 
     def weight_below(self, points: Any, key: int) -> Array:
@@ -122,7 +122,7 @@ class Robustness:
 
 
 @dataclass(frozen=True, eq=False)
-class OneAndTwo:
+class HeadComparison:
     """The same keys seen by one head, beta (mu_a + mu_b), and by two, beta mu_a and beta mu_b."""
 
     one: Robustness

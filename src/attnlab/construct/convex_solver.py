@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.plan import Plan
+from attnlab.construct.design_problem import DesignProblem
 
 Array = NDArray[np.float64]
 
 _INSIDE = 1e-6  # of a level: more than the solver's error
 
 
-def shortest(plan: Plan, along: Array | None = None) -> Array | None:
+def shortest_query(plan: DesignProblem, along: Array | None = None) -> Array | None:
     """The shortest q, or None where there is none (or the solver gives up).
 
     Without `along`: what is asked of the keys that stay alone, the replaced ones taken as free.
@@ -43,12 +43,12 @@ def shortest(plan: Plan, along: Array | None = None) -> Array | None:
         rules.append(cp.log_sum_exp(second @ y) <= plan.level_staying - _INSIDE)
     if not rules:
         return np.zeros(plan.width)
-    if not solved(cp.Problem(cp.Minimize(cp.sum_squares(y)), rules)):
+    if not solve_problem(cp.Problem(cp.Minimize(cp.sum_squares(y)), rules)):
         return None
     return basis @ np.asarray(y.value, np.float64) / size
 
 
-def _with_key(plan: Plan, y: Any, seen: Array, along: Array) -> list[Any]:
+def _with_key(plan: DesignProblem, y: Any, seen: Array, along: Array) -> list[Any]:
     """The second goal where the replaced keys score between -along . y and along . y."""
     import cvxpy as cp
 
@@ -65,7 +65,7 @@ def _with_key(plan: Plan, y: Any, seen: Array, along: Array) -> list[Any]:
     return rules
 
 
-def solved(problem: Any) -> bool:
+def solve_problem(problem: Any) -> bool:
     """Whether the solver is content."""
     import cvxpy as cp
 

@@ -12,8 +12,13 @@ from torch import Tensor
 
 from attnlab.core.devices import DtypeName, torch_dtype
 from attnlab.core.seeds import Seed
-from attnlab.solvable.generalise import TestErrors, exact_error, linear_fit, streamed_error
-from attnlab.solvable.overlaps import overlaps
+from attnlab.solvable.generalisation import (
+    TestErrors,
+    exact_test_error,
+    linear_fit,
+    sample_test_error,
+)
+from attnlab.solvable.order_parameters import measure_overlaps
 from attnlab.solvable.solve import Solution, SolverSettings, minimise
 from attnlab.solvable.student import Loss, Weights
 from attnlab.solvable.teacher import Teacher, TeacherSettings, softmax_scores
@@ -121,7 +126,9 @@ def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> S
     starts = start_weights(settings, teacher, seed)
     found = minimise(loss, starts, settings.solver)
     linear, linear_value = linear_fit(data, settings.ridge)
-    test = streamed_error(teacher, found.weights, linear, settings.test_samples, seed.child("test"))
+    test = sample_test_error(
+        teacher, found.weights, linear, settings.test_samples, seed.child("test")
+    )
     held_out = leave_one_out(loss, found.weights) if _has_cavity(settings) else None
     back = _returned(settings, loss, found, seed)
     students = tuple(
@@ -212,7 +219,7 @@ def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for al
     held_out: Tensor | None,
     back: Tensor | None,
 ) -> Student:
-    seen = overlaps(found.weights[index], teacher.weights, settings.sigma)
+    seen = measure_overlaps(found.weights[index], teacher.weights, settings.sigma)
     return Student(
         start=settings.starts[index],
         m=seen.m,
@@ -221,7 +228,7 @@ def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for al
         train_error=float(found.value[index]) / settings.dim,
         test_error=float(test.students[index]),
         test_standard_error=float(test.standard_error[index]),
-        test_error_exact=exact_error(teacher, found.weights[index]),
+        test_error_exact=exact_test_error(teacher, found.weights[index]),
         leave_one_out=None if held_out is None else float(held_out[index]),
         evaluations=int(found.evaluations[index]),
         gradient_max=float(found.gradient_max[index]),

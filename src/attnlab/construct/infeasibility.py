@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 Reason = tuple[dict[str, Any], str]  # the certificate, and its sentence
 
 
-def forbids(segment: Segment, target: Target) -> Reason:
+def explain_infeasible(segment: Segment, target: Target) -> Reason:
     """The reason, and where the output decides also the least error on the segment."""
     found, says = _reason(segment, target)
     if target.by_output and target.values is not None:
@@ -44,12 +44,12 @@ def member_scores(segment: Segment, target: Target) -> Array:
     return segment.scores[np.isin(segment.other, target.members)]
 
 
-def balance(segment: Segment, scores: Array) -> float:
+def balanced_logit(segment: Segment, scores: Array) -> float:
     """x at which the new key has the mean weight of the members that stay."""
     return log_sum_exp(scores) - math.log(scores.size) - segment.level
 
 
-def named(members: list[int]) -> str:
+def list_keys(members: list[int]) -> str:
     """key 2 · keys 0, 1 and 2."""
     if len(members) == 1:
         return f"key {members[0]}"
@@ -110,7 +110,7 @@ def _unit_key(segment: Segment, target: Target, scores: Array) -> Reason | None:
         found |= {"largest_weight": most, "needed_weight": target.weight}
         says = f"{most:.4g} is the most weight this query can give to such a key {segment.index}"
     elif segment.index in target.members:
-        need = balance(segment, scores)
+        need = balanced_logit(segment, scores)
         if segment.nearest((need, need)) is not None:
             return None
         found |= {"needed_score": need + segment.base, "needed_weight": sigmoid(need)}
@@ -127,12 +127,14 @@ def _fixed_rest(segment: Segment, target: Target, scores: Array) -> Reason:
     inside = segment.index in target.members
     most = float(segment.others[target.members].sum())
     if inside or segment.unit_norm:
-        most = target.total(segment.weights(balance(segment, scores) if inside else segment.lowest))
+        most = target.total(
+            segment.weights(balanced_logit(segment, scores) if inside else segment.lowest)
+        )
     strongest = int(np.argmax(np.where(target.wanted > 0, -1.0, segment.others)))
     limit = "" if inside or segment.unit_norm else " (a limit, never attained)"
     have = "can share equally" if len(target.members) > 1 else "can have"
     says = (
-        f"{most:.4g} is the most weight {named(target.members)} {have}{limit}: the keys that stay"
+        f"{most:.4g} is the most weight {list_keys(target.members)} {have}{limit}: the keys that stay"
         f" keep their scores, key {strongest} the highest outside."
     )
     found = {"kind": "fixed-rest", "largest_total": most, "needed_total": target.weight}

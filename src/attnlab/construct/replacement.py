@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import attention_weights
-from attnlab.construct.plan import Plan
+from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.inputs import attention_weights
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction
 from attnlab.construct.segment import Segment, log_sum_exp
@@ -21,7 +21,7 @@ from attnlab.construct.segment import Segment, log_sum_exp
 Array = NDArray[np.float64]
 
 
-def moved(plan: Plan, q: Array) -> Construction:
+def replace_free_keys(plan: DesignProblem, q: Array) -> Construction:
     """The second goal with the keys in `free` replaced for this query."""
     if len(plan.free) == 1:
         goal, values = plan.after.goal, plan.after.values
@@ -56,7 +56,7 @@ def moved(plan: Plan, q: Array) -> Construction:
     )
 
 
-def _scores(plan: Plan, q: Array) -> dict[int, float]:
+def _scores(plan: DesignProblem, q: Array) -> dict[int, float]:
     """The score of every new key."""
     old = plan.scale * (plan.keys @ q)
     reach = plan.reach(q)

@@ -18,7 +18,7 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from attnlab.core.seeds import Seed
-from attnlab.solvable.student import Blocks, Loss, Weights, sample_losses, token_gram
+from attnlab.solvable.student import GramBlocks, Loss, Weights, sample_losses, token_gram
 from attnlab.solvable.teacher import Dataset, Teacher, mixed_attention, softmax_scores
 
 
@@ -31,7 +31,7 @@ class TestErrors:
     linear: float
 
 
-def streamed_error(
+def sample_test_error(
     teacher: Teacher, weights: Weights, linear: Float[Tensor, "l m"], samples: int, seed: Seed
 ) -> TestErrors:
     """ε_g over `samples` fresh sequences that are drawn, scored and dropped chunk by chunk."""
@@ -39,7 +39,7 @@ def streamed_error(
     baseline = 0.0
     for tokens in teacher.chunks(samples, seed, torch.float32):
         data = Dataset(teacher.settings, tokens, teacher.attention(tokens))
-        loss = Loss(data, Blocks.of(data), torch.zeros(1, device=weights.device))
+        loss = Loss(data, GramBlocks.of(data), torch.zeros(1, device=weights.device))
         losses, _ = sample_losses(loss.fields(weights), loss.blocks, teacher.settings)
         total += torch.stack([losses.sum(dim=0), losses.square().sum(dim=0)])
         baseline += float(linear_losses(data, linear).sum())
@@ -48,7 +48,7 @@ def streamed_error(
     return TestErrors(mean, (spread / samples).sqrt(), baseline / samples)
 
 
-def exact_error(
+def exact_test_error(
     teacher: Teacher, weights: Float[Tensor, "rank dim"], points_log2: int = 14, seed: int = 0
 ) -> float:
     """ε_g of one student by scrambled Sobol points in the span of W, W* and 1_D."""

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class DesignProblem:
     """What is asked of q: `before` with the keys as given, `after` with the `free` ones new."""
 
     keys: Array

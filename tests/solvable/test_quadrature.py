@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import factorial2
 
-from attnlab.solvable.integrate import Rule, gauss_hermite, lattice, sobol
+from attnlab.solvable.quadrature import Rule, gauss_hermite, lattice, sobol
 
 XI, ETA = slice(0, 2), slice(2, 4)
 RULES: list[Callable[[], Rule]] = [lambda: sobol(2**13), lambda: lattice(2**13)]
