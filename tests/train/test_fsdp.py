@@ -180,7 +180,7 @@ def test_nothing_is_a_pickle_and_nothing_more_is_read(
 def test_a_manifest_that_leaves_a_shard_out_is_found(
     stored: tuple[Path, str], in_memory: Path
 ) -> None:
-    """Even one that is right by itself: the parts must cover the tensors."""
+    """Even one that is right by itself: the shards must cover the tensors."""
     own = shutil.copytree(stored[0] / "before", in_memory / "own")
     newest = own / "step-00000009"
     gone = shards_in(newest)[0]
@@ -188,7 +188,7 @@ def test_a_manifest_that_leaves_a_shard_out_is_found(
     files = json.loads((newest / MANIFEST).read_text())["files"]
     files.pop(gone.name)
     (newest / MANIFEST).write_text(manifest_text(9, files))
-    with pytest.raises(IntegrityError, match=r"parts of .* are missing"):
+    with pytest.raises(IntegrityError, match=r"shards of .* are missing"):
         open_checkpoint(newest).load_model(Stack(dtype=torch.float64))
     for name in ("../x.safetensors", "shard-1.safetensors", "model.safetensors"):
         (newest / MANIFEST).write_text(manifest_text(9, {**files, name: "0" * 64}))

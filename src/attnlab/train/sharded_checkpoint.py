@@ -37,7 +37,7 @@ class ShardFiles:
     """The files to read from a checkpoint folder, and all files whose hashes were verified."""
 
     folder: Path
-    files: Collection[str]
+    names: Collection[str]
     verified: Collection[str]
 
 
@@ -74,7 +74,9 @@ def _write_without_collectives(
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
     writer.set_up_storage_writer(rank == 0)
     plan = writer.prepare_local_plan(planner.create_local_plan())
-    plan = writer.prepare_global_plan([plan] * size)[rank]  # index in the list = number of the shard
+    plan = writer.prepare_global_plan([plan] * size)[
+        rank
+    ]  # index in the list = number of the shard
     results = writer.write_data(planner.finish_plan(plan), planner).wait()
     return sorted({result.storage_data.relative_path for result in results})
 
@@ -112,7 +114,7 @@ def _read_tensor_specs(files: ShardFiles) -> dict[str, Tensor]:
         raise IntegrityError(f"{folder}: not safetensors: {error}") from None
     stored: Any = metadata.storage_data
     names = {
-        at.fqn for at, where in stored.items() if Path(where.relative_path).name in files.files
+        at.fqn for at, where in stored.items() if Path(where.relative_path).name in files.names
     }
     specs: dict[str, Tensor] = {}
     for name in sorted(names):

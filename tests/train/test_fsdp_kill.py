@@ -14,8 +14,8 @@ from attnlab.train.ranks import Ranks
 
 from .parts import distance
 from .stack import content
+from .test_fsdp import SCRIPT, named, said
 from .test_ranks import finished, rank_process, started, wait_for_step
-from .test_sharded import SCRIPT, named, said
 from .together import dtype_of, training
 
 SEED = 61
