@@ -27,19 +27,19 @@ from attnlab.train.determinism import environment
 from attnlab.train.fsdp import ShardedProcessGroup, find_blocks, parameters_across_groups
 from attnlab.train.ranks import Ranks, join_process_group
 
-from .parts import STEPS
+from .sharded_teams import STEPS
 from .stack import Stack
 from .test_checkpoint import DAMAGE
 from .tiny import ROWS, Endless
 
-SCRIPT = Path(__file__).with_name("parts.py")
+SCRIPT = Path(__file__).with_name("sharded_teams.py")
 # float64, sums of at most 40 terms taken in another order, AdamW's division by √v: measured 1e-16
 CLOSE = 1e-10
 Lines = list[dict[str, Any]]
 
 
 def said(folder: Path, *scenes: str, script: Path = SCRIPT) -> Lines:
-    """The lines of parts.py; a traceback anywhere is a failure."""
+    """The lines that sharded_teams.py prints; a traceback anywhere is a failure."""
     done = subprocess.run(
         [sys.executable, str(script), str(folder), *scenes],
         capture_output=True,

@@ -12,11 +12,11 @@ import pytest
 
 from attnlab.train.ranks import Ranks
 
-from .parts import distance
+from .rank_script import dtype_of, training
+from .sharded_teams import distance
 from .stack import content
 from .test_fsdp import SCRIPT, named, said
 from .test_ranks import finished, rank_process, started, wait_for_step
-from .together import dtype_of, training
 
 SEED = 61
 
@@ -89,7 +89,7 @@ def test_a_save_torn_at_every_call_costs_no_bit(in_memory: Path) -> None:
 @pytest.mark.timeout(600)
 def test_torchrun_restarts_it_too(tmp_path: Path) -> None:
     finished(started(2, str(tmp_path / "calm"), "sharded-noisy", "60"))
-    script = SCRIPT.with_name("together.py")
+    script = SCRIPT.with_name("rank_script.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--max-restarts", "3", "--standalone", str(script), str(tmp_path / "run")]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}

@@ -20,10 +20,10 @@ from attnlab.train.ranks import ProcessGroup, Ranks, current_ranks
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
 
+from .rank_script import training
 from .tiny import ROWS, Batch, Endless, Tiny, digest
-from .together import training
 
-SCRIPT = Path(__file__).with_name("together.py")
+SCRIPT = Path(__file__).with_name("rank_script.py")
 START = (
     "import sys; from attnlab.lab.supervise import supervise; "
     "sys.exit(supervise(sys.argv[2:], int(sys.argv[1]), lambda t: print('note', t, flush=True)))"

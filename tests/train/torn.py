@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import parts
+import sharded_teams
 import torch
 from crash import CALLS, Fuse
-from parts import stored, team, training
+from sharded_teams import stored, team, training
 from stack import Stack, content
 from tiny import one_thread, settings
 
@@ -54,7 +54,7 @@ def torn(folder: Path, rank: int, action: str) -> None:
         step = found.state.step if found else 0
         team("again", 2, lambda ranks, own=own: training(own, ranks).steps)
         left = [name for name in os.listdir(own) if name.startswith(".partial")]
-        parts.say(
+        sharded_teams.say(
             name="point",
             rank=rank,
             action=action,

@@ -35,7 +35,9 @@ def read_pairs(trial: Trial) -> Outcome:
     rows = encode_examples(encoder.tokenizer, chosen, c["longest"])
     assert rows.token_types is not None
     special = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
-    forms = [is_pair(ids, kinds, *special) for ids, kinds in zip(rows.ids, rows.token_types, strict=True)]
+    forms = [
+        is_pair(ids, kinds, *special) for ids, kinds in zip(rows.ids, rows.token_types, strict=True)
+    ]
     moved = [distances(encoder, rows.batch([i]), chosen[i]) for i in range(len(chosen))]
     wide = rows.batch(range(len(chosen)))
     return Outcome(

@@ -1,6 +1,6 @@
-"""Teams of processes that hold a model together, many in one process: each member is a fork.
+"""Teams of processes that shard a model; each member is a fork of this process.
 
-    python parts.py FOLDER NAME …      says one JSON line a team: what each member found
+    python sharded_teams.py FOLDER NAME …   prints one JSON line per team: what each member returned
 
 torch is loaded once, so a team costs a second or less.
 """
