@@ -1,4 +1,4 @@
-"""A batch is a function of seed and step; every row once an epoch; padding is never scored."""
+"""A batch is a function of seed and step; every row once per epoch; padding is not scored."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def some_rows(count: int, longest: int = 17, seed: int = 5) -> list[np.ndarray]:
 
 
 def rows_of(batch: Batch) -> list[list[int]]:
-    """The rows again: ids and the last scored target."""
+    """Recover the rows of a batch: ids and the last scored target."""
     found = []
     for ids, targets in zip(batch.ids, batch.targets, strict=True):
         scored = targets[targets != IGNORE]

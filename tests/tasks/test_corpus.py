@@ -1,4 +1,4 @@
-"""Any text in: one clear line or a sound split. Splits are partitions, free of order."""
+"""Any text gives a valid split or a one-line error; splits do not depend on the order."""
 
 import math
 import time

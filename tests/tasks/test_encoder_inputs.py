@@ -1,4 +1,4 @@
-"""Examples in ids: the tokenizer's own pairs, cuts that are shown, and little padding."""
+"""Encoder inputs: the tokenizer's format for pairs, truncation that is reported, padding."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables with labels, split by content; a bad one is one line that says where."""
+"""Labelled tables are split by content; a bad one gives a one-line error with its place."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The real plays and poems: all of them, nothing but them."""
+"""The asset with the real plays and poems: complete, and nothing else in it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Span corruption: exact reassembly, every legal draw, the promised mean, no first match."""
+"""Span corruption: rows can be inverted, every legal span is drawn, the mean length is T/4."""
 
 from collections import Counter
 

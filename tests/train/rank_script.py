@@ -1,8 +1,8 @@
 """One process of a data-parallel training: `python rank_script.py FOLDER KIND STEPS [PAUSE]`.
 
 KIND: adamw64, sgd32, gentle32 (no dropout: comparable with one process) or noisy (dropout and a
-counting buffer); "sharded-" before it trains a model with blocks, sharded if there are several processes.
-The first process prints a line a step, then the digest.
+counting buffer). The prefix "sharded-" trains a model with blocks, sharded if there are several
+processes. Rank 0 prints a line per step, then the digest.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Processes that hold a model together do the steps of one that holds it alone."""
+"""Sharded training computes the same steps as a single process."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def said(folder: Path, *scenes: str, script: Path = SCRIPT) -> Lines:
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> Lines:
-    """All that needs no folder of its own, with torch loaded once."""
+    """Run all scenes that need no separate folder in one process, so that torch is loaded once."""
     scenes = ("equal", "averaged", "held", "moved", "faults", "frozen", "stored")
     return said(tmp_path_factory.getbasetemp() / "parts", *scenes)
 
@@ -74,7 +74,7 @@ def test_averaged_gradients_would_be_seen(lines: Lines) -> None:
 
 
 def test_each_holds_its_part_and_no_more(lines: Lines) -> None:
-    """At most 1/N of what can be cut, rounded up to whole rows, and what cannot: fails if whole."""
+    """A process holds at most 1/N of the sharded parameters, rounded up to rows, and the rest."""
     (whole,) = named(lines, "held", "whole")
     assert whole["told"]["weights"] == sum(p.numel() for p in Stack().parameters())
     apart = Stack.uncut()
@@ -123,7 +123,7 @@ def test_frozen_weights_and_every_optimizer(lines: Lines) -> None:
 
 @pytest.fixture(scope="module")
 def stored(lines: Lines) -> tuple[Path, str]:
-    """Steps 6 and 9 of twelve of two processes, and what they end in."""
+    """A folder with checkpoints of steps 6 and 9 by two processes, and the final digest."""
     (line,) = named(lines, "stored", "content")
     return Path(line["folder"]), line["told"]
 
@@ -180,7 +180,7 @@ def test_nothing_is_a_pickle_and_nothing_more_is_read(
 def test_a_manifest_that_leaves_a_shard_out_is_found(
     stored: tuple[Path, str], in_memory: Path
 ) -> None:
-    """Even one that is right by itself: the shards must cover the tensors."""
+    """Even if its hashes are right: the shards must cover the tensors."""
     own = shutil.copytree(stored[0] / "before", in_memory / "own")
     newest = own / "step-00000009"
     gone = shards_in(newest)[0]
@@ -210,7 +210,7 @@ def test_damage_costs_steps_not_bits(stored: tuple[Path, str], in_memory: Path) 
 
 
 class Some(ShardedProcessGroup):
-    """One of several, without the others."""
+    """One rank of a group, without the other processes."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size

@@ -1,4 +1,4 @@
-"""On a GPU: bfloat16 near float32, and in deterministic mode the same bits after every stop."""
+"""On a GPU: bfloat16 is near float32, and deterministic mode resumes bit for bit."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Ways to adapt an encoder: counts by closed formula, freezing, effect, and the way to disk."""
+"""Fine-tuning methods: parameter counts by formula, freezing, effect, saving and loading."""
 
 import json
 import subprocess
@@ -75,7 +75,7 @@ def answers(model: Classifier) -> Tensor:
 
 
 def moved(model: Classifier) -> Classifier:
-    """Everything that learns, pushed off its start."""
+    """Change every trainable parameter a little, so that no adapter is at its initial value."""
     generator = Seed(13).torch_generator()
     with torch.no_grad():
         for p in model.parameters():
@@ -253,7 +253,7 @@ class Fixed:
 
 
 def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: Path) -> None:
-    """A rate at which it learns and falls apart: with and without a folder, the best comes back."""
+    """The rate is so large that accuracy falls again: the best weights are restored."""
     heard: list[float] = []
     found, rows = [], [(np.arange(6), batch())]
     for folder in (None, tmp_path / "steps"):

@@ -1,4 +1,4 @@
-"""A fine-tuning that is stopped and goes on ends in the weights of an undisturbed one."""
+"""A fine-tuning that is stopped and resumed ends with the weights of an uninterrupted one."""
 
 from pathlib import Path
 

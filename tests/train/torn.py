@@ -1,4 +1,4 @@
-"""A save of two processes, torn at every call that touches the disk: `python torn.py FOLDER`.
+"""A save of two processes, interrupted at every disk call: `python torn.py FOLDER`.
 
 One of the two is killed, or refused, at its first call, its second … until none is left; then the
 same training goes on. Says one JSON line a point.
@@ -27,7 +27,7 @@ POINTS = 100  # more than there are
 
 
 def lit(ranks: Ranks, own: Path, rank: int, fuse: Fuse) -> bool:
-    """Go on by one step; the save of this process burns the fuse. True if it has more calls."""
+    """Train one step with the fuse in the save of `rank`; return whether it was not reached."""
     owner: Any = vars(loop)["_Loop"]
     real, loops = owner._save, []
 

@@ -18,7 +18,7 @@ _STEPS = 200
 
 
 class Margin(NamedTuple):
-    """A direction of length 1, its gap min_i -d_i . direction, and by what share it may be wider."""
+    """A direction u of length 1, its gap min_i -d_i . u, and the share by which it may widen."""
 
     direction: Array
     gap: float

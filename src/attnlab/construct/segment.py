@@ -49,7 +49,7 @@ class Segment:
 
     @cached_property
     def origin(self) -> Array:
-        """The key that scores are measured from: an offset common to all keys then costs no digits."""
+        """The key that scores are measured from: a common offset then costs no digits."""
         return self.keys[self.other[int(np.argmax(self.keys[self.other] @ self.query))]]
 
     @cached_property
