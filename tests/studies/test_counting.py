@@ -221,7 +221,7 @@ def test_verdicts_follow_the_table() -> None:
     drawn = draw_conclusions(Counting.at("quick"), table_of())
     assert drawn.answer.startswith("Yes: 97.1 % of the counts are right by positions and 97.1 % by")
     assert {f.verdict for f in drawn.findings} == {"pass"}
-    assert [s.heading for s in drawn.sections][0] == "Two ways to count"
+    assert drawn.sections[0].heading == "Two ways to count"
 
 
 @pytest.mark.parametrize(

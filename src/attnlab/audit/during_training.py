@@ -1,7 +1,7 @@
 """The audits of a model inside a study, at the start and at the end of its training.
 
-    findings = model_findings(model, "start")   …   findings += model_findings(model, "end")
-    return Outcome(metrics, findings=findings)
+findings = model_findings(model, "start")   …   findings += model_findings(model, "end")
+return Outcome(metrics, findings=findings)
 """
 
 from dataclasses import replace

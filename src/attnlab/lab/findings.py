@@ -1,7 +1,7 @@
 """What audits said of single trials, stored row by row and summed up over a run.
 
 A trial returns findings in its outcome (`Outcome(findings=[...])`). The lab stores each with its
-number, threshold, verdict, sentence and evidence, and `summarize` makes one finding an audit of them:
+number, threshold, verdict, sentence and evidence; `summarize` makes one finding per audit of them:
 
     fails           a trial fails that may not, or one passes that must fail
     passes          every other trial passes

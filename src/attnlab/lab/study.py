@@ -51,7 +51,7 @@ NOT_OF_A_TRIAL = frozenset({"seeds", "trial_seconds", "trial_memory_gb"})
 
 
 def deferred(target: str) -> Any:
-    """A method that lives in another file, imported at its first call: `run = deferred(".trial:run")`.
+    """A method in another file, imported at its first call: `run = deferred(".trial:run")`.
 
     The function gets the study as its first argument, as any method does.
     """
@@ -142,7 +142,7 @@ class Study(ABC):
         return Trial(self.name, self.version, config, seed)
 
     def settings_of(self, trial: Trial) -> Any:
-        """The study's settings as they hold for one trial: those its configuration names replaced."""
+        """The settings of one trial: the study's, with those its configuration names replaced."""
         known = type(self.settings).model_fields
         return self.settings.model_copy(
             update={key: value for key, value in trial.config.items() if key in known}
@@ -157,7 +157,7 @@ class Study(ABC):
         """Execute one trial: metrics must be a pure function of it."""
 
     def evidence(self, table: Table) -> Any:
-        """The trials that ended well, as claims and figures read them; the table itself by default."""
+        """The trials that ended well, as claims and figures read them; by default the table."""
         return table
 
     @abstractmethod

@@ -68,7 +68,7 @@ def draw_dots(
     limits: Limits | None = None,
     baseline: float | None = None,
 ) -> None:
-    """A line a label, a dot a series; series without an estimate are skipped, the first line on top.
+    """One line per label, one dot per series where there is an estimate; the first line on top.
 
     The dotted line is what needs no model.
     """
@@ -84,7 +84,7 @@ def draw_dots(
     ax.tick_params(axis="y", length=0)
 
 
-def dot_plot(  # noqa: PLR0913  (a figure has this many looks; each is named at the call)
+def dot_plot(
     lines: Mapping[str, Sequence[Estimate | None]],
     series: Sequence[Series],
     *,
@@ -128,7 +128,7 @@ def draw_curve(ax: Axes, curve: Curve, limits: Limits | None = None, label: bool
         direct_label(ax, curve.x, value, curve.label, curve.color)
 
 
-def curve_plot(  # noqa: PLR0913  (a figure has this many looks; each is named at the call)
+def curve_plot(
     curves: Sequence[Curve],
     *,
     xlabel: str,

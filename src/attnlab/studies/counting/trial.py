@@ -14,9 +14,9 @@ from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.studies.counting.model import TERMS, Counter
 from attnlab.studies.counting.study import KINDS
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
-from attnlab.train.batch import changed
+from attnlab.train.batch import map_tensors
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Trained
+from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
     model = Counter(sizes, trial.config["arm"], seed.child("weights").torch_generator())
     model.to(context.device)
     drawn = draw(sizes, s.scored, seed.child("test"))
-    test: Rows = changed(drawn, lambda tensor: tensor.to(context.device))
+    test: Rows = map_tensors(drawn, lambda tensor: tensor.to(context.device))
 
-    def train_phase(phase: str) -> Trained:
+    def train_phase(phase: str) -> TrainResult:
         batches = Fresh(sizes, s.batch, seed.child("train", phase))
         hooks = Hooks(evaluate=_error_on(test), stop=context.stopping)
         result = train(model, batches, recipe(s, phase), loss=loss, hooks=hooks)
@@ -165,7 +165,7 @@ def constant_answers(model: Counter, rows: Rows) -> Finding:
     return collapse(predicted, rows.answer.flatten().tolist())
 
 
-def learning_curve(result: Trained) -> dict[str, list[float]]:
+def learning_curve(result: TrainResult) -> dict[str, list[float]]:
     """Test accuracy while the start is trained."""
     lines = [line for line in result.log if line.get("value") is not None]
     return {
