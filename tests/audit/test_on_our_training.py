@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.audit.content import digest
-from attnlab.audit.data_order import data_order
-from attnlab.audit.freeze import freeze
-from attnlab.audit.gradient_accumulation import accumulated_step
-from attnlab.audit.metric_invariance import metric_invariance
-from attnlab.audit.schedule import schedule
+from attnlab.audit.checks.data_order import data_order
+from attnlab.audit.checks.freeze import freeze
+from attnlab.audit.checks.gradient_accumulation import accumulated_step
+from attnlab.audit.checks.metric_invariance import metric_invariance
+from attnlab.audit.checks.schedule import schedule
 from attnlab.core.seeds import Seed
+from attnlab.measure.content import digest
 from attnlab.measure.perplexity import score, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT

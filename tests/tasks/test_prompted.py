@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.audit.data_order import data_order
-from attnlab.audit.loss_mask import loss_mask
+from attnlab.audit.checks.data_order import data_order
+from attnlab.audit.checks.loss_mask import loss_mask
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE

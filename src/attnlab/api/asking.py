@@ -88,9 +88,9 @@ def audited(  # noqa: PLR0913  (what a person may choose)
     how = Opening(own_head=True, revision=revision, trust=trust)
     place = find_target(target, out, device, how)  # a wrong name first: torch is slow to load
     if only:  # and before a model is
-        from attnlab.audit.catalogue import chosen
+        from attnlab.audit.catalogue import select_audits
 
-        chosen(only)
+        select_audits(only)
     found = place.load()
     from attnlab.audit.catalogue import check
 

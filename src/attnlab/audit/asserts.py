@@ -10,14 +10,14 @@ An audit that does not apply raises too: a test that tested nothing must not pas
 
 from typing import Any
 
-from attnlab.audit.catalogue import chosen
-from attnlab.audit.probe import Probe
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.catalogue import select_audits
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.wrap import subject_of
 
 
 def assert_audit(model: Any, name: str, *, seed: int = 0, length: int | None = None) -> None:
     """Any audit by its name."""
-    (audit,) = chosen([name])
+    (audit,) = select_audits([name])
     finding = audit.run(subject_of(model), Probe(seed, length))
     if finding.verdict != "pass":
         raise AssertionError(f"{name}: {finding.verdict}: {finding.why}")

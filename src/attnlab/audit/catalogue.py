@@ -10,22 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.audit.attention_matters import attention_matters
-from attnlab.audit.batch_independence import batch_independence
-from attnlab.audit.cache_parity import cache_parity
-from attnlab.audit.causality import causality
-from attnlab.audit.coverage import coverage
-from attnlab.audit.eval_determinism import eval_determinism
+from attnlab.audit.checks.attention_matters import attention_matters
+from attnlab.audit.checks.batch_independence import batch_independence
+from attnlab.audit.checks.cache_parity import cache_parity
+from attnlab.audit.checks.causality import causality
+from attnlab.audit.checks.coverage import coverage
+from attnlab.audit.checks.eval_determinism import eval_determinism
+from attnlab.audit.checks.mask_strength import mask_strength
+from attnlab.audit.checks.non_finite import non_finite
+from attnlab.audit.checks.padding import padding
+from attnlab.audit.checks.random_token_floor import random_token_floor
+from attnlab.audit.checks.saturation import saturation
+from attnlab.audit.checks.tying_and_save import tying_and_save
 from attnlab.audit.finding import Finding
-from attnlab.audit.mask_strength import mask_strength
-from attnlab.audit.non_finite import non_finite
-from attnlab.audit.padding import padding
-from attnlab.audit.probe import Probe
-from attnlab.audit.random_token_floor import random_token_floor
-from attnlab.audit.saturation import saturation
-from attnlab.audit.subject import Subject
-from attnlab.audit.tying_and_save import tying_and_save
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.subject import Subject
+from attnlab.audit.probing.wrap import subject_of
 from attnlab.core.config import nearest
 from attnlab.core.errors import UsageError
 
@@ -81,7 +81,7 @@ class Verdicts:
         }
 
 
-def chosen(only: Iterable[str]) -> tuple[Audit, ...]:
+def select_audits(only: Iterable[str]) -> tuple[Audit, ...]:
     """The audits of these names, all without any; an unknown one raises with the nearest."""
     wanted = list(only)
     for name in wanted:
@@ -100,7 +100,7 @@ def check(
     heard: Callable[[Finding], None] = lambda finding: None,
 ) -> Verdicts:
     """Run the audits on a model of anyone's; `heard` is told of each finding as it comes."""
-    audits = chosen(only)
+    audits = select_audits(only)
     subject, probe = subject_of(model, name), Probe(seed, length)
     findings = []
     for audit in audits:

@@ -1,10 +1,10 @@
 """What was checked so that nobody is fooled by an accuracy or a map."""
 
-from attnlab.audit.attention_worth import attention_worth
-from attnlab.audit.baselines import baselines
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
-from attnlab.audit.small_sample import small_sample
 from attnlab.studies.counting.claims import KINDS, LOST, claims
 from attnlab.studies.counting.evidence import LABELS, Starts
 from attnlab.studies.counting.settings import CountingSettings

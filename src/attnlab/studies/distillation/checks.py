@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.catalogue import check
+from attnlab.audit.checks.freeze import freeze
+from attnlab.audit.checks.label_shift import label_shift
+from attnlab.audit.checks.loss_mask import loss_mask
 from attnlab.audit.finding import Finding
-from attnlab.audit.freeze import freeze
-from attnlab.audit.label_shift import label_shift
-from attnlab.audit.loss_mask import loss_mask
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubModel
 from attnlab.studies.audited import AUDITED, LENGTH

@@ -1,0 +1,93 @@
+"""cache-parity: does decoding with the cache give the logits of reading the text at once?
+
+Runs: the same text whole; token by token through the model's cache; in two pieces; in three.
+Number: the largest difference of a logit. Fails above ten times the model's own noise. Tokens may
+still differ where two logits are nearly equal: that is no fault.
+"""
+
+import torch
+from torch import Tensor
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.probing.noise import movement, noise_of
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.subject import Subject
+
+NAME = "cache-parity"
+
+
+def cache_parity(subject: Subject, probe: Probe) -> Finding:
+    """Judge a model that keeps a cache."""
+    fine = subject.finest()
+    if fine.cache is None or not (fine.causal and fine.per_position):
+        return Finding(NAME, "not-applicable", None, None, "it has no cache to compare with")
+    noise = noise_of(fine, probe)
+    limit = noise.elsewhere
+    ids = probe.rows(fine, probe.short(fine), rows=2)
+    whole = fine.logits(ids)
+    found: dict[str, tuple[float, int]] = {}
+    not_run: dict[str, str] = {}
+    for words, sizes in _ways(ids.shape[1]).items():
+        try:
+            found[words] = _difference(fine, ids, sizes, whole)
+        except Exception as error:  # anyone's cache: some take one token at a time
+            not_run[words] = f"{type(error).__name__}: {str(error)[:120]}"
+    if not found:
+        why = f"its cache cannot be used: {next(iter(not_run.values()))}"
+        return Finding(NAME, "not-applicable", None, None, why)
+    worst = max(found, key=lambda name: found[name][0])
+    size, position = found[worst]
+    differences = {k: v[0] for k, v in found.items()}
+    evidence = {**noise.evidence(), "differences": differences, "not_run": not_run}
+    if size <= limit:
+        why = "with its cache the model gives the same logits as without"
+        why += f"; it could not be read {' or '.join(not_run)}" if not_run else ""
+        return Finding(NAME, "pass", size, limit, why, evidence)
+    bad = [name for name, (value, _) in found.items() if value > limit]
+    size, position = found[bad[0]]
+    why = (
+        f"read {bad[0]} through the cache, the logits at position {position} differ by {size:.2g} "
+        f"from those of the text read at once: {_cause(fine, ids, limit, bad)}"
+    )
+    return Finding(NAME, "fail", found[worst][0], limit, why, {**evidence, "position": position})
+
+
+def _ways(length: int) -> dict[str, list[int]]:
+    third = max(1, length // 3)
+    return {
+        "token by token": [1] * length,
+        "in two pieces": [length // 2, length - length // 2],
+        "in three pieces": [third, third, length - 2 * third],
+    }
+
+
+def _read(subject: Subject, ids: Tensor, sizes: list[int]) -> Tensor:
+    assert subject.cache is not None
+    with torch.no_grad(), subject.mode(training=False):
+        return torch.cat(list(subject.cache(list(ids.split(sizes, dim=1)))), dim=1)
+
+
+def _difference(
+    subject: Subject, ids: Tensor, sizes: list[int], whole: Tensor
+) -> tuple[float, int]:
+    gap = movement(whole, _read(subject, ids, sizes))
+    return float(gap.max()), int(gap.amax(dim=0).argmax())
+
+
+def _cause(subject: Subject, ids: Tensor, threshold: float, bad: list[str]) -> str:
+    """Whether the cached reading looks ahead inside a piece, starts anew, or counts wrongly."""
+    steps, two, _ = _ways(ids.shape[1])
+    if two in bad and _looks_ahead(subject, ids, threshold):
+        return "inside a piece it reads later tokens"
+    if steps not in bad:
+        return "one token at a time is right, but a longer piece does not continue what is kept"
+    return "what is kept, or the positions counted from it, is not what the text needs"
+
+
+def _looks_ahead(subject: Subject, ids: Tensor, threshold: float) -> bool:
+    """Whether the last token, in a piece of several, moves logits before it."""
+    sizes = [ids.shape[1] // 2, ids.shape[1] - ids.shape[1] // 2]
+    other = ids.clone()
+    other[:, -1] = (other[:, -1] + 1) % subject.vocabulary
+    gap = movement(_read(subject, ids, sizes), _read(subject, other, sizes))[:, :-1]
+    return float(gap.max()) > threshold

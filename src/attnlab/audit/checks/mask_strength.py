@@ -1,0 +1,74 @@
+"""mask-strength: can a score beat the mask?
+
+Runs: one forward in which the scores of every attention are watched; entries that belong to later
+positions are the masked ones. Number: the smallest distance, over queries, from the largest visible
+score down to the largest masked one. Fails below 30 (a weight of e⁻³⁰ is 1e-13): a mask of −10, or
+of −10⁴ once training has driven scores there, is a number among numbers and can be outweighed.
+Where the future would show in the logits and does not, it is taken out after the softmax.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attnlab.audit.checks.causality import plain_leak
+from attnlab.audit.finding import Finding
+from attnlab.audit.probing.attention_scores import RecordScores
+from attnlab.audit.probing.noise import noise_of, unsettled
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.subject import Subject
+
+NAME = "mask-strength"
+MARGIN = 30.0
+SHOWS = 10.0  # a weight of 5e-5 is seen in any precision; in float64 all below MARGIN are
+
+
+def mask_strength(subject: Subject, probe: Probe) -> Finding:
+    """Judge a causal model whose attention can be watched."""
+    if not (subject.causal and subject.per_position):
+        return Finding(NAME, "not-applicable", None, MARGIN, "it is no causal language model")
+    length = probe.short(subject)
+    with RecordScores(length, by_hand=True) as watched:
+        subject.logits(probe.rows(subject, length, rows=2))
+    margins = [_margin(scores) for scores in watched.found]
+    if not margins:
+        why = "no softmax over positions was seen: no mask is added to scores"
+        return Finding(NAME, "not-applicable", None, MARGIN, why)
+    margin = min(margins)
+    evidence = {"attentions": len(margins), "weakest": margins.index(margin)}
+    number = None if margin == math.inf else margin
+    if margin >= MARGIN:
+        why = "masked scores lie so far below visible ones that none can be outweighed"
+        return Finding(NAME, "pass", number, MARGIN, why, evidence)
+    if _would_show(subject, probe, margin) and not plain_leak(subject, probe):
+        why = "scores of later positions enter the softmax, and are taken out after it"
+        return Finding(NAME, "pass", number, MARGIN, why, evidence)
+    where = f"in attention {margins.index(margin)} of {len(margins)} a score of a later position "
+    why = where + (
+        f"lies only {margin:.3g} below a visible one: its mask is a number that scores can outweigh"
+        if margin > 0
+        else f"is {-margin:.3g} larger than every visible one: its mask is outweighed, or missing"
+    )
+    return Finding(NAME, "fail", number, MARGIN, why, evidence)
+
+
+def _would_show(subject: Subject, probe: Probe, margin: float) -> bool:
+    """Whether so weak a mask must move the logits where nothing else hides the future."""
+    fine = subject.finest()
+    if unsettled(fine, probe) is not None:
+        return False
+    return margin < (MARGIN if noise_of(fine, probe).dtype == torch.float64 else SHOWS)
+
+
+def _margin(scores: Tensor) -> float:
+    """Largest visible score − largest masked one, the least over rows."""
+    n = scores.shape[-1]
+    later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
+    found = scores.double()
+    never = torch.finfo(scores.dtype).min / 4  # written for −∞ by those who avoid it
+    found = torch.where(found <= never, -torch.inf, found)
+    masked = found.masked_fill(~later, -torch.inf).amax(dim=-1)[..., :-1]
+    if bool((masked == -torch.inf).all()):
+        return math.inf
+    return float((found.masked_fill(later, -torch.inf).amax(dim=-1)[..., :-1] - masked).min())

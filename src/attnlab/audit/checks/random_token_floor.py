@@ -1,0 +1,52 @@
+"""random-token-floor: does the model predict what cannot be predicted?
+
+Runs: the mean loss on tokens drawn evenly and independently; nobody can do better than ln V.
+Number: the loss. Fails below ln V − 3 standard errors: the model reads the answer.
+"""
+
+import math
+
+import torch
+from torch.nn import functional
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.subject import Subject
+from attnlab.core.seeds import Seed
+
+NAME = "random-token-floor"
+TOKENS = 2000
+FEW = 300  # of a large model
+ROUNDING = 1e-12  # of the mean: answers that are all alike have no spread
+
+
+def random_token_floor(subject: Subject, probe: Probe) -> Finding:
+    """Judge a model whose answers are scores over its own vocabulary."""
+    if not (subject.causal and subject.per_position):
+        return Finding(NAME, "not-applicable", None, None, "it is no causal language model")
+    length = subject.fitting(4 * probe.short(subject))
+    generator = Seed(probe.seed).child(NAME).torch_generator()
+    tokens = FEW if subject.large else TOKENS
+    size = (max(2, tokens // length), length)
+    ids = torch.randint(0, subject.vocabulary, size, generator=generator).to(subject.device)
+    losses = torch.cat([_losses(subject, row[None]) for row in ids])
+    width = subject.logits(ids[:1]).shape[-1]
+    floor = math.log(min(subject.vocabulary, width))
+    mean, error = float(losses.mean()), float(losses.std() / math.sqrt(losses.numel()))
+    threshold = floor - 3 * error - ROUNDING * floor
+    evidence = {"ln_vocabulary": floor, "standard_error": error, "tokens": losses.numel()}
+    if not math.isfinite(mean):
+        return Finding(NAME, "not-applicable", None, threshold, "the loss is not finite", evidence)
+    if mean < threshold:
+        why = (
+            f"random tokens cost {mean:.3f} nats where {floor:.3f} is the least anyone can pay: "
+            "the model reads the answer"
+        )
+        return Finding(NAME, "fail", mean, threshold, why, evidence)
+    why = f"random tokens cost it {mean:.2f} nats, no less than the {floor:.2f} of pure guessing"
+    return Finding(NAME, "pass", mean, threshold, why, evidence)
+
+
+def _losses(subject: Subject, ids: torch.Tensor) -> torch.Tensor:
+    logits = subject.logits(ids)[:, :-1].double()
+    return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")

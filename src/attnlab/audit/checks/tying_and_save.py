@@ -1,0 +1,75 @@
+"""tying-and-save: is the model on disk the model in memory?
+
+Runs: written and read again; logits compared on the same ids; weights that were one tensor before
+must be one tensor after. Number: the largest difference of a logit. Fails when it is not 0, when a
+tie is lost, or when the settings announce a tie that is not there.
+"""
+
+from collections import defaultdict
+
+from torch import nn
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.probing.noise import movement
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.subject import Subject
+
+NAME = "tying-and-save"
+
+
+def tying_and_save(subject: Subject, probe: Probe) -> Finding:
+    """Judge a model that can be written and read."""
+    if subject.module is None:
+        return Finding(NAME, "not-applicable", None, 0.0, "a function has no files of its own")
+    announced = getattr(getattr(subject.module, "config", None), "tie_word_embeddings", None)
+    ties = tied_parameters(subject.module)
+    if announced is True and _has_untied_head(subject.module):
+        why = "its settings say that embedding and output are one matrix, and they are two"
+        return Finding(NAME, "fail", None, 0.0, why, {"ties": ties})
+    if subject.save_load is None:
+        return Finding(NAME, "not-applicable", None, 0.0, "it cannot be written and read again")
+    try:
+        again = subject.save_load()
+    except Exception as error:  # anyone's files
+        why = f"it cannot be written and read again: {type(error).__name__}: {str(error)[:120]}"
+        return Finding(NAME, "fail", None, 0.0, why)
+    rows = probe.rows(subject, probe.short(subject))
+    size = float(movement(subject.logits(rows), again.logits(rows)).max())
+    assert again.module is not None
+    lost = [tie for tie in ties if tie not in tied_parameters(again.module)]
+    evidence = {"ties": ties, "lost": lost}
+    if lost:
+        why = f"{' and '.join(lost[0])} were one tensor, and are two after a round trip"
+        return Finding(NAME, "fail", size, 0.0, why, evidence)
+    if size != 0:
+        why = (
+            f"written and read again its logits differ by {size:.2g}: "
+            "something that matters is not among its saved weights"
+        )
+        return Finding(NAME, "fail", size, 0.0, why, evidence)
+    why = "written and read again it is the same model" + (", ties included" if ties else "")
+    return Finding(NAME, "pass", 0.0, 0.0, why, evidence)
+
+
+def tied_parameters(module: nn.Module) -> list[list[str]]:
+    """Names of parameters that share their memory."""
+    places: dict[tuple[int, tuple[int, ...]], list[str]] = defaultdict(list)
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if parameter.numel():
+            places[(parameter.data_ptr(), tuple(parameter.shape))].append(name)
+    return sorted(sorted(names) for names in places.values() if len(names) > 1)
+
+
+def _has_untied_head(module: nn.Module) -> bool:
+    """Input and output embeddings of the same shape that are two tensors."""
+    ends = [getattr(module, f"get_{end}_embeddings", None) for end in ("input", "output")]
+    if not all(callable(end) for end in ends):
+        return False
+    try:
+        first, last = (end() for end in ends)  # pyright: ignore[reportOptionalCall]
+    except NotImplementedError:
+        return False
+    one, two = (getattr(side, "weight", None) for side in (first, last))
+    if one is None or two is None or one.shape != two.shape:
+        return False
+    return one.data_ptr() != two.data_ptr()

@@ -1,0 +1,69 @@
+"""The scores of every attention of a forward, as they enter the softmax, masks included.
+
+Softmax and the fused attention of torch are overheard while the model runs; for a fused call the
+scores it never stores are computed beside it.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+SOFTMAX = (
+    torch.softmax,
+    functional.softmax,
+    Tensor.softmax,
+    torch.log_softmax,
+    functional.log_softmax,
+    Tensor.log_softmax,
+)
+BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax in steps
+FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+
+
+class RecordScores(TorchFunctionMode):
+    """`found` collects tensors (…, length, length) in the order of the calls.
+
+    `by_hand`: those that enter an exponential too.
+    """
+
+    def __init__(self, length: int, *, by_hand: bool = False) -> None:
+        super().__init__()
+        self.length, self.found = length, list[Tensor]()
+        self.fused = 0  # calls of fused attention, whatever it attends to
+        self.kinds = (*SOFTMAX, *BY_HAND) if by_hand else SOFTMAX
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if func in self.kinds and args and isinstance(args[0], Tensor):
+            self._note(args[0])
+        elif func is functional.scaled_dot_product_attention:
+            self.fused += 1
+            known = {**dict(zip(FUSED, args, strict=False)), **given}
+            if known["query"].shape[-2] == known["key"].shape[-2] == self.length:
+                self._note(fused_scores(known))
+        return func(*args, **given)
+
+    def _note(self, scores: Tensor) -> None:
+        square = scores.ndim >= 2 and scores.shape[-2:] == (self.length, self.length)
+        if square and scores.is_floating_point():
+            self.found.append(scores.detach())
+
+
+def fused_scores(known: dict[str, Any]) -> Tensor:
+    """scale · q kᵀ + mask, of a fused call."""
+    q, k, mask = known["query"], known["key"], known.get("attn_mask")
+    if k.shape[-3] != q.shape[-3]:  # grouped queries
+        k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)
+    scores = q @ k.transpose(-2, -1) * (known.get("scale") or q.shape[-1] ** -0.5)
+    n = scores.shape[-1]
+    if known.get("is_causal"):
+        later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, -torch.inf)
+    if mask is None:
+        return scores
+    if mask.dtype == torch.bool:
+        return scores.masked_fill(~mask, -torch.inf)
+    return scores + mask

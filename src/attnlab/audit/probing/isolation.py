@@ -1,0 +1,185 @@
+"""A question leaves no trace: what a model remembers and what draws are as they were before it.
+
+Put back: modes, buffers, plain attributes of every module (a cache kept between calls, a counter),
+generators of its own, and the random states of torch, numpy and Python. While a question is asked,
+whatever draws draws the same each time; in training mode nothing is dropped, for a dropout whose
+shape follows the routing of tokens would look like a leak.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from attnlab.audit.probing.attention_scores import FUSED
+
+FIXED_SEED = 20_261_115  # what draws draws the same before and after a change
+MODULE_ATTRIBUTES = frozenset(
+    vars(nn.Module())
+)  # what every module has; all else was put there by its author
+SMALL = 1 << 16  # larger tensors among plain attributes are tables, not memories
+DROPOUTS = (
+    functional.dropout,
+    torch.dropout,
+    functional.dropout1d,
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    torch.alpha_dropout,
+)
+
+
+@contextmanager
+def restore_state(module: nn.Module | None) -> Iterator[None]:
+    """Modes, buffers and plain attributes of all modules are put back afterwards."""
+    kept = [] if module is None else [_ModuleState(part) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part in kept:
+            part.restore()
+
+
+class _ModuleState:
+    """One module as it was."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.training = module.training
+        self.buffers = {
+            name: (b, b.detach().clone()) for name, b in module.named_buffers(recurse=False)
+        }
+        self.plain = {
+            k: (v, _copy(v)) for k, v in vars(module).items() if k not in MODULE_ATTRIBUTES
+        }
+
+    def restore(self) -> None:
+        own = vars(self.module)
+        if not isinstance(self.module, torch.jit.ScriptModule):
+            for name in [k for k in own if k not in MODULE_ATTRIBUTES and k not in self.plain]:
+                del own[name]
+            for name, (value, copy) in self.plain.items():
+                own[name] = _put_back(value, copy)
+            for name, (buffer, _) in self.buffers.items():
+                own["_buffers"][name] = buffer
+        with torch.no_grad():
+            for buffer, before in self.buffers.values():
+                buffer.copy_(before)
+        self.module.training = self.training
+
+
+def _copy(value: Any) -> Any:
+    """What is needed to undo a change made inside of `value`."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return _bits(value).state
+    if isinstance(value, list | dict | set):
+        return type(value)(value) if type(value) in (list, dict, set) else None
+    if isinstance(value, Tensor) and value.numel() <= SMALL and not value.requires_grad:
+        return value.clone()
+    return None
+
+
+def _put_back(value: Any, copy: Any) -> Any:
+    if copy is None:
+        return value
+    if isinstance(value, torch.Generator):
+        value.set_state(copy)
+    elif isinstance(value, np.random.Generator | np.random.RandomState):
+        _bits(value).state = copy
+    elif isinstance(value, Tensor):
+        value.copy_(copy)
+    elif isinstance(value, list):
+        value[:] = copy
+    elif isinstance(value, dict | set):
+        value.clear()
+        value.update(copy)
+    return value
+
+
+def _bits(generator: Any) -> Any:
+    """What holds the state of a generator of numpy."""
+    own = isinstance(generator, np.random.Generator)
+    return generator.bit_generator if own else generator._bit_generator
+
+
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState)
+
+
+@contextmanager
+def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
+    """The generators of torch, numpy, Python and of the module itself: all are put back."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    parts = () if module is None else module.modules()
+    own = [v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS)]
+    kept = [_copy(generator) for generator in own]
+    torch.default_generator.manual_seed(
+        FIXED_SEED
+    )  # anyone's model draws from the global generators
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(FIXED_SEED)
+    random.seed(FIXED_SEED)
+    np.random.seed(FIXED_SEED)  # noqa: TID251
+    try:
+        yield
+    finally:
+        for generator, state in zip(own, kept, strict=True):
+            _put_back(generator, state)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+
+
+def random_state() -> tuple[bytes, ...]:
+    """Where the global generators stand: other than before if anything was drawn."""
+    numpy = np.random.get_state()
+    return (
+        torch.get_rng_state().numpy().tobytes(),
+        np.asarray(numpy[1]).tobytes() + repr(numpy[2:]).encode(),  # pyright: ignore[reportArgumentType]
+        repr(random.getstate()).encode(),
+    )
+
+
+class NoDropout(TorchFunctionMode):
+    """Dropout gives back what it is given."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        if func in DROPOUTS:
+            return args[0] if args else given["input"]
+        if func is functional.scaled_dot_product_attention:
+            known = {**dict(zip(FUSED, args, strict=False)), **given}
+            return func(**{**known, "dropout_p": 0.0})
+        return func(*args, **given)
+
+
+@contextmanager
+def isolate(
+    module: nn.Module | None, inner: nn.Module | None, *, training: bool, fresh: bool
+) -> Iterator[None]:
+    """Evaluation or training mode; `fresh`: equal draws, and nothing is remembered.
+
+    `inner`: modules of somebody's function, which stay in the mode they were given.
+    """
+    with ExitStack() as stack:
+        if fresh:
+            stack.enter_context(restore_state(inner if module is None else module))
+            stack.enter_context(fixed_random_state())
+        if module is not None:
+            modes = [(part, part.training) for part in module.modules()]
+            stack.callback(_set_modes, modes)
+            module.train(training)
+        if training:
+            stack.enter_context(NoDropout())
+        yield
+
+
+def _set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
+    for part, was in modes:
+        part.training = was
