@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.audit.catalogue import NAMES, Verdicts, check
+from attnlab.audit.catalogue import NAMES, check
+from attnlab.audit.finding import Verdicts
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.probing.wrap import subject_of
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.audit import check
-from attnlab.audit.catalogue import Verdicts
+from attnlab.audit.finding import Verdicts
 from attnlab.core.seeds import Seed
 
 from .faults.base import VOCABULARY, Planted, built

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from attnlab.audit.checks.data_order import data_order
 from torch import Tensor
 
-from attnlab.audit.checks.data_order import data_order
 from attnlab.audit.checks.freeze import freeze
 from attnlab.audit.checks.gradient_accumulation import accumulated_step
 from attnlab.audit.checks.metric_invariance import metric_invariance

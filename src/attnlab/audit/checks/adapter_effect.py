@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "adapter-effect"
 LIMIT = 1e-5  # of the spread: float32 sums in another order move 1e-7 to 1e-6 of it
 Answer = Callable[[], Tensor]
 
 
+@audit(NAME, threshold=LIMIT)
 def adapter_effect(
     trained: Answer, others: Mapping[str, Answer], again: Answer | None = None
 ) -> Finding:
@@ -30,8 +32,7 @@ def adapter_effect(
         moved = {name: _movement(own, answer().detach()) for name, answer in others.items()}
         back = None if again is None else again().detach()
     if not moved and back is None:
-        why = "no other model was given to compare with"
-        return Finding(NAME, "not-applicable", None, LIMIT, why)
+        raise NotApplicable("no other model was given to compare with")
     if not torch.isfinite(own).all():
         return Finding(NAME, "fail", None, LIMIT, "its logits are no finite numbers")
     least = min(moved.values(), default=None)

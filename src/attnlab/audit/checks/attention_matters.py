@@ -11,6 +11,7 @@ from attnlab.audit.probing.ablation import AblateAttention
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "attention-matters"
 WORDS = {
@@ -20,6 +21,7 @@ WORDS = {
 }
 
 
+@audit(NAME, question="Would it say the same without attention?")
 def attention_matters(subject: Subject, probe: Probe) -> Finding:
     """Judge any model whose attention can be replaced."""
     fine = subject.finest()
@@ -34,7 +36,7 @@ def attention_matters(subject: Subject, probe: Probe) -> Finding:
         calls = ablated.calls
         if not calls:
             why = "no softmax over positions was seen: no attention that could be taken away"
-            return Finding(NAME, "not-applicable", None, noise.threshold, why)
+            raise NotApplicable(why, threshold=noise.threshold)
     least = min(found, key=lambda how: found[how])
     evidence = {**noise.evidence(), "movements": found, "attentions": calls}
     if found[least] > noise.threshold:
@@ -46,7 +48,7 @@ def attention_matters(subject: Subject, probe: Probe) -> Finding:
     zero = _zero_weights(fine)
     if zero and found[least] == 0:
         why = f"`{zero}` is exactly zero, as some start their training: there is nothing to see yet"
-        return Finding(NAME, "not-applicable", None, noise.threshold, why, evidence)
+        raise NotApplicable(why, threshold=noise.threshold, evidence=evidence)
     return Finding(NAME, "fail", found[least], noise.threshold, WORDS[least], evidence)
 
 

@@ -12,19 +12,21 @@ import math
 from collections.abc import Mapping, Sequence
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.intervals import Estimate, mean_interval
 
 NAME = "attention-worth"
 NOTHING = 0.01  # of the score: an interval inside ± this is no difference
 
 
+@audit(NAME, threshold=0.0)
 def attention_worth(without: Sequence[float], compared: Mapping[str, float]) -> Finding:
     """Judge a study by its arm without attention; `compared` are its claims, as log ratios."""
     worth = mean_interval(without)
     names = tuple(compared)
     if not worth.has_interval:
         why = f"{worth.n} runs with attention switched off cannot tell what attention is worth"
-        return Finding(NAME, "not-applicable", None, 0.0, why, undermines=names)
+        raise NotApplicable(why, undermines=names)
     larger = [name for name, size in compared.items() if abs(size) > worth.high]
     evidence = {
         "worth": [worth.value, worth.low, worth.high],
@@ -40,7 +42,7 @@ def attention_worth(without: Sequence[float], compared: Mapping[str, float]) -> 
         why = f"{changed}: nothing, so no comparison of its parts can answer the question"
         return Finding(NAME, "fail", worth.low, 0.0, why, evidence, names)
     why = f"{changed}: these runs cannot tell whether it matters at all, nor compare its parts"
-    return Finding(NAME, "not-applicable", worth.low, 0.0, why, evidence, names)
+    raise NotApplicable(why, number=worth.low, evidence=evidence, undermines=names)
 
 
 def _share(worth: Estimate) -> str:

@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import Estimate
 
 NAME = "baselines"
 
 
+@audit(NAME)
 def baselines(
     claim: Estimate,
     known: Mapping[str, float],
@@ -27,7 +29,7 @@ def baselines(
     """Judge a claim with an interval: `wilson(k, n)` of an accuracy, a t interval of a loss."""
     if not known or not claim.has_interval:
         missing = "baseline" if not known else "interval of the claim"
-        return Finding(NAME, "not-applicable", None, None, f"no {missing} was given")
+        raise NotApplicable(f"no {missing} was given")
     sign = -1 if lower_is_better else 1
     best = max(known, key=lambda name: sign * known[name])
     near = claim.high if lower_is_better else claim.low

@@ -11,19 +11,20 @@ from torch import Tensor
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.localize import Location, localize_rows
-from attnlab.audit.probing.noise import FACTOR, Noise, movement, noise_of, unsettled
+from attnlab.audit.probing.noise import FACTOR, Noise, movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import repeatable
 from attnlab.audit.probing.situations import MANY, ragged_mask
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
 
 NAME = "batch-independence"
 
 
+@audit(NAME, question="Do rows of a batch read each other?", needs=(repeatable,))
 def batch_independence(subject: Subject, probe: Probe) -> Finding:
     """Judge any model that takes several rows at once."""
     fine = subject.finest()
-    if why := unsettled(fine, probe):
-        return Finding(NAME, "not-applicable", None, None, why)
     noise = noise_of(fine, probe)
     rows = probe.rows(fine, probe.short(fine))
     found = _movements(fine, probe, rows)

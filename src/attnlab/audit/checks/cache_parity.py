@@ -11,16 +11,17 @@ from torch import Tensor
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import cache
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "cache-parity"
 
 
+@audit(NAME, question="Does decoding agree with reading?", needs=(cache,))
 def cache_parity(subject: Subject, probe: Probe) -> Finding:
     """Judge a model that keeps a cache."""
     fine = subject.finest()
-    if fine.cache is None or not (fine.causal and fine.per_position):
-        return Finding(NAME, "not-applicable", None, None, "it has no cache to compare with")
     noise = noise_of(fine, probe)
     limit = noise.elsewhere
     ids = probe.rows(fine, probe.short(fine), rows=2)
@@ -33,8 +34,7 @@ def cache_parity(subject: Subject, probe: Probe) -> Finding:
         except Exception as error:  # anyone's cache: some take one token at a time
             not_run[words] = f"{type(error).__name__}: {str(error)[:120]}"
     if not found:
-        why = f"its cache cannot be used: {next(iter(not_run.values()))}"
-        return Finding(NAME, "not-applicable", None, None, why)
+        raise NotApplicable(f"its cache cannot be used: {next(iter(not_run.values()))}")
     worst = max(found, key=lambda name: found[name][0])
     size, position = found[worst]
     differences = {k: v[0] for k, v in found.items()}

@@ -18,10 +18,12 @@ from attnlab.audit.probing.float64 import fill_zero_weights, float32_copy, zero_
 from attnlab.audit.probing.leak_horizon import leak_horizon
 from attnlab.audit.probing.leaks import Leak, largest_leak, sweep, truncation_leaks
 from attnlab.audit.probing.localize import Location, localize_positions, localize_truncation
-from attnlab.audit.probing.noise import Noise, movement, noise_of, unsettled
+from attnlab.audit.probing.noise import Noise, movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import causal, repeatable, two_tokens
 from attnlab.audit.probing.situations import PLAIN, Situation, situations
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
 
 NAME = "causality"
 TINY = 1e-6  # of the largest logit: a smaller movement may be the rounding of a Fourier transform
@@ -46,11 +48,14 @@ class _Search:
         return self.noise.threshold * max(1.0, longer)
 
 
+@audit(
+    NAME,
+    question="Does it see the tokens it has to predict?",
+    needs=(causal, two_tokens, repeatable),
+)
 def causality(subject: Subject, probe: Probe) -> Finding:
     """Judge a model that claims to predict the next token."""
     fine = subject.finest()
-    if why := _not_applicable(subject, fine, probe):
-        return Finding(NAME, "not-applicable", None, None, why)
     search = _Search(subject, fine, probe, noise_of(fine, probe))
     failed: dict[str, str] = {}
     leaks, largest = list[Leak](), 0.0
@@ -71,27 +76,18 @@ def causality(subject: Subject, probe: Probe) -> Finding:
 
 def plain_leak(subject: Subject, probe: Probe) -> bool:
     """Whether anything leaks in the plainest situation, zero weights woken; kept."""
-    if "leaks" not in subject.kept:
+    if "leaks" not in subject.memo:
         fine = subject.finest()
-        subject.kept["leaks"] = any(
+        subject.memo["leaks"] = any(
             _leaks_plainly(s, probe) for s in (fine, fill_zero_weights(fine)) if s is not None
         )
-    return subject.kept["leaks"]
+    return subject.memo["leaks"]
 
 
 def _leaks_plainly(subject: Subject, probe: Probe) -> bool:
     threshold = noise_of(subject, probe).threshold
     plain = Situation(PLAIN, probe.rows(subject, probe.short(subject)))
     return largest_leak(subject, plain, probe, threshold).size > threshold
-
-
-def _not_applicable(subject: Subject, fine: Subject, probe: Probe) -> str | None:
-    if not (subject.causal and subject.per_position):
-        what = "is no causal language model" if subject.per_position else "answers once a row"
-        return f"{subject.name} {what}"
-    if subject.vocabulary < 2:
-        return "it knows one token only: none can be changed"
-    return unsettled(fine, probe)
 
 
 def _found(search: _Search, failed: dict[str, str]) -> Iterator[Leak]:

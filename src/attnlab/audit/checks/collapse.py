@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import wilson
 
@@ -22,6 +23,7 @@ EPOCHS = 3
 PERFECT = 1.0  # a solved task is constant too
 
 
+@audit(NAME, threshold=MOST)
 def collapse(
     predictions: Sequence[Hashable] = (),
     gold: Sequence[Hashable] | None = None,
@@ -33,8 +35,7 @@ def collapse(
     if gold is not None and len(gold) != len(predictions):
         raise ValueError(f"{len(predictions)} predictions for {len(gold)} gold answers")
     if not predictions and len(by_epoch) < EPOCHS:
-        why = f"needs predictions, or a metric of {EPOCHS} epochs"
-        return Finding(NAME, "not-applicable", None, MOST, why)
+        raise NotApplicable(f"it needs predictions, or a metric of {EPOCHS} epochs")
     share, evidence = _describe(predictions, gold)
     problem = _constant(by_epoch) or _concentrated(predictions, gold, evidence)
     evidence["by_epoch"] = list(by_epoch)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import difference_of_shares, wilson
 
@@ -22,6 +23,7 @@ SHOWN = 3
 WORDS = re.compile(r"\w+")
 
 
+@audit(NAME, threshold=0)
 def contamination(
     rows: Sequence[str],
     text: str | Iterable[str],
@@ -35,7 +37,7 @@ def contamination(
     inside = contained(rows, text, window)
     wordless = sum(not WORDS.search(row) for row in rows)
     if len(rows) == wordless:
-        return Finding(NAME, "not-applicable", None, 0, "there is no row with words to look for")
+        raise NotApplicable("no row has a word to look for")
     seen, n = sum(inside), len(rows)
     share = seen / n
     evidence: dict[str, Any] = {

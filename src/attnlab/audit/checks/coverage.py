@@ -17,9 +17,11 @@ from torch import Tensor, nn
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.attention_scores import RecordScores
 from attnlab.audit.probing.float64 import fill_zero_weights
-from attnlab.audit.probing.noise import movement, noise_of, unsettled
+from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import repeatable, two_tokens
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "coverage"
 SAMPLED, FEW = 16, 6  # tokens tried at longer lengths
@@ -27,12 +29,10 @@ LONGER = (131, 521)
 MIXERS = (nn.RNNBase, nn.Conv1d, nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
 
+@audit(NAME, question="Is it blind to some tokens?", needs=(two_tokens, repeatable))
 def coverage(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal model, or any that answers at every position."""
     fine = subject.finest()
-    why = "it knows one token only" if fine.vocabulary < 2 else unsettled(fine, probe)
-    if why:
-        return Finding(NAME, "not-applicable", None, None, why)
     fine = fill_zero_weights(fine) or fine
     return _positions(fine, probe) if fine.per_position else _row_coverage(fine, probe)
 
@@ -40,7 +40,7 @@ def coverage(subject: Subject, probe: Probe) -> Finding:
 def _positions(subject: Subject, probe: Probe) -> Finding:
     n = probe.short(subject)
     if not _finite(subject, probe, n):
-        return Finding(NAME, "not-applicable", None, None, "its answers are not finite")
+        raise NotApplicable("its answers are not finite")
     maps = [_read(subject, probe, n, 8 if subject.large else n)]
     most = min(subject.context, probe.length or LONGER[-1])
     for length in {subject.fitting(min(n, most)) for n in LONGER[: 1 if subject.large else None]}:
@@ -77,7 +77,7 @@ def _one_at_a_time(
         subject.logits(probe.rows(subject, n, rows=1))
     inside = subject.visible_module
     parts = [] if inside is None else [m for m in inside.modules() if isinstance(m, MIXERS)]
-    if seen.found or seen.fused or parts:
+    if seen.scores or seen.fused or parts:
         why = "no prediction reads an earlier token: the model sees one token at a time"
         return Finding(NAME, "fail", 1.0, 0.0, why, evidence)
     why = "every prediction reads its own token and no earlier one: a table of pairs, by its make"

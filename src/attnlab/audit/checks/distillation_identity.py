@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "distillation-identity"
@@ -24,6 +25,7 @@ SCALES = (1.0, 10.0)  # of the logits: an untrained teacher, a certain one
 OTHERS = 7
 
 
+@audit(NAME, threshold=LIMIT)
 def distillation_identity(
     loss: Callable[[Tensor, Tensor], Tensor],
     vocabulary: int = 101,
@@ -33,8 +35,7 @@ def distillation_identity(
 ) -> Finding:
     """Judge `loss(student_logits, teacher_logits)`, logits of (batch, pos, vocab)."""
     if level == "sequence":
-        why = "on the teacher's own samples the loss is the teacher's NLL, not 0"
-        return Finding(NAME, "not-applicable", None, LIMIT, why)
+        raise NotApplicable("on the teacher's own samples the loss is the teacher's NLL, not 0")
     generator = Seed(seed).child(NAME).torch_generator()
     number, evidence = 0.0, dict[str, Any]()
     for scale in SCALES:

@@ -17,11 +17,13 @@ from attnlab.audit.probing.localize import localize_repeat
 from attnlab.audit.probing.noise import movement
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
 
 NAME = "eval-determinism"
 TIMES, MORE = 3, 300  # MORE where something was drawn: a layer may be left out now and then
 
 
+@audit(NAME, question="Asked twice, does it answer the same?")
 def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     rows = probe.rows(subject, probe.short(subject))

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "freeze"
 SHOWN = 8
 
 
+@audit(NAME, threshold=0)
 def freeze(
     model: nn.Module,
     step: Callable[[], object],
@@ -61,7 +63,7 @@ def freeze(
     if problem:
         return Finding(NAME, "fail", len(still) + len(loose), 0, problem, evidence)
     if not wanted:
-        return Finding(NAME, "not-applicable", None, 0, "nothing ought to learn", evidence)
+        raise NotApplicable("no parameter is supposed to learn", evidence=evidence)
     why = (
         f"all {len(wanted)} tensors that learn ({numbers:,} numbers) moved, the other "
         f"{evidence['frozen']} kept every bit"

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.train.batch import changed, pieces, tensors_of
 
 NAME = "gradient-accumulation"
@@ -58,6 +59,7 @@ def _judge(
     return accumulated_step(step, batch, scored=scored)
 
 
+@audit(NAME, threshold=LIMIT)
 def accumulated_step(
     step: Callable[[Sequence[Any]], Gradients],
     batch: Any,
@@ -71,13 +73,12 @@ def accumulated_step(
     """
     rows = _rows(batch)
     if not rows:
-        why = "a batch without tensors cannot be cut into rows"
-        return Finding(NAME, "not-applicable", None, LIMIT, why)
+        raise NotApplicable("a batch without tensors cannot be cut into rows")
     if len(rows) < 2:
-        return Finding(NAME, "not-applicable", None, LIMIT, "a batch of one row has no pieces")
+        raise NotApplicable("a batch of one row has no pieces")
     if scored is not None and len(set(scored)) < 2:
         why = f"every row scores {scored[0]} tokens: a mean of means would be right here too"
-        return Finding(NAME, "not-applicable", None, LIMIT, why, {"scored": list(scored)})
+        raise NotApplicable(why, evidence={"scored": list(scored)})
     whole, parts = _copied(step([batch])), _copied(step(rows))
     missing = sorted(whole.keys() ^ parts.keys())
     if missing or not whole:

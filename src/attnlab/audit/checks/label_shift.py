@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "label-shift"
@@ -32,6 +33,7 @@ Given = Literal["ids", "next"]
 Loss = Callable[[Tensor, Tensor], Tensor | float]
 
 
+@audit(NAME)
 def label_shift(
     loss: Loss,
     vocabulary: int,
@@ -47,8 +49,7 @@ def label_shift(
     best value is ε · 50 · (1 − 1/V) and not 0.
     """
     if vocabulary < 2:
-        why = "one token only: every shift is right"
-        return Finding(NAME, "not-applicable", None, None, why)
+        raise NotApplicable("with one token every shift is right")
     margin = max(abs(s) for s in SHIFTS)
     generator = Seed(seed).child(NAME).torch_generator()
     line = torch.randint(vocabulary, (BATCH, LENGTH + 2 * margin), generator=generator)

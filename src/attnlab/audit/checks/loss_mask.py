@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attnlab.audit.checks.label_shift import Given
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 
@@ -25,6 +26,7 @@ COUNT = 1e-5  # relative: a loss may compute in float32
 SHOWN = 20
 
 
+@audit(NAME, threshold=0)
 def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
     loss: Callable[[Tensor, Tensor], Tensor],
     labels: Tensor,
@@ -44,7 +46,7 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
     if given == "ids":
         wanted = wanted & (torch.arange(labels.shape[1]) > 0)  # nothing comes before the first
     if not wanted.any():
-        return Finding(NAME, "not-applicable", None, 0, "no label ought to be scored")
+        raise NotApplicable("no label should be scored")
     logits = torch.randn(
         (*labels.shape, vocabulary),
         generator=Seed(0).child(NAME).torch_generator(),

@@ -14,27 +14,22 @@ from torch import Tensor
 
 from attnlab.audit.checks.causality import plain_leak
 from attnlab.audit.finding import Finding
-from attnlab.audit.probing.attention_scores import RecordScores
-from attnlab.audit.probing.noise import noise_of, unsettled
+from attnlab.audit.probing.attention_scores import attention_scores
+from attnlab.audit.probing.noise import noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import causal, repeatable
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
 
 NAME = "mask-strength"
 MARGIN = 30.0
 SHOWS = 10.0  # a weight of 5e-5 is seen in any precision; in float64 all below MARGIN are
 
 
+@audit(NAME, question="Can a score beat the mask?", needs=(causal,), threshold=MARGIN)
 def mask_strength(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal model whose attention can be watched."""
-    if not (subject.causal and subject.per_position):
-        return Finding(NAME, "not-applicable", None, MARGIN, "it is no causal language model")
-    length = probe.short(subject)
-    with RecordScores(length, by_hand=True) as watched:
-        subject.logits(probe.rows(subject, length, rows=2))
-    margins = [_margin(scores) for scores in watched.found]
-    if not margins:
-        why = "no softmax over positions was seen: no mask is added to scores"
-        return Finding(NAME, "not-applicable", None, MARGIN, why)
+    margins = [_margin(scores) for scores in attention_scores(subject, probe, by_hand=True)]
     margin = min(margins)
     evidence = {"attentions": len(margins), "weakest": margins.index(margin)}
     number = None if margin == math.inf else margin
@@ -55,10 +50,10 @@ def mask_strength(subject: Subject, probe: Probe) -> Finding:
 
 def _would_show(subject: Subject, probe: Probe, margin: float) -> bool:
     """Whether so weak a mask must move the logits where nothing else hides the future."""
-    fine = subject.finest()
-    if unsettled(fine, probe) is not None:
+    if repeatable(subject, probe) is not None:
         return False
-    return margin < (MARGIN if noise_of(fine, probe).dtype == torch.float64 else SHOWS)
+    noise = noise_of(subject.finest(), probe)
+    return margin < (MARGIN if noise.dtype == torch.float64 else SHOWS)
 
 
 def _margin(scores: Tensor) -> float:

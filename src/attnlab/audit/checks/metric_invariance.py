@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "metric-invariance"
 LIMIT = 1e-6
@@ -16,6 +17,7 @@ SIZES = (1, 7, 64)
 PADS = (0, 3)
 
 
+@audit(NAME, threshold=LIMIT)
 def metric_invariance(
     metric: Callable[[int, int], float],
     *,
@@ -28,9 +30,9 @@ def metric_invariance(
     Where nothing can be padded, pads=(0,). rows: how many there are, if that may be too few.
     """
     if len(set(sizes)) * len(set(pads)) < 2:
-        return Finding(NAME, "not-applicable", None, LIMIT, "one way only: nothing to compare")
+        raise NotApplicable("only one batch size and padding: nothing to compare")
     if rows is not None and rows < 2:
-        return Finding(NAME, "not-applicable", None, LIMIT, f"{rows} rows cannot be batched")
+        raise NotApplicable(f"{rows} rows cannot be batched")
     found = {(size, pad): float(metric(size, pad)) for size in sizes for pad in pads}
     base = found[sizes[0], pads[0]]
     values = {f"batch {size}, {pad} pads": value for (size, pad), value in found.items()}

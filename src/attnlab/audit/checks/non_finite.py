@@ -16,12 +16,14 @@ from attnlab.audit.probing.localize import record_modules
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.situations import Situation, ragged_mask
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
 
 NAME = "non-finite"
 TOKENS = 3e9  # parameters × tokens that the whole vocabulary may cost; else a part of it
 LEAST = 50_000
 
 
+@audit(NAME, question="Is every prediction a finite number?")
 def non_finite(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     for situation in _texts(subject, probe):

@@ -11,19 +11,20 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.finding import Finding
-from attnlab.audit.probing.noise import movement, noise_of, unsettled
+from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import padding_mask, repeatable
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
 
 NAME = "padding"
 PADS = 5
 
 
+@audit(NAME, question="Do pads change what is said about text?", needs=(padding_mask, repeatable))
 def padding(subject: Subject, probe: Probe) -> Finding:
     """Judge any model that takes a mask."""
     fine = subject.finest()
-    if why := _not_applicable(fine, probe):
-        return Finding(NAME, "not-applicable", None, None, why)
     noise = noise_of(fine, probe)
     threshold = noise.elsewhere
     pads = _pads(fine)
@@ -47,14 +48,6 @@ def padding(subject: Subject, probe: Probe) -> Finding:
     cause = _cause(fine, text, bad, noise.threshold)
     why = f"{pads} pads {bad[0]} move the logits of real tokens by {found[bad[0]]:.2g}: {cause}"
     return Finding(NAME, "fail", found[worst], threshold, why, evidence)
-
-
-def _not_applicable(subject: Subject, probe: Probe) -> str | None:
-    if not subject.takes_mask:
-        return "it takes no mask, so it cannot be told what is padding"
-    if subject.context < 2 * subject.step:
-        return "it reads texts of one length only: there is no room for pads"
-    return unsettled(subject, probe)
 
 
 def _pads(subject: Subject) -> int:

@@ -11,7 +11,9 @@ from torch.nn import functional
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import causal
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "random-token-floor"
@@ -20,10 +22,9 @@ FEW = 300  # of a large model
 ROUNDING = 1e-12  # of the mean: answers that are all alike have no spread
 
 
+@audit(NAME, question="Does it predict the unpredictable?", needs=(causal,))
 def random_token_floor(subject: Subject, probe: Probe) -> Finding:
     """Judge a model whose answers are scores over its own vocabulary."""
-    if not (subject.causal and subject.per_position):
-        return Finding(NAME, "not-applicable", None, None, "it is no causal language model")
     length = subject.fitting(4 * probe.short(subject))
     generator = Seed(probe.seed).child(NAME).torch_generator()
     tokens = FEW if subject.large else TOKENS
@@ -36,7 +37,7 @@ def random_token_floor(subject: Subject, probe: Probe) -> Finding:
     threshold = floor - 3 * error - ROUNDING * floor
     evidence = {"ln_vocabulary": floor, "standard_error": error, "tokens": losses.numel()}
     if not math.isfinite(mean):
-        return Finding(NAME, "not-applicable", None, threshold, "the loss is not finite", evidence)
+        raise NotApplicable("the loss is not finite", threshold=threshold, evidence=evidence)
     if mean < threshold:
         why = (
             f"random tokens cost {mean:.3f} nats where {floor:.3f} is the least anyone can pay: "

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.errors import UsageError
 from attnlab.measure.rouge import KINDS, shares_a_line
 from attnlab.measure.words import words
@@ -40,6 +41,7 @@ INFLECTED = ("we were running home", "we were runs home")
 ACCENTED = ("une pêche dans", "une pâche dans")  # "p che" to a rule for a-z
 
 
+@audit(NAME, threshold=1.0)
 def rouge(
     score: Score, variant: Mapping[str, Any] | None = None, texts: Sequence[str] = ()
 ) -> Finding:
@@ -61,7 +63,7 @@ def rouge(
             *_changes(score),
         ]
     except UsageError as error:
-        return Finding(NAME, "not-applicable", None, 1.0, f"cannot be judged: {error}")
+        raise NotApplicable(f"it cannot be judged: {error}") from error
     lowest = min(min(found.values()) for found in self_scores.values())
     evidence = {
         "named": dict(named or {}),

@@ -17,6 +17,7 @@ import torch
 
 from attnlab.audit.checks.sampler_cases import Case, cases
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.errors import AttnlabError
 from attnlab.core.seeds import Seed
 
@@ -29,6 +30,7 @@ OPTIONS = ("temperature", "top_k", "top_p")
 REFUSALS = (ValueError, NotImplementedError, AttnlabError)
 
 
+@audit(NAME, threshold=0)
 def sampler_table(
     sampler: Callable[..., Any],
     *,
@@ -54,7 +56,7 @@ def sampler_table(
     wrong = [row for row in rows if row["problem"]]
     evidence = {"table": rows, "skipped": skipped, "options": given, "draws": draws}
     if not rows:
-        return Finding(NAME, "not-applicable", None, 0, "the sampler takes no option", evidence)
+        raise NotApplicable("the sampler takes none of the options", evidence=evidence)
     note = f" ({len(skipped)} rows need options it has not)" if skipped else ""
     if wrong:
         why = f"{wrong[0]['case']}: {wrong[0]['problem']}"

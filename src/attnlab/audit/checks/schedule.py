@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "schedule"
 SAME = 1e-9  # of the peak: a stated figure and a computed one
 STILL = 1e-12  # of the peak: thousands of roundings; less in one step is no rise and no fall
 
 
+@audit(NAME)
 def schedule(
     rates: Callable[[int], float] | Sequence[float],
     steps: int | None = None,
@@ -33,7 +35,7 @@ def schedule(
     else:
         values = [float(rate) for rate in rates][:steps]
     if len(values) < 2:
-        return Finding(NAME, "not-applicable", None, None, "fewer than two steps: no schedule")
+        raise NotApplicable("fewer than two steps are no schedule")
     bad = next((i for i, v in enumerate(values) if not (math.isfinite(v) and v >= 0)), None)
     if bad is not None:
         why = f"the rate of step {bad} is {values[bad]}"

@@ -5,28 +5,37 @@ with finite scores applies. Runs: the variance of the scores at the start for se
 the slope of log variance against log D, 0 for a model scaled with 1/√D, 2 without. Fails when the
 slope is beyond ±0.25 by more than two standard errors, or the largest weight exceeds 0.99
 on average at the largest D.
+
+Of one model (`saturation`). Runs: the scores of every attention in one forward pass. Number: the
+largest weight of a query, averaged over heads and the second half of the positions. Fails above
+0.99: scores are not O(1) (a missing 1/√d), and no gradient reaches queries and keys.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
+
+if TYPE_CHECKING:
+    from attnlab.audit.probing.probe import Probe
+    from attnlab.audit.probing.subject import Subject
 
 NAME = "score-scale"
 SLOPE_LIMIT = 0.25  # over a factor 2 in D this is 19 %: more than sampling noise, far below 2
 SATURATED = 0.99
 
 
+@audit(NAME, threshold=SLOPE_LIMIT)
 def score_scale(
     dims: Sequence[int], variances: Sequence[float], largest_weights: Sequence[float]
 ) -> Finding:
     """Judge variances of scores measured at several widths (repeats of a width tell the noise)."""
     d, v, w = np.asarray(dims, float), np.asarray(variances, float), np.asarray(largest_weights)
     if len(set(dims)) < 2 or not np.all(v > 0):
-        return Finding(
-            NAME, "not-applicable", None, SLOPE_LIMIT, "needs score variances at two widths or more"
-        )
+        raise NotApplicable("it needs score variances at two widths or more")
     slope, error = _slope(np.log(d), np.log(v))
     saturation = float(w[d == d.max()].mean())
     evidence = {
@@ -46,6 +55,26 @@ def score_scale(
         )
         return Finding(NAME, "pass", slope, SLOPE_LIMIT, why, evidence)
     return Finding(NAME, "fail", slope, SLOPE_LIMIT, why, evidence)
+
+
+@audit(NAME, question="Is its softmax saturated?", threshold=SATURATED)
+def saturation(subject: "Subject", probe: "Probe") -> Finding:
+    """Judge any model whose attention scores can be recorded."""
+    from attnlab.audit.probing.attention_scores import attention_scores  # a study needs no torch
+
+    half = probe.short(subject) // 2
+    weights = [s.double().softmax(dim=-1)[..., half:, :] for s in attention_scores(subject, probe)]
+    largest = [float(w.amax(dim=-1).nanmean()) for w in weights]
+    number = max(largest)
+    evidence = {"mean_largest_weight": [round(x, 4) for x in largest]}
+    if number > SATURATED:
+        why = (
+            f"in attention {largest.index(number)} the largest weight is {number:.3f} on average: "
+            "its scores are too large and its softmax is saturated"
+        )
+        return Finding(NAME, "fail", number, SATURATED, why, evidence)
+    why = f"no softmax is saturated (the largest weight is {number:.2f} on average)"
+    return Finding(NAME, "pass", number, SATURATED, why, evidence)
 
 
 def _slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

@@ -9,6 +9,7 @@ difference is "not a result", and is named.
 from collections.abc import Mapping, Sequence
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.intervals import holm, t_test_p
 
 NAME = "seeds-and-interval"
@@ -16,10 +17,11 @@ MIN_RUNS = 3
 LEVEL = 0.05
 
 
+@audit(NAME, threshold=MIN_RUNS)
 def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     """Judge paired differences, one list of runs a comparison."""
     if not differences:
-        return Finding(NAME, "not-applicable", None, MIN_RUNS, "no comparison was made")
+        raise NotApplicable("no comparison was made")
     counts = {name: len(values) for name, values in differences.items()}
     fewest = min(counts, key=lambda name: counts[name])
     if counts[fewest] < MIN_RUNS:

@@ -9,17 +9,18 @@ import math
 from collections.abc import Mapping
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.intervals import wilson
 
 NAME = "small-sample"
 Z2 = 1.959963984540054**2  # of 95 %
 
 
+@audit(NAME)
 def small_sample(counts: Mapping[str, tuple[int, int]], effect: float) -> Finding:
     """Judge accuracies, (right, items) each, against the size of the effect claimed from them."""
     if not counts or not abs(effect) > 0:
-        why = "no accuracy was given" if not counts else "no effect is claimed"
-        return Finding(NAME, "not-applicable", None, None, why)
+        raise NotApplicable("no accuracy was given" if not counts else "no effect is claimed")
     claimed, empty = abs(effect), [name for name, (_, n) in counts.items() if n == 0]
     if empty:
         return Finding(

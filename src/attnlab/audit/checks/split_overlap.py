@@ -14,6 +14,7 @@ from numbers import Integral
 from typing import Any
 
 from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.content import digest, to_list
 
 NAME = "split-overlap"
@@ -21,6 +22,7 @@ CHANCE = 1e-6  # (1 − share)^n: how likely a label of this share is absent fro
 SHOWN = 3
 
 
+@audit(NAME, threshold=0)
 def split_overlap(
     splits: Mapping[str, Sequence[Any]],
     *,
@@ -51,7 +53,7 @@ def split_overlap(
     if problems:
         return Finding(NAME, "fail", total, 0, problems[0], evidence)
     if len(splits) < 2 and not labels and chosen_on is None:
-        return Finding(NAME, "not-applicable", None, 0, "needs two splits, or labels", evidence)
+        raise NotApplicable("it needs two splits, or labels", evidence=evidence)
     why = f"no row is in two of the {len(splits)} splits"
     why += f", chosen on {chosen_on!r}, reported on {reported_on!r}" if chosen_on else ""
     return Finding(NAME, "pass", total, 0, why, evidence)

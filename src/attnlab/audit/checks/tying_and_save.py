@@ -12,22 +12,24 @@ from torch import nn
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.noise import movement
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import module
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "tying-and-save"
 
 
+@audit(NAME, question="Is the model on disk the one in memory?", needs=(module,), threshold=0.0)
 def tying_and_save(subject: Subject, probe: Probe) -> Finding:
     """Judge a model that can be written and read."""
-    if subject.module is None:
-        return Finding(NAME, "not-applicable", None, 0.0, "a function has no files of its own")
+    assert subject.module is not None
     announced = getattr(getattr(subject.module, "config", None), "tie_word_embeddings", None)
     ties = tied_parameters(subject.module)
     if announced is True and _has_untied_head(subject.module):
         why = "its settings say that embedding and output are one matrix, and they are two"
         return Finding(NAME, "fail", None, 0.0, why, {"ties": ties})
     if subject.save_load is None:
-        return Finding(NAME, "not-applicable", None, 0.0, "it cannot be written and read again")
+        raise NotApplicable("it cannot be saved and loaded again")
     try:
         again = subject.save_load()
     except Exception as error:  # anyone's files

@@ -1,15 +1,21 @@
-"""The scores of every attention of a forward, as they enter the softmax, masks included.
+"""The scores of every attention in a forward pass, as they enter the softmax, mask included.
 
-Softmax and the fused attention of torch are overheard while the model runs; for a fused call the
-scores it never stores are computed beside it.
+Calls of softmax and of torch's fused attention are intercepted while the model runs; the scores
+that a fused call never stores are computed beside it.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+
+from attnlab.audit.registry import NotApplicable
+
+if TYPE_CHECKING:
+    from attnlab.audit.probing.probe import Probe
+    from attnlab.audit.probing.subject import Subject
 
 SOFTMAX = (
     torch.softmax,
@@ -19,25 +25,25 @@ SOFTMAX = (
     functional.log_softmax,
     Tensor.log_softmax,
 )
-BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax in steps
+BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax written out
 FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
 class RecordScores(TorchFunctionMode):
-    """`found` collects tensors (…, length, length) in the order of the calls.
+    """`scores` collects tensors (…, length, length) in the order of the calls.
 
-    `by_hand`: those that enter an exponential too.
+    `by_hand`: also what enters an exponential, as in a softmax written out.
     """
 
     def __init__(self, length: int, *, by_hand: bool = False) -> None:
         super().__init__()
-        self.length, self.found = length, list[Tensor]()
+        self.length, self.scores = length, list[Tensor]()
         self.fused = 0  # calls of fused attention, whatever it attends to
-        self.kinds = (*SOFTMAX, *BY_HAND) if by_hand else SOFTMAX
+        self.functions = (*SOFTMAX, *BY_HAND) if by_hand else SOFTMAX
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        if func in self.kinds and args and isinstance(args[0], Tensor):
+        if func in self.functions and args and isinstance(args[0], Tensor):
             self._note(args[0])
         elif func is functional.scaled_dot_product_attention:
             self.fused += 1
@@ -49,7 +55,7 @@ class RecordScores(TorchFunctionMode):
     def _note(self, scores: Tensor) -> None:
         square = scores.ndim >= 2 and scores.shape[-2:] == (self.length, self.length)
         if square and scores.is_floating_point():
-            self.found.append(scores.detach())
+            self.scores.append(scores.detach())
 
 
 def fused_scores(known: dict[str, Any]) -> Tensor:
@@ -67,3 +73,13 @@ def fused_scores(known: dict[str, Any]) -> Tensor:
     if mask.dtype == torch.bool:
         return scores.masked_fill(~mask, -torch.inf)
     return scores + mask
+
+
+def attention_scores(subject: "Subject", probe: "Probe", *, by_hand: bool = False) -> list[Tensor]:
+    """The scores of every attention on two short texts; NotApplicable where there are none."""
+    length = probe.short(subject)
+    with RecordScores(length, by_hand=by_hand) as recorded:
+        subject.logits(probe.rows(subject, length, rows=2))
+    if not recorded.scores:
+        raise NotApplicable("no softmax over positions was seen")
+    return recorded.scores

@@ -123,7 +123,7 @@ def _function(subject: Subject) -> Subject:
         return run
 
     labelled = None if subject.labelled is None else within(subject.labelled)
-    return replace(subject, forward=within(subject.forward), labelled=labelled, kept={})
+    return replace(subject, forward=within(subject.forward), labelled=labelled, memo={})
 
 
 @contextmanager

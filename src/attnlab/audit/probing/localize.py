@@ -106,7 +106,7 @@ def localize_repeat(subject: Subject, rows: Tensor, earlier: Tensor | None) -> L
     return _first_difference(subject, before, now, lambda tensor: tensor, None)
 
 
-def _record(subject: Subject, rows: Tensor) -> "list[_Seen]":
+def _record(subject: Subject, rows: Tensor) -> "list[_ModuleCall]":
     """What every module gives, nothing being put back."""
     assert subject.visible_module is not None
     with record_modules(subject.visible_module) as seen:
@@ -138,7 +138,11 @@ def _compare_runs(
 
 
 def _first_difference(
-    subject: Subject, before: "list[_Seen]", now: "list[_Seen]", part: Part, noise: Noise | None
+    subject: Subject,
+    before: "list[_ModuleCall]",
+    now: "list[_ModuleCall]",
+    part: Part,
+    noise: Noise | None,
 ) -> Location:
     if not before:
         return _unknown_location(subject)

@@ -93,9 +93,9 @@ def noise_of(subject: Subject, probe: Probe, length: int | None = None) -> Noise
     """Measure it on the first probe row; kept, for every audit asks."""
     at = length or probe.short(subject)
     key = f"noise {probe.seed} {at}"
-    if key not in subject.kept:
-        subject.kept[key] = _measure(subject, probe, at)
-    return subject.kept[key]
+    if key not in subject.memo:
+        subject.memo[key] = _measure(subject, probe, at)
+    return subject.memo[key]
 
 
 class _Coarsest(TorchDispatchMode):
@@ -133,26 +133,6 @@ def logit_scale(logits: Tensor) -> float:
     found = finite_values(logits).nan_to_num()
     vary = found.amax(dim=1, keepdim=True) > found.amin(dim=1, keepdim=True)
     return float((found * vary if bool(vary.any()) else found).abs().max())
-
-
-def unsettled(subject: Subject, probe: Probe) -> str | None:
-    """Why nothing can be compared: asked one thing twice, it answers two things."""
-    if "unsettled" not in subject.kept:
-        threshold = noise_of(subject, probe).threshold
-        rows = probe.rows(subject, probe.short(subject))
-        first = subject.logits(rows)
-        subject.logits(probe.others(rows, subject))
-        size = float(movement(first, subject.logits(rows)).max())
-        subject.kept["unsettled"] = size if size > threshold else 0.0
-    size = subject.kept["unsettled"]
-    return (
-        None
-        if not size
-        else (
-            f"its answers to one question differ by {size:.2g}, so nothing can be compared "
-            "(see eval-determinism)"
-        )
-    )
 
 
 def _measure(subject: Subject, probe: Probe, length: int) -> Noise:

@@ -48,10 +48,15 @@ class Subject:
     labelled: LabelledForward | None = None  # its logits when labels are given too
     step: int = 1  # it reads texts of so many tokens, or of a multiple
     inner: nn.Module | None = None  # modules that a function was found to use
-    kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def logits(
-        self, ids: Tensor, visible: Visible = None, *, training: bool = False, fresh: bool = True
+        self,
+        ids: Tensor,
+        visible: AttentionMask = None,
+        *,
+        training: bool = False,
+        fresh: bool = True,
     ) -> Tensor:
         """Scores of the next id after every position, without gradient.
 
@@ -137,9 +142,9 @@ class Subject:
         """The same model in finer numbers, where it has weights that can be copied and it runs."""
         from attnlab.audit.probing.float64 import finest_copy
 
-        if "double" not in self.kept:
-            self.kept["double"] = finest_copy(self)
-        return self.kept["double"]
+        if "double" not in self.memo:
+            self.memo["double"] = finest_copy(self)
+        return self.memo["double"]
 
     def finest(self) -> "Subject":
         """In the finest numbers that can be had."""
