@@ -75,7 +75,7 @@ def test_a_subject_knows_its_model() -> None:
     assert subject.double() is not None and subject.finest().dtype == torch.float64
     ids = Probe().rows(subject, 11)
     assert ids.shape == (3, 11) and len(ids.unique()) == VOCAB  # dealt out like cards
-    assert bool((Probe().others(ids, subject) != ids).all())
+    assert bool((Probe().different_ids(ids, subject) != ids).all())
 
 
 def test_the_context_of_a_table_of_positions_is_found() -> None:

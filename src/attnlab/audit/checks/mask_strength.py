@@ -1,10 +1,10 @@
 """mask-strength: can a score beat the mask?
 
-Runs: one forward in which the scores of every attention are watched; entries that belong to later
-positions are the masked ones. Number: the smallest distance, over queries, from the largest visible
-score down to the largest masked one. Fails below 30 (a weight of e⁻³⁰ is 1e-13): a mask of −10, or
+Runs: one forward pass in which the scores of every attention are recorded; those of later positions
+are the masked ones. Number: the smallest distance, over queries, from the largest visible score
+down to the largest masked one. Fails below 30 (a weight of e⁻³⁰ is 1e-13): a mask of −10, or
 of −10⁴ once training has driven scores there, is a number among numbers and can be outweighed.
-Where the future would show in the logits and does not, it is taken out after the softmax.
+Where the future would show in the logits and does not, it is masked after the softmax.
 """
 
 import math
@@ -23,12 +23,12 @@ from attnlab.audit.registry import audit
 
 NAME = "mask-strength"
 MARGIN = 30.0
-SHOWS = 10.0  # a weight of 5e-5 is seen in any precision; in float64 all below MARGIN are
+SHOWS = 10.0  # a weight of 5e-5 shows in any precision; in float64 all below MARGIN do
 
 
 @audit(NAME, question="Can a score beat the mask?", needs=(causal,), threshold=MARGIN)
 def mask_strength(subject: Subject, probe: Probe) -> Finding:
-    """Judge a causal model whose attention can be watched."""
+    """Judge a causal model whose attention scores can be recorded."""
     margins = [_margin(scores) for scores in attention_scores(subject, probe, by_hand=True)]
     margin = min(margins)
     evidence = {"attentions": len(margins), "weakest": margins.index(margin)}
@@ -37,7 +37,7 @@ def mask_strength(subject: Subject, probe: Probe) -> Finding:
         why = "masked scores lie so far below visible ones that none can be outweighed"
         return Finding(NAME, "pass", number, MARGIN, why, evidence)
     if _would_show(subject, probe, margin) and not plain_leak(subject, probe):
-        why = "scores of later positions enter the softmax, and are taken out after it"
+        why = "scores of later positions enter the softmax and are masked after it"
         return Finding(NAME, "pass", number, MARGIN, why, evidence)
     where = f"in attention {margins.index(margin)} of {len(margins)} a score of a later position "
     why = where + (
@@ -49,7 +49,7 @@ def mask_strength(subject: Subject, probe: Probe) -> Finding:
 
 
 def _would_show(subject: Subject, probe: Probe, margin: float) -> bool:
-    """Whether so weak a mask must move the logits where nothing else hides the future."""
+    """Whether so weak a mask must show in the logits unless something else hides the future."""
     if repeatable(subject, probe) is not None:
         return False
     noise = noise_of(subject.finest(), probe)
@@ -60,10 +60,10 @@ def _margin(scores: Tensor) -> float:
     """Largest visible score − largest masked one, the least over rows."""
     n = scores.shape[-1]
     later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
-    found = scores.double()
-    never = torch.finfo(scores.dtype).min / 4  # written for −∞ by those who avoid it
-    found = torch.where(found <= never, -torch.inf, found)
-    masked = found.masked_fill(~later, -torch.inf).amax(dim=-1)[..., :-1]
+    values = scores.double()
+    never = torch.finfo(scores.dtype).min / 4  # finite masks stand for −∞
+    values = torch.where(values <= never, -torch.inf, values)
+    masked = values.masked_fill(~later, -torch.inf).amax(dim=-1)[..., :-1]
     if bool((masked == -torch.inf).all()):
         return math.inf
-    return float((found.masked_fill(later, -torch.inf).amax(dim=-1)[..., :-1] - masked).min())
+    return float((values.masked_fill(later, -torch.inf).amax(dim=-1)[..., :-1] - masked).min())

@@ -1,9 +1,8 @@
 """non-finite: does any number inside become NaN or infinite?
 
 Runs: texts that hold the vocabulary, one token alone, a text that repeats itself, longer texts,
-padding where the model takes a mask; what every module gives is watched. Number: how many modules
-give a number that is not finite. Fails when a prediction is NaN or infinite upwards; names the
-first module. (Scores of −∞ are how masks are written: let be.)
+padding where the model takes a mask. Number: how many modules return a number that is not finite.
+Fails when a prediction is NaN or +∞; names the first module. (Logits of −∞ ban tokens and pass.)
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from attnlab.audit.probing.subject import Subject
 from attnlab.audit.registry import audit
 
 NAME = "non-finite"
-TOKENS = 3e9  # parameters × tokens that the whole vocabulary may cost; else a part of it
+TOKENS = 3e9  # parameters × tokens for trying the vocabulary, or a part of it
 LEAST = 50_000
 
 
@@ -31,11 +30,11 @@ def non_finite(subject: Subject, probe: Probe) -> Finding:
         if not bool(bad.any()):
             continue
         row, position = (int(i) for i in bad.any(dim=-1).nonzero()[0])
-        names = _first(subject, situation)
+        names = _modules_not_finite(subject, situation)
         place = f", first in `{names[0]}`" if names else ""
         why = (
-            f"the prediction at position {position} of row {row} is not a number "
-            f"{situation.words}{place}"
+            f"the prediction at position {position} of row {row} is not finite "
+            f"{situation.description}{place}"
         )
         evidence = {"modules": names[:5], "position": position, "row": row}
         if subject.per_position:
@@ -47,14 +46,18 @@ def non_finite(subject: Subject, probe: Probe) -> Finding:
 def _bad_logits(subject: Subject, situation: Situation) -> Tensor:
     logits = situation.logits(subject)
     bad = logits.isnan() | (logits == torch.inf)
-    if situation.visible is not None:
-        real = situation.visible if subject.per_position else situation.visible.any(1, keepdim=True)
+    if situation.attention_mask is not None:
+        real = (
+            situation.attention_mask
+            if subject.per_position
+            else situation.attention_mask.any(1, keepdim=True)
+        )
         bad = bad & real[..., None]
     return bad
 
 
 def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
-    n = probe.short(subject)
+    n = probe.short_length(subject)
     rows = probe.rows(subject, n)
     yield Situation("in a short text", rows)
     if subject.takes_mask:
@@ -62,7 +65,7 @@ def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
         yield Situation("with padding on the right", rows, ragged_mask(rows, left=False))
         empty = torch.ones_like(rows, dtype=torch.bool)
         empty[-1] = False
-        yield Situation("beside a row of nothing but padding", rows, empty)
+        yield Situation("beside a row that is all padding", rows, empty)
     lengths = probe.lengths(subject)
     for length in lengths[1:] if not subject.large else lengths[-1:]:
         yield Situation(f"at length {length}", probe.rows(subject, length, rows=1))
@@ -70,18 +73,18 @@ def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
     if subject.step == 1:
         yield Situation("for one token alone", rows[:, :1])
     tokens = min(subject.vocabulary, int(TOKENS / max(subject.work, LEAST)))
-    every = probe.rows(subject, n, rows=-(-tokens // n), deal=5)
-    for some in every.split(subject.at_once(n)):
+    every = probe.rows(subject, n, rows=-(-tokens // n), draw=5)
+    for some in every.split(subject.rows_per_call(n)):
         yield Situation("for some token", some)
 
 
-def _first(subject: Subject, situation: Situation) -> list[str]:
+def _modules_not_finite(subject: Subject, situation: Situation) -> list[str]:
     if subject.visible_module is None:
         return []
     with record_modules(subject.visible_module) as seen:
         situation.logits(subject)
-    return [s.name or "the model itself" for s in seen if any(_bad(t) for t in s.made)]
+    return [s.name or "the model itself" for s in seen if any(_not_finite(t) for t in s.outputs)]
 
 
-def _bad(tensor: Tensor) -> bool:
+def _not_finite(tensor: Tensor) -> bool:
     return tensor.is_floating_point() and bool(tensor.isnan().any() | (tensor == torch.inf).any())

@@ -1,10 +1,10 @@
-"""padding: do pads change what is said about real tokens?
+"""padding: does padding change the logits of real tokens?
 
-Runs: a text without pads, with pads on its right, on its left, with another id as the pad; masks
-are given, and positions counted from the first real token where the model takes them. Number: the
+Runs: a text without padding, with padding on its right, on its left, with another padding id; a
+mask is given, and positions count from the first real token where the model takes them. Number: the
 largest movement of a real token's logits. Fails above ten times the model's own noise. The cause is
-told by what moves them: other ids under the same mask (pads are read), or pads of any id. A model
-that answers once a row, from its first token as BERT does, need not bear pads before it.
+told by what moves them: other ids under the same mask (padding is read), or padding of any id. A
+model with one answer per row, from its first token as BERT, need not bear padding on the left.
 """
 
 import torch
@@ -21,81 +21,88 @@ NAME = "padding"
 PADS = 5
 
 
-@audit(NAME, question="Do pads change what is said about text?", needs=(padding_mask, repeatable))
+@audit(
+    NAME,
+    question="Does padding change the logits of real tokens?",
+    needs=(padding_mask, repeatable),
+)
 def padding(subject: Subject, probe: Probe) -> Finding:
-    """Judge any model that takes a mask."""
+    """Judge any model that takes a padding mask."""
     fine = subject.finest()
     noise = noise_of(fine, probe)
-    threshold = noise.elsewhere
-    pads = _pads(fine)
-    text = probe.rows(fine, probe.short(fine), rows=2)
-    text = text[:, : max(fine.step, min(probe.short(fine), fine.context) - pads)]
-    found = {
+    threshold = noise.position_threshold
+    pads = _padding_length(fine)
+    text = probe.rows(fine, probe.short_length(fine), rows=2)
+    text = text[:, : max(fine.step, min(probe.short_length(fine), fine.context) - pads)]
+    movements = {
         f"on the {'left' if left else 'right'}{words}": _movement(fine, text, left, pad)
         for left in (False, True)
         for words, pad in (("", 0), (" with another id", fine.vocabulary - 1))
     }
-    worst = max(found, key=lambda name: found[name])
-    evidence = {**noise.evidence(), "movements": found}
-    if found[worst] <= threshold:
-        why = "pads on the left or right leave the logits of real tokens as they are"
-        return Finding(NAME, "pass", found[worst], threshold, why, evidence)
-    bad = [name for name, size in found.items() if size > threshold]
+    worst = max(movements, key=lambda name: movements[name])
+    evidence = {**noise.evidence(), "movements": movements}
+    if movements[worst] <= threshold:
+        why = "padding on the left or right does not change the logits of real tokens"
+        return Finding(NAME, "pass", movements[worst], threshold, why, evidence)
+    bad = [name for name, size in movements.items() if size > threshold]
     if not fine.per_position and all(name.startswith("on the left") for name in bad):
-        why = "pads on the right change no answer; on the left they take the place it answers from"
-        right = max(size for name, size in found.items() if name not in bad)
+        why = "padding on the right changes no answer; on the left it shifts what it answers from"
+        right = max(size for name, size in movements.items() if name not in bad)
         return Finding(NAME, "pass", right, threshold, why, evidence)
     cause = _cause(fine, text, bad, noise.threshold)
-    why = f"{pads} pads {bad[0]} move the logits of real tokens by {found[bad[0]]:.2g}: {cause}"
-    return Finding(NAME, "fail", found[worst], threshold, why, evidence)
+    size = movements[bad[0]]
+    why = f"{pads} padding tokens {bad[0]} move logits of real tokens by {size:.2g}: {cause}"
+    return Finding(NAME, "fail", movements[worst], threshold, why, evidence)
 
 
-def _pads(subject: Subject) -> int:
+def _padding_length(subject: Subject) -> int:
     return PADS if subject.step == 1 else subject.step
 
 
 def _cause(subject: Subject, text: Tensor, bad: list[str], threshold: float) -> str:
-    """What under the mask matters that must not, and whether what must matter does."""
+    """Whether the mask is inverted, padding is read, or only counted."""
     left = bad[0].startswith("on the left")
     if not _reads_real_tokens(subject, text, left, threshold):
-        return "the mask is read upside down: real tokens are hidden, pads are seen"
+        return "the mask is inverted: real tokens are hidden and padding is read"
     if _reads_pads(subject, text, left, threshold):
-        return "pads are read as text" + ("" if left else ", though they come after it")
+        return "padding is read as text" + ("" if left else ", though it comes after the text")
     if all(name.startswith("on the left") for name in bad):
-        return "positions are counted from the first pad"
-    return "what the pads hold does not matter, but how many there are does"
+        return "positions are counted from the first padding token"
+    return "the ids of padding do not matter, but their number does"
 
 
 def _reads_pads(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
-    """Whether real tokens move when pads become other ids under the same mask."""
+    """Whether logits of real tokens move when padding has other ids under the same mask."""
     kinds = sorted({0, 1 % subject.vocabulary, subject.vocabulary // 2, subject.vocabulary - 1})
-    said = [_among(subject, text, left, pad) for pad in kinds]
-    return any(float(movement(said[0], other).max()) > threshold for other in said[1:])
+    logits = [_padded_logits(subject, text, left, pad) for pad in kinds]
+    return any(float(movement(logits[0], other).max()) > threshold for other in logits[1:])
 
 
 def _reads_real_tokens(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
-    """Whether the last real token moves when another real one changes."""
+    """Whether logits of the last real token move when other real tokens change."""
     other = text.clone()
     other[:, :-1] = (other[:, :-1] + 1) % subject.vocabulary
-    gap = movement(_among(subject, text, left, 0), _among(subject, other, left, 0))
+    gap = movement(_padded_logits(subject, text, left, 0), _padded_logits(subject, other, left, 0))
     return float(gap[:, -1].max()) > threshold
 
 
 def _movement(subject: Subject, text: Tensor, left: bool, pad: int) -> float:
-    """Of real tokens, when pads stand before or after them."""
+    """How far logits of real tokens move when padding is added."""
     real = torch.ones_like(text, dtype=torch.bool)
-    return float(movement(subject.logits(text, real), _among(subject, text, left, pad)).max())
+    return float(
+        movement(subject.logits(text, real), _padded_logits(subject, text, left, pad)).max()
+    )
 
 
-def _among(subject: Subject, text: Tensor, left: bool, pad: int) -> Tensor:
-    """The answers to a text among pads: those of its own positions."""
+def _padded_logits(subject: Subject, text: Tensor, left: bool, pad: int) -> Tensor:
+    """The logits of a text with padding, at the positions of the text."""
     count, n = text.shape
-    size = _pads(subject)
+    size = _padding_length(subject)
     pads = torch.full((count, size), pad, dtype=text.dtype, device=text.device)
-    real, none = torch.ones_like(text, dtype=torch.bool), torch.zeros_like(pads, dtype=torch.bool)
+    real, hidden = torch.ones_like(text, dtype=torch.bool), torch.zeros_like(pads, dtype=torch.bool)
     ids = torch.cat([pads, text] if left else [text, pads], dim=1)
-    visible = torch.cat([none, real] if left else [real, none], dim=1)
-    said = subject.logits(ids, visible)
+    mask = torch.cat([hidden, real] if left else [real, hidden], dim=1)
+    logits = subject.logits(ids, mask)
     if not subject.per_position:
-        return said
-    return said[:, size:] if left else said[:, :n]
+        return logits
+    return logits[:, size:] if left else logits[:, :n]

@@ -19,13 +19,13 @@ from attnlab.core.seeds import Seed
 NAME = "random-token-floor"
 TOKENS = 2000
 FEW = 300  # of a large model
-ROUNDING = 1e-12  # of the mean: answers that are all alike have no spread
+ROUNDING = 1e-12  # of the mean: constant logits have no standard error
 
 
 @audit(NAME, question="Does it predict the unpredictable?", needs=(causal,))
 def random_token_floor(subject: Subject, probe: Probe) -> Finding:
-    """Judge a model whose answers are scores over its own vocabulary."""
-    length = subject.fitting(4 * probe.short(subject))
+    """Judge a causal model whose logits are over its own vocabulary."""
+    length = subject.fitting(4 * probe.short_length(subject))
     generator = Seed(probe.seed).child(NAME).torch_generator()
     tokens = FEW if subject.large else TOKENS
     size = (max(2, tokens // length), length)
@@ -40,11 +40,11 @@ def random_token_floor(subject: Subject, probe: Probe) -> Finding:
         raise NotApplicable("the loss is not finite", threshold=threshold, evidence=evidence)
     if mean < threshold:
         why = (
-            f"random tokens cost {mean:.3f} nats where {floor:.3f} is the least anyone can pay: "
+            f"the loss on random tokens is {mean:.3f} nats, and the least possible is {floor:.3f}: "
             "the model reads the answer"
         )
         return Finding(NAME, "fail", mean, threshold, why, evidence)
-    why = f"random tokens cost it {mean:.2f} nats, no less than the {floor:.2f} of pure guessing"
+    why = f"the loss on random tokens is {mean:.2f} nats, not below the {floor:.2f} of guessing"
     return Finding(NAME, "pass", mean, threshold, why, evidence)
 
 

@@ -62,7 +62,7 @@ def saturation(subject: "Subject", probe: "Probe") -> Finding:
     """Judge any model whose attention scores can be recorded."""
     from attnlab.audit.probing.attention_scores import attention_scores  # a study needs no torch
 
-    half = probe.short(subject) // 2
+    half = probe.short_length(subject) // 2
     weights = [s.double().softmax(dim=-1)[..., half:, :] for s in attention_scores(subject, probe)]
     largest = [float(w.amax(dim=-1).nanmean()) for w in weights]
     number = max(largest)

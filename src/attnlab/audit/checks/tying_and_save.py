@@ -1,8 +1,8 @@
 """tying-and-save: is the model on disk the model in memory?
 
-Runs: written and read again; logits compared on the same ids; weights that were one tensor before
-must be one tensor after. Number: the largest difference of a logit. Fails when it is not 0, when a
-tie is lost, or when the settings announce a tie that is not there.
+Runs: the model is saved and loaded; logits are compared on the same ids; weights that shared a
+tensor must share one after loading. Number: the largest difference of a logit. Fails when it is not
+0, when a tie is lost, or when the config announces a tie that is not there.
 """
 
 from collections import defaultdict
@@ -21,35 +21,35 @@ NAME = "tying-and-save"
 
 @audit(NAME, question="Is the model on disk the one in memory?", needs=(module,), threshold=0.0)
 def tying_and_save(subject: Subject, probe: Probe) -> Finding:
-    """Judge a model that can be written and read."""
+    """Judge a module that can be saved and loaded."""
     assert subject.module is not None
     announced = getattr(getattr(subject.module, "config", None), "tie_word_embeddings", None)
     ties = tied_parameters(subject.module)
     if announced is True and _has_untied_head(subject.module):
-        why = "its settings say that embedding and output are one matrix, and they are two"
+        why = "its config says that embedding and output are tied, but they are two tensors"
         return Finding(NAME, "fail", None, 0.0, why, {"ties": ties})
     if subject.save_load is None:
         raise NotApplicable("it cannot be saved and loaded again")
     try:
-        again = subject.save_load()
+        loaded = subject.save_load()
     except Exception as error:  # anyone's files
-        why = f"it cannot be written and read again: {type(error).__name__}: {str(error)[:120]}"
+        why = f"saving and loading raised {type(error).__name__}: {str(error)[:120]}"
         return Finding(NAME, "fail", None, 0.0, why)
-    rows = probe.rows(subject, probe.short(subject))
-    size = float(movement(subject.logits(rows), again.logits(rows)).max())
-    assert again.module is not None
-    lost = [tie for tie in ties if tie not in tied_parameters(again.module)]
+    rows = probe.rows(subject, probe.short_length(subject))
+    size = float(movement(subject.logits(rows), loaded.logits(rows)).max())
+    assert loaded.module is not None
+    lost = [tie for tie in ties if tie not in tied_parameters(loaded.module)]
     evidence = {"ties": ties, "lost": lost}
     if lost:
-        why = f"{' and '.join(lost[0])} were one tensor, and are two after a round trip"
+        why = f"{' and '.join(lost[0])} were one tensor, and are two after loading"
         return Finding(NAME, "fail", size, 0.0, why, evidence)
     if size != 0:
         why = (
-            f"written and read again its logits differ by {size:.2g}: "
-            "something that matters is not among its saved weights"
+            f"after saving and loading its logits differ by {size:.2g}: "
+            "something it needs is not among its saved weights"
         )
         return Finding(NAME, "fail", size, 0.0, why, evidence)
-    why = "written and read again it is the same model" + (", ties included" if ties else "")
+    why = "saved and loaded it is the same model" + (", tied weights included" if ties else "")
     return Finding(NAME, "pass", 0.0, 0.0, why, evidence)
 
 

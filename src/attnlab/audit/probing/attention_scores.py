@@ -44,28 +44,28 @@ class RecordScores(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
         if func in self.functions and args and isinstance(args[0], Tensor):
-            self._note(args[0])
+            self._record(args[0])
         elif func is functional.scaled_dot_product_attention:
             self.fused += 1
-            known = {**dict(zip(FUSED, args, strict=False)), **given}
-            if known["query"].shape[-2] == known["key"].shape[-2] == self.length:
-                self._note(fused_scores(known))
+            arguments = {**dict(zip(FUSED, args, strict=False)), **given}
+            if arguments["query"].shape[-2] == arguments["key"].shape[-2] == self.length:
+                self._record(fused_scores(arguments))
         return func(*args, **given)
 
-    def _note(self, scores: Tensor) -> None:
+    def _record(self, scores: Tensor) -> None:
         square = scores.ndim >= 2 and scores.shape[-2:] == (self.length, self.length)
         if square and scores.is_floating_point():
             self.scores.append(scores.detach())
 
 
-def fused_scores(known: dict[str, Any]) -> Tensor:
+def fused_scores(arguments: dict[str, Any]) -> Tensor:
     """scale · q kᵀ + mask, of a fused call."""
-    q, k, mask = known["query"], known["key"], known.get("attn_mask")
+    q, k, mask = arguments["query"], arguments["key"], arguments.get("attn_mask")
     if k.shape[-3] != q.shape[-3]:  # grouped queries
         k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)
-    scores = q @ k.transpose(-2, -1) * (known.get("scale") or q.shape[-1] ** -0.5)
+    scores = q @ k.transpose(-2, -1) * (arguments.get("scale") or q.shape[-1] ** -0.5)
     n = scores.shape[-1]
-    if known.get("is_causal"):
+    if arguments.get("is_causal"):
         later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, -torch.inf)
     if mask is None:
@@ -77,7 +77,7 @@ def fused_scores(known: dict[str, Any]) -> Tensor:
 
 def attention_scores(subject: "Subject", probe: "Probe", *, by_hand: bool = False) -> list[Tensor]:
     """The scores of every attention on two short texts; NotApplicable where there are none."""
-    length = probe.short(subject)
+    length = probe.short_length(subject)
     with RecordScores(length, by_hand=by_hand) as recorded:
         subject.logits(probe.rows(subject, length, rows=2))
     if not recorded.scores:

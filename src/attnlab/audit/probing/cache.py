@@ -1,7 +1,7 @@
-"""The cache of anyone's module: chunks of a text, what was kept going from one to the next.
+"""The key/value cache of anyone's module: it decodes a text in chunks.
 
-A method `cached(chunks)`, or the usual form: forward takes what was kept under one of NAMES, and
-gives it back as an attribute, a key, or the second part of a tuple.
+Either a method `cached(chunks)`, or the usual form: forward takes the cache under one of
+CACHE_NAMES and returns it as an attribute, a key, or the second item of a tuple.
 """
 
 import inspect
@@ -30,7 +30,7 @@ CACHE_NAMES = (
 
 
 def module_cache(module: nn.Module, name: str) -> Cache | None:
-    """None where forward takes nothing that could be kept."""
+    """The logits of consecutive chunks; None where forward takes no cache."""
     step = getattr(module, "cached", None)
     if callable(step):
         return step  # pyright: ignore[reportReturnType]
@@ -38,31 +38,35 @@ def module_cache(module: nn.Module, name: str) -> Cache | None:
         known = inspect.signature(module.forward).parameters
     except (TypeError, ValueError):
         return None
-    word = next((word for word in CACHE_NAMES if word in known), None)
-    if word is None:
+    argument = next((argument for argument in CACHE_NAMES if argument in known), None)
+    if argument is None:
         return None
-    place = next((word for word in POSITION_NAMES if word in known), None)
+    position_argument = next((argument for argument in POSITION_NAMES if argument in known), None)
     more = {"use_cache": True} if "use_cache" in known else {}
 
     def cache(chunks: Sequence[Tensor]) -> list[Tensor]:
-        kept, done, said = None, 0, []
+        past, done, logits = None, 0, []
         for chunk in chunks:
             n = chunk.shape[1]
-            at = {} if place is None else {place: torch.arange(done, done + n).expand_as(chunk)}
-            found = module(chunk, **{word: kept}, **more, **at)
-            kept, done = _kept(found, word), done + n
-            said.append(extract_logits(found, chunk, name))
-        return said
+            at = (
+                {}
+                if position_argument is None
+                else {position_argument: torch.arange(done, done + n).expand_as(chunk)}
+            )
+            output = module(chunk, **{argument: past}, **more, **at)
+            past, done = _returned_cache(output, argument), done + n
+            logits.append(extract_logits(output, chunk, name))
+        return logits
 
     return cache
 
 
-def _kept(found: Any, word: str) -> Any:
-    """What the next chunk is to be given."""
-    for name in (word, *CACHE_NAMES):
-        inner = found.get(name) if isinstance(found, Mapping) else getattr(found, name, None)
+def _returned_cache(output: Any, argument: str) -> Any:
+    """The cache that a forward returned, for the next chunk."""
+    for name in (argument, *CACHE_NAMES):
+        inner = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
         if inner is not None:
             return inner
-    if isinstance(found, tuple | list) and len(found) > 1 and found[1] is not None:
-        return found[1]
-    raise UsageError("it gives no cache back")
+    if isinstance(output, tuple | list) and len(output) > 1 and output[1] is not None:
+        return output[1]
+    raise UsageError("its forward returns no cache")

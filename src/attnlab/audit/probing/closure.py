@@ -1,4 +1,4 @@
-"""What a function computes with: modules and tensors in its closure, object, arguments, globals."""
+"""Modules and tensors that a function uses: in its closure, object, defaults and globals."""
 
 import types
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ DEPTH = 4
 
 
 class Collection(nn.Module):
-    """Modules and tensors that belong to no module, to be treated as one."""
+    """Several modules and tensors, to be treated as one module."""
 
     def __init__(self, modules: list[nn.Module], tensors: list[Tensor]) -> None:
         super().__init__()
@@ -25,46 +25,46 @@ class Collection(nn.Module):
 
 
 def captured_modules(function: Any) -> nn.Module | None:
-    """One module, a holder of several, None where none is found."""
-    found = list({id(item): item for item in _found(function, DEPTH, set())}.values())
-    modules = [item for item in found if isinstance(item, nn.Module)]
-    tensors = [item for item in found if isinstance(item, Tensor)]
-    if not found:
+    """The module a function uses, or a collection of several; None where there is none."""
+    items = list({id(item): item for item in _walk(function, DEPTH, set())}.values())
+    modules = [item for item in items if isinstance(item, nn.Module)]
+    tensors = [item for item in items if isinstance(item, Tensor)]
+    if not items:
         return None
     return modules[0] if len(modules) == 1 and not tensors else Collection(modules, tensors)
 
 
 def device_of(module: nn.Module | None) -> torch.device | None:
-    """Where its weights are; None where it has none."""
+    """The device of its weights; None where it has none."""
     weights = () if module is None else chain(module.parameters(), module.buffers())
     return next((weight.device for weight in weights), None)
 
 
 @contextmanager
 def on_cpu(module: nn.Module | None) -> Iterator[None]:
-    """There an id that is out of range is an error; on a GPU it is the end of the process."""
-    home = device_of(module)
-    if module is None or home is None or home.type == "cpu":
+    """Move to the CPU meanwhile: there an id out of range raises, on a GPU it ends the process."""
+    device = device_of(module)
+    if module is None or device is None or device.type == "cpu":
         yield
         return
     module.to("cpu")
     try:
         yield
     finally:
-        module.to(home)
+        module.to(device)
 
 
-def _found(item: Any, depth: int, seen: set[int]) -> Iterator[nn.Module | Tensor]:
+def _walk(item: Any, depth: int, seen: set[int]) -> Iterator[nn.Module | Tensor]:
     if isinstance(item, nn.Module) or (isinstance(item, Tensor) and item.is_floating_point()):
         yield item
     elif depth and id(item) not in seen:
         seen.add(id(item))
-        for part in _parts(item):
-            yield from _found(part, depth - 1, seen)
+        for part in _held_objects(item):
+            yield from _walk(part, depth - 1, seen)
 
 
-def _parts(item: Any) -> list[Any]:
-    """What a thing holds that it may call."""
+def _held_objects(item: Any) -> list[Any]:
+    """Objects held by an object that it may call."""
     if isinstance(item, partial):
         return [item.func, *item.args, *item.keywords.values()]
     if isinstance(item, types.MethodType):
@@ -80,23 +80,23 @@ def _parts(item: Any) -> list[Any]:
 
 
 def _closure(function: types.FunctionType) -> list[Any]:
-    found = []
+    items = []
     for cell in function.__closure__ or ():
         try:
-            found.append(cell.cell_contents)
-        except ValueError:  # not filled yet
+            items.append(cell.cell_contents)
+        except ValueError:  # the cell is still empty
             continue
-    return found
+    return items
 
 
 def _globals(function: types.FunctionType) -> list[Any]:
-    """Modules and functions of its own file that its code names."""
+    """Globals named in its code: modules, tensors, and functions and objects of its own file."""
     named = [function.__globals__.get(name) for name in function.__code__.co_names]
-    own = function.__module__
+    file = function.__module__
     return [
         item
         for item in named
         if isinstance(item, nn.Module | Tensor)
-        or (isinstance(item, types.FunctionType) and item.__module__ == own)
-        or (hasattr(item, "__dict__") and type(item).__module__ == own)
+        or (isinstance(item, types.FunctionType) and item.__module__ == file)
+        or (hasattr(item, "__dict__") and type(item).__module__ == file)
     ]

@@ -1,9 +1,9 @@
-"""A question leaves no trace: what a model remembers and what draws are as they were before it.
+"""Calls of a model are isolated: each leaves the model and all random generators as they were.
 
-Put back: modes, buffers, plain attributes of every module (a cache kept between calls, a counter),
-generators of its own, and the random states of torch, numpy and Python. While a question is asked,
-whatever draws draws the same each time; in training mode nothing is dropped, for a dropout whose
-shape follows the routing of tokens would look like a leak.
+Restored: training modes, buffers, plain attributes of every module (a cache kept between calls, a
+counter), its own generators, and the random states of torch, numpy and Python. Every call draws the
+same random numbers. In training mode dropout is off: one whose shape follows the routing of tokens
+would look like a leak.
 """
 
 import random
@@ -19,11 +19,11 @@ from torch.overrides import TorchFunctionMode
 
 from attnlab.audit.probing.attention_scores import FUSED
 
-FIXED_SEED = 20_261_115  # what draws draws the same before and after a change
+FIXED_SEED = 20_261_115  # of every random generator during a call
 MODULE_ATTRIBUTES = frozenset(
     vars(nn.Module())
-)  # what every module has; all else was put there by its author
-SMALL = 1 << 16  # larger tensors among plain attributes are tables, not memories
+)  # attributes that every module has; any other is its author's
+SMALL = 1 << 16  # elements; larger tensors among plain attributes are tables, not state
 DROPOUTS = (
     functional.dropout,
     torch.dropout,
@@ -36,7 +36,7 @@ DROPOUTS = (
 
 @contextmanager
 def restore_state(module: nn.Module | None) -> Iterator[None]:
-    """Modes, buffers and plain attributes of all modules are put back afterwards."""
+    """Restore training modes, buffers and plain attributes of all modules afterwards."""
     kept = [] if module is None else [_ModuleState(part) for part in module.modules()]
     try:
         yield
@@ -46,7 +46,7 @@ def restore_state(module: nn.Module | None) -> Iterator[None]:
 
 
 class _ModuleState:
-    """One module as it was."""
+    """Training mode, buffers and plain attributes of one module, to be restored."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -55,7 +55,7 @@ class _ModuleState:
             name: (b, b.detach().clone()) for name, b in module.named_buffers(recurse=False)
         }
         self.plain = {
-            k: (v, _copy(v)) for k, v in vars(module).items() if k not in MODULE_ATTRIBUTES
+            k: (v, _snapshot(v)) for k, v in vars(module).items() if k not in MODULE_ATTRIBUTES
         }
 
     def restore(self) -> None:
@@ -64,7 +64,7 @@ class _ModuleState:
             for name in [k for k in own if k not in MODULE_ATTRIBUTES and k not in self.plain]:
                 del own[name]
             for name, (value, copy) in self.plain.items():
-                own[name] = _put_back(value, copy)
+                own[name] = _restore(value, copy)
             for name, (buffer, _) in self.buffers.items():
                 own["_buffers"][name] = buffer
         with torch.no_grad():
@@ -73,8 +73,8 @@ class _ModuleState:
         self.module.training = self.training
 
 
-def _copy(value: Any) -> Any:
-    """What is needed to undo a change made inside of `value`."""
+def _snapshot(value: Any) -> Any:
+    """What is needed to undo a change made inside `value`; None: nothing can be changed inside."""
     if isinstance(value, torch.Generator):
         return value.get_state()
     if isinstance(value, np.random.Generator | np.random.RandomState):
@@ -86,7 +86,7 @@ def _copy(value: Any) -> Any:
     return None
 
 
-def _put_back(value: Any, copy: Any) -> Any:
+def _restore(value: Any, copy: Any) -> Any:
     if copy is None:
         return value
     if isinstance(value, torch.Generator):
@@ -104,7 +104,7 @@ def _put_back(value: Any, copy: Any) -> Any:
 
 
 def _bits(generator: Any) -> Any:
-    """What holds the state of a generator of numpy."""
+    """The object that holds the state of a numpy generator."""
     own = isinstance(generator, np.random.Generator)
     return generator.bit_generator if own else generator._bit_generator
 
@@ -114,11 +114,11 @@ GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState)
 
 @contextmanager
 def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
-    """The generators of torch, numpy, Python and of the module itself: all are put back."""
+    """Seed torch, numpy and Python; restore them and the module's own generators afterwards."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     parts = () if module is None else module.modules()
     own = [v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS)]
-    kept = [_copy(generator) for generator in own]
+    kept = [_snapshot(generator) for generator in own]
     torch.default_generator.manual_seed(
         FIXED_SEED
     )  # anyone's model draws from the global generators
@@ -130,14 +130,14 @@ def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
         yield
     finally:
         for generator, state in zip(own, kept, strict=True):
-            _put_back(generator, state)
+            _restore(generator, state)
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
 
 
 def random_state() -> tuple[bytes, ...]:
-    """Where the global generators stand: other than before if anything was drawn."""
+    """State of the global generators; it changes if any random number is drawn."""
     numpy = np.random.get_state()
     return (
         torch.get_rng_state().numpy().tobytes(),
@@ -147,7 +147,7 @@ def random_state() -> tuple[bytes, ...]:
 
 
 class NoDropout(TorchFunctionMode):
-    """Dropout gives back what it is given."""
+    """Every dropout returns its input."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
@@ -163,9 +163,9 @@ class NoDropout(TorchFunctionMode):
 def isolate(
     module: nn.Module | None, inner: nn.Module | None, *, training: bool, fresh: bool
 ) -> Iterator[None]:
-    """Evaluation or training mode; `fresh`: equal draws, and nothing is remembered.
+    """Set evaluation or training mode; `fresh`: fixed random numbers, and state is restored.
 
-    `inner`: modules of somebody's function, which stay in the mode they were given.
+    `inner`: modules that a function uses, which stay in the mode they have.
     """
     with ExitStack() as stack:
         if fresh:

@@ -1,8 +1,9 @@
 """The search for a leak: change later tokens, compare earlier logits.
 
-`largest_leak` tries some positions and many replacements in one situation. `sweep` tries one replacement
-after every position, many at a time, over texts that hold the vocabulary, a text that repeats
-itself, and longer ones. `truncation_leaks` cuts the text off: its length is about the future too.
+`largest_leak` tries some positions and many replacements in one situation. `sweep` tries one
+replacement after every position, in batches, over texts that hold the vocabulary, a text that
+repeats itself, and longer ones. `truncation_leaks` truncates the text: a prediction must not depend
+on how long the text will be either.
 """
 
 from collections.abc import Iterator
@@ -16,10 +17,10 @@ from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.situations import PLAIN, Situation
 from attnlab.audit.probing.subject import Subject
 
-BUDGET = 3e9  # parameters × tokens that one part of a sweep may cost: a second or less
-VOCABULARY = 1e10  # … that all ids may cost
-LEAST = 50_000  # a model of fewer parameters costs as much
-EDGES = (16, 32, 64, 128, 256, 512, 1024)  # sizes of chunks and tables
+BUDGET = 3e9  # parameters × tokens of one part of a sweep: a second or less
+VOCABULARY = 1e10  # the same for trying the whole vocabulary
+LEAST = 50_000  # parameters: a smaller model is no faster
+EDGES = (16, 32, 64, 128, 256, 512, 1024)  # usual sizes of chunks and tables
 
 
 @dataclass(frozen=True)
@@ -31,16 +32,16 @@ class Leak:
     position: int
     after: int
     situation: Situation
-    changed: Tensor  # the other ids; fewer of them where the text was cut off
+    changed: Tensor  # the other ids; fewer where the text was truncated
 
     @property
-    def by_length(self) -> bool:
-        """Whether nothing changed but the length of the text."""
+    def by_truncation(self) -> bool:
+        """Whether only the length of the text changed."""
         return self.changed.shape != self.situation.ids.shape
 
 
 def no_leak(situation: Situation) -> Leak:
-    """No movement."""
+    """A search that moved nothing."""
     return Leak(0.0, 0, 0, 0, situation, situation.ids)
 
 
@@ -65,7 +66,7 @@ def _only_row(ids: Tensor, changed: Tensor, row: int) -> Tensor:
 
 
 def _largest(subject: Subject, situation: Situation, probe: Probe, row: int | None) -> Leak:
-    """Of all rows, or of one that changes while the others stay."""
+    """The largest movement when all rows change, or only the one given."""
     before = situation.logits(subject)
     best = no_leak(situation)
     few = subject.large
@@ -73,8 +74,8 @@ def _largest(subject: Subject, situation: Situation, probe: Probe, row: int | No
         for changed in replacements(situation.ids, after, subject, probe, few):
             given = changed if row is None else _only_row(situation.ids, changed, row)
             gap = movement(before, situation.logits(subject, given))[:, : after + 1]
-            if situation.visible is not None:
-                gap = torch.where(situation.visible[:, : after + 1], gap, 0.0)
+            if situation.attention_mask is not None:
+                gap = torch.where(situation.attention_mask[:, : after + 1], gap, 0.0)
             if row is not None:
                 gap = _only_row(torch.zeros_like(gap), gap, row)
             if float(gap.max()) > best.size:
@@ -84,12 +85,12 @@ def _largest(subject: Subject, situation: Situation, probe: Probe, row: int | No
 
 
 def _cuts(situation: Situation, few: bool) -> list[int]:
-    """Positions after which everything may change; `sweep` tries the others."""
+    """Positions after which tokens are replaced; `sweep` tries the others."""
     n = situation.length
     wanted = {0, 1, 2, n // 3, n // 2, 2 * n // 3, n - 3, n - 2}
     if few:
         wanted = {1, n - 2}
-    elif situation.words != PLAIN:
+    elif situation.description != PLAIN:
         wanted = {0, n // 2, n - 2}
     return sorted(cut for cut in wanted if 0 <= cut < n - 1)
 
@@ -100,12 +101,12 @@ def replacements(
     """Ids that agree with the given ones up to and including `after`."""
     later = torch.arange(ids.shape[1], device=ids.device)[None] > after
     at_next = torch.arange(ids.shape[1], device=ids.device)[None] == after + 1
-    other = probe.others(ids, subject, deal=after)
+    other = probe.different_ids(ids, subject, draw=after)
     yield torch.where(later, other, ids)
     if few:
         return
     yield torch.where(at_next, other, ids)
-    yield torch.where(later, probe.others(ids, subject, deal=1000 + after), ids)
+    yield torch.where(later, probe.different_ids(ids, subject, draw=1000 + after), ids)
     yield torch.cat([ids[:, :-1], other[:, -1:]], dim=1)
     marker = subject.special[0] if subject.special else 0
     yield torch.where(later, torch.full_like(ids, marker), ids)
@@ -117,30 +118,30 @@ def replacements(
 def sweep(subject: Subject, probe: Probe, threshold: float) -> Iterator[Leak]:
     """Largest movements over texts of the vocabulary, a text that repeats itself, longer texts."""
     tokens = int(BUDGET / max(subject.work, LEAST))
-    n = probe.short(subject)
+    n = probe.short_length(subject)
     texts = max(1, min(-(-subject.vocabulary // n), tokens // (4 * n * n)))
-    for text in probe.rows(subject, n, rows=texts, deal=5).split(1):
-        yield _swept(subject, Situation(PLAIN, text), probe, range(n - 1), threshold)
+    for text in probe.rows(subject, n, rows=texts, draw=5).split(1):
+        yield _sweep_text(subject, Situation(PLAIN, text), probe, range(n - 1), threshold)
     yield from _every_token(subject, probe, threshold)
     again = Situation("in a text that repeats itself", probe.repeating(subject, n))
-    yield _swept(subject, again, probe, range(n - 1), threshold)
+    yield _sweep_text(subject, again, probe, range(n - 1), threshold)
     for length in probe.lengths(subject)[1:]:
         count = tokens // (length + length**3 // 7000)  # attention pays for pairs, and they add up
         where = positions_to_try(length, max(2 if subject.large else 4, count), probe.seed)
         text = probe.rows(subject, length, rows=1)
-        yield _swept(subject, Situation(f"at length {length}", text), probe, where, threshold)
+        yield _sweep_text(subject, Situation(f"at length {length}", text), probe, where, threshold)
 
 
 def _every_token(subject: Subject, probe: Probe, threshold: float) -> Iterator[Leak]:
-    """As many ids as may be afforded, each once before and once after the place of change."""
+    """As many ids as time allows, each once before and once after the change."""
     n = subject.fitting(3)
     tokens = int(VOCABULARY / max(subject.work, LEAST))
     count = min(subject.vocabulary, max(64, tokens // (2 * n)))
     if subject.large or n < 3:
         return
-    for rows in probe.pairs(subject, n, count).split(subject.at_once(n)):
+    for rows in probe.pairs(subject, n, count).split(subject.rows_per_call(n)):
         later = torch.arange(n, device=rows.device)[None] > 1
-        changed = torch.where(later, probe.others(rows, subject, deal=9), rows)
+        changed = torch.where(later, probe.different_ids(rows, subject, draw=9), rows)
         gap = movement(subject.logits(rows), subject.logits(changed))[:, :2]
         situation = Situation(PLAIN, rows)
         if float(gap.max()) <= threshold:
@@ -148,11 +149,11 @@ def _every_token(subject: Subject, probe: Probe, threshold: float) -> Iterator[L
             continue
         row, position = divmod(int(gap.argmax()), 2)
         one = Situation(PLAIN, rows[row : row + 1])
-        yield _confirmed(subject, Leak(0.0, row, position, 1, one, changed), threshold)
+        yield _confirm(subject, Leak(0.0, row, position, 1, one, changed), threshold)
 
 
 def positions_to_try(length: int, count: int, seed: int) -> list[int]:
-    """So many positions: the ends, both sides of the edges of chunks, then evenly between."""
+    """`count` positions: the ends, both sides of chunk edges, then evenly spaced ones."""
     ends = [1, length - 2, length // 2]
     blocks = [place for edge in EDGES[::-1] for place in (edge - 1, edge)]
     even = [(i * (length - 1)) // count + seed % 2 for i in range(count)]
@@ -160,21 +161,21 @@ def positions_to_try(length: int, count: int, seed: int) -> list[int]:
     return sorted(list(wanted)[:count])
 
 
-def _swept(
+def _sweep_text(
     subject: Subject,
     situation: Situation,
     probe: Probe,
     cuts: "range | list[int]",
     threshold: float,
 ) -> Leak:
-    """The text beside itself, each copy changed after another position."""
+    """The largest movement over a batch of copies, each changed after another position."""
     ids, n = situation.ids, situation.length
     at = torch.arange(n, device=ids.device)[None]
-    rows = subject.at_once(n)
+    rows = subject.rows_per_call(n)
     best, size = no_leak(situation), 0.0
     before = dict[int, Tensor]()  # by the number of rows
     for some in torch.tensor(list(cuts), device=ids.device).split(rows):
-        other = torch.cat([_other(ids, subject, probe, situation, int(cut)) for cut in some])
+        other = torch.cat([_replacement(ids, subject, probe, situation, int(cut)) for cut in some])
         stacked = torch.where(at > some[:, None], other, ids)
         if (count := len(some)) not in before:
             before[count] = subject.logits(ids.expand(count, -1))
@@ -185,17 +186,19 @@ def _swept(
         size = float(gap.max())
         row, position = divmod(int(gap.argmax()), n)
         best = Leak(size, row, position, int(some[row]), situation, stacked)
-    return best if size <= threshold else _confirmed(subject, best, threshold)
+    return best if size <= threshold else _confirm(subject, best, threshold)
 
 
-def _other(ids: Tensor, subject: Subject, probe: Probe, situation: Situation, cut: int) -> Tensor:
-    if "repeats" in situation.words:
-        return probe.repeating(subject, ids.shape[1], deal=cut + 1)
-    return probe.others(ids, subject, deal=cut)
+def _replacement(
+    ids: Tensor, subject: Subject, probe: Probe, situation: Situation, cut: int
+) -> Tensor:
+    if "repeats" in situation.description:
+        return probe.repeating(subject, ids.shape[1], draw=cut + 1)
+    return probe.different_ids(ids, subject, draw=cut)
 
 
-def _confirmed(subject: Subject, leak: Leak, threshold: float) -> Leak:
-    """Seen in a stack of copies: does it show alone, or where nothing else of the batch changes?"""
+def _confirm(subject: Subject, leak: Leak, threshold: float) -> Leak:
+    """Confirm a leak seen in a batch of copies: on its own, or with the other rows unchanged."""
     ids, row = leak.situation.ids, leak.row
     changed = leak.changed[row : row + 1]
     gap = movement(subject.logits(ids), subject.logits(changed))[0, : leak.after + 1]
@@ -209,20 +212,20 @@ def _confirmed(subject: Subject, leak: Leak, threshold: float) -> Leak:
     gap = movement(subject.logits(batch.ids), subject.logits(alone))[row, : leak.after + 1]
     if float(gap.max()) > threshold:
         return Leak(float(gap.max()), row, int(gap.argmax()), leak.after, batch, alone)
-    return no_leak(leak.situation)  # through other rows: left to batch-independence
+    return no_leak(leak.situation)  # it came from other rows: left to batch-independence
 
 
 # -------------------------------------------------------------------------------------- length
 
 
 def truncation_leaks(subject: Subject, probe: Probe) -> Iterator[Leak]:
-    """Largest movements when a text is cut off after a position."""
+    """The largest movement for every length when the text is truncated."""
     for length in probe.lengths(subject)[: 1 if subject.large else None]:
         situation = Situation(f"at length {length}", probe.rows(subject, length, rows=1))
-        if length == probe.short(subject):
-            situation = replace(situation, words=PLAIN)
+        if length == probe.short_length(subject):
+            situation = replace(situation, description=PLAIN)
         before, best = subject.logits(situation.ids), no_leak(situation)
-        for kept in _kept_lengths(subject, length):
+        for kept in _truncated_lengths(subject, length):
             ids = situation.ids[:, :kept]
             try:
                 gap = movement(before[:, :kept], subject.logits(ids))[0]
@@ -233,7 +236,7 @@ def truncation_leaks(subject: Subject, probe: Probe) -> Iterator[Leak]:
         yield best
 
 
-def _kept_lengths(subject: Subject, length: int) -> list[int]:
+def _truncated_lengths(subject: Subject, length: int) -> list[int]:
     if subject.large:
         wanted = [length // 2]
     elif length < 32:

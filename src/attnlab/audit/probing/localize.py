@@ -1,8 +1,8 @@
-"""Where a movement begins: the first module whose output moves although what it was given did not.
+"""Where a difference begins: the first module whose output differs although its input does not.
 
-Every module is watched while the model runs twice. Modules finish from the inside out, so the first
-that qualifies is the innermost; where none does, the movement arises between modules, in the
-forward of the one that holds them.
+The calls of every module are recorded while the model runs twice. Modules finish from the inside
+out, so the first that qualifies is the innermost; where none does, the difference arises between
+modules, in the forward of the module that contains them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from attnlab.audit.probing.situations import Situation
 from attnlab.audit.probing.subject import Subject
 
 HINTS = (
-    (("conv",), "a convolution that reaches to the right"),
+    (("conv",), "a convolution that looks ahead"),
     (("batchnorm",), "statistics over the batch"),
     (("instancenorm", "groupnorm"), "statistics over the whole sequence"),
     (("router", "gate", "moe", "expert"), "routing that depends on other tokens"),
@@ -30,7 +30,7 @@ HINTS = (
 )
 
 
-Part = Callable[[Tensor], Tensor | None]  # what of a tensor is compared; None: nothing
+Part = Callable[[Tensor], Tensor | None]  # the part of a tensor that is compared; None: nothing
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,33 @@ class Location:
     """The module's name, empty where none can be named, and a phrase for people."""
 
     module: str
-    words: str
+    description: str
 
 
 @dataclass(frozen=True)
 class _ModuleCall:
     name: str
     kind: str
-    given: tuple[Tensor, ...]
-    made: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
 
 
 def localize_positions(
     subject: Subject, situation: Situation, changed: Tensor, after: int, noise: Noise
 ) -> Location:
-    """The module at which positions up to `after` first differ between the two texts."""
+    """Where positions up to `after` first differ between the two texts."""
     shape = (situation.ids.shape[0], situation.length)
     return _compare_runs(
         subject,
         lambda: situation.logits(subject),
         lambda: situation.logits(subject, changed),
-        lambda tensor: _early(tensor, shape, after),
+        lambda tensor: _positions_up_to(tensor, shape, after),
         noise,
     )
 
 
 def localize_rows(subject: Subject, rows: Tensor, others: Tensor, noise: Noise) -> Location:
-    """The module at which the first row first differs when the other rows are `others`."""
+    """Where the first row first differs when the other rows are `others`."""
     other = torch.cat([rows[:1], others[: rows.shape[0] - 1]])
     return _compare_runs(
         subject,
@@ -76,7 +76,7 @@ def localize_rows(subject: Subject, rows: Tensor, others: Tensor, noise: Noise) 
 
 
 def localize_truncation(subject: Subject, ids: Tensor, fewer: Tensor, noise: Noise) -> Location:
-    """The module at which positions of the shorter text first differ from those of the longer."""
+    """Where positions of the truncated text first differ from those of the whole text."""
     n, kept = ids.shape[1], fewer.shape[1]
 
     def part(tensor: Tensor) -> Tensor | None:
@@ -90,7 +90,7 @@ def localize_truncation(subject: Subject, ids: Tensor, fewer: Tensor, noise: Noi
 
 
 def localize_repeat(subject: Subject, rows: Tensor, earlier: Tensor | None) -> Location:
-    """The module that answers differently when asked the same twice, or after another question."""
+    """Where two calls with the same rows first differ, the second after `earlier` if given."""
     if subject.visible_module is None:
         return _unknown_location(subject)
     if earlier is None:
@@ -107,7 +107,7 @@ def localize_repeat(subject: Subject, rows: Tensor, earlier: Tensor | None) -> L
 
 
 def _record(subject: Subject, rows: Tensor) -> "list[_ModuleCall]":
-    """What every module gives, nothing being put back."""
+    """The calls of all modules, without restoring state."""
     assert subject.visible_module is not None
     with record_modules(subject.visible_module) as seen:
         subject.logits(rows, fresh=False)
@@ -115,8 +115,8 @@ def _record(subject: Subject, rows: Tensor) -> "list[_ModuleCall]":
 
 
 def _unknown_location(subject: Subject) -> Location:
-    what = "its modules cannot be watched" if subject.module else "a function shows no modules"
-    return Location("", f"{what}, so where cannot be said")
+    what = "its modules cannot be recorded" if subject.module else "a function shows no modules"
+    return Location("", f"{what}, so the place is not known")
 
 
 def _compare_runs(
@@ -126,7 +126,7 @@ def _compare_runs(
     part: Part,
     noise: Noise | None,
 ) -> Location:
-    """Watch two runs; the first module whose output differs in `part` and whose input does not."""
+    """Record two runs and compare `part` of every module's inputs and outputs."""
     module = subject.visible_module
     if module is None:
         return _unknown_location(subject)
@@ -147,13 +147,13 @@ def _first_difference(
     if not before:
         return _unknown_location(subject)
     if [s.name for s in before] != [s.name for s in now]:
-        return Location("", "the model takes another path through its modules")
+        return Location("", "the model calls other modules")
     for first, second in zip(before, now, strict=True):
-        if _differ(first.made, second.made, part, noise) and not _differ(
-            first.given, second.given, part, noise
+        if _differ(first.outputs, second.outputs, part, noise) and not _differ(
+            first.inputs, second.inputs, part, noise
         ):
             return Location(first.name, _phrase(first, _first_reached(before, now, part, noise)))
-    return Location("", "it arises outside of any module")
+    return Location("", "it begins outside of any module")
 
 
 def _first_reached(
@@ -161,7 +161,7 @@ def _first_reached(
 ) -> str:
     """The first module whose input differs."""
     pairs = zip(before, now, strict=True)
-    return next((a.name for a, b in pairs if _differ(a.given, b.given, part, noise)), "")
+    return next((a.name for a, b in pairs if _differ(a.inputs, b.inputs, part, noise)), "")
 
 
 def _phrase(seen: _ModuleCall, reached: str) -> str:
@@ -175,20 +175,20 @@ def _phrase(seen: _ModuleCall, reached: str) -> str:
 
 @contextmanager
 def record_modules(module: nn.Module) -> Iterator[list[_ModuleCall]]:
-    """What every module was given and made, in the order they finished."""
+    """Inputs and outputs of every module, in the order the modules finish."""
     seen: list[_ModuleCall] = []
 
-    def note(name: str) -> Any:
-        def hook(inner: nn.Module, args: Any, kwargs: Any, made: Any) -> None:
-            given = tuple(_tensors((args, kwargs)))
-            seen.append(_ModuleCall(name, type(inner).__name__, given, tuple(_tensors(made))))
+    def make_hook(name: str) -> Any:
+        def hook(inner: nn.Module, args: Any, kwargs: Any, outputs: Any) -> None:
+            inputs = tuple(_tensors((args, kwargs)))
+            seen.append(_ModuleCall(name, type(inner).__name__, inputs, tuple(_tensors(outputs))))
 
         return hook
 
     hooks = [
-        inner.register_forward_hook(note(name), with_kwargs=True)
+        inner.register_forward_hook(make_hook(name), with_kwargs=True)
         for name, inner in module.named_modules()
-        if not isinstance(inner, torch.jit.ScriptModule)  # compiled: no hooks
+        if not isinstance(inner, torch.jit.ScriptModule)  # compiled modules take no hooks
     ]
     try:
         yield seen
@@ -221,10 +221,10 @@ def _differ(
 
 
 def _moves(a: Tensor, b: Tensor, part: Part, noise: Noise | None) -> bool:
-    """Whether the part that is asked about differs by more than the model's noise."""
+    """Whether the compared part differs by more than the model's noise."""
     a_part, b_part = part(a), part(b)
     if a_part is None or b_part is None:
-        return False  # nothing of it can be assigned: a scalar, a table, a pooled vector
+        return False  # it has no positions: a scalar, a table, a pooled vector
     if a_part.shape != b_part.shape:
         return True
     if noise is None or not a.is_floating_point():
@@ -235,8 +235,8 @@ def _moves(a: Tensor, b: Tensor, part: Part, noise: Noise | None) -> bool:
     return bool((gap.nan_to_num(posinf=torch.inf) > limit).any())
 
 
-def _early(tensor: Tensor, shape: tuple[int, int], cut: int) -> Tensor | None:
-    """What belongs to positions up to `cut`."""
+def _positions_up_to(tensor: Tensor, shape: tuple[int, int], cut: int) -> Tensor | None:
+    """The part of a tensor at positions up to `cut`."""
     axis = _time_axis(tensor, shape)
     if axis is None:
         return None
@@ -246,7 +246,7 @@ def _early(tensor: Tensor, shape: tuple[int, int], cut: int) -> Tensor | None:
 
 
 def _first_row(tensor: Tensor, shape: tuple[int, int]) -> Tensor | None:
-    """What belongs to the first row."""
+    """The part of a tensor in the first row."""
     if not tensor.ndim or tensor.shape[0] not in (shape[0], shape[0] * shape[1]):
         return None
     return tensor[: tensor.shape[0] // shape[0]]

@@ -1,4 +1,4 @@
-"""What a forward gives, as logits, and how long a text it reads."""
+"""Logits out of whatever a forward returns, and the longest text that it reads."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,37 +11,41 @@ from attnlab.audit.probing.subject import AttentionMask
 from attnlab.core.errors import UsageError
 
 LOGIT_FIELDS = ("logits", "prediction_logits", "last_hidden_state")
-TRIED_LENGTHS = (2048, 1024, 512, 256, 128, 64, 32, 16, 8)  # tried where no context is stated
+TRIED_LENGTHS = (2048, 1024, 512, 256, 128, 64, 32, 16, 8)  # where the context is not known
 
 
-def extract_logits(found: Any, ids: Tensor, name: str) -> Tensor:
-    """A tensor out of whatever holds it; one answer a row becomes one position."""
-    found = _tensor(found)
+def extract_logits(output: Any, ids: Tensor, name: str) -> Tensor:
+    """The logits (batch, positions, vocabulary); one answer per row becomes one position."""
+    output = _tensor(output)
     count, length = ids.shape
-    if isinstance(found, Tensor) and found.ndim == 2 and found.shape[0] == count * length != count:
-        found = found.unflatten(0, (count, length))  # laid out for a loss
-    if not isinstance(found, Tensor) or not (
-        found.is_floating_point() and found.ndim in (2, 3) and found.shape[0] == count
+    if (
+        isinstance(output, Tensor)
+        and output.ndim == 2
+        and output.shape[0] == count * length != count
     ):
-        shape = tuple(getattr(found, "shape", ())) or type(found).__name__
+        output = output.unflatten(0, (count, length))  # flattened for a loss
+    if not isinstance(output, Tensor) or not (
+        output.is_floating_point() and output.ndim in (2, 3) and output.shape[0] == count
+    ):
+        shape = tuple(getattr(output, "shape", ())) or type(output).__name__
         raise UsageError(f"{name}: must give logits (batch, length, vocabulary), gave {shape}")
-    return found[:, None] if found.ndim == 2 else found
+    return output[:, None] if output.ndim == 2 else output
 
 
-def _tensor(found: Any) -> Any:
-    """`.logits`, ["logits"], the first tensor of a tuple that is no mere loss, an array."""
+def _tensor(output: Any) -> Any:
+    """The field `logits` or the like, else the first item of a tuple that is not just a loss."""
     for field in LOGIT_FIELDS:
-        inner = found.get(field) if isinstance(found, Mapping) else getattr(found, field, None)
+        inner = output.get(field) if isinstance(output, Mapping) else getattr(output, field, None)
         if isinstance(inner, Tensor | np.ndarray):
             return _tensor(inner)
-    if isinstance(found, tuple | list) and found:
-        wide = [item for item in found if getattr(item, "ndim", 0) > 1]
-        return _tensor(wide[0]) if wide else found[0]
-    return torch.from_numpy(found) if isinstance(found, np.ndarray) else found
+    if isinstance(output, tuple | list) and output:
+        wide = [item for item in output if getattr(item, "ndim", 0) > 1]
+        return _tensor(wide[0]) if wide else output[0]
+    return torch.from_numpy(output) if isinstance(output, np.ndarray) else output
 
 
 def longest_input(forward: Callable[[Tensor, AttentionMask], Tensor], step: int = 1) -> int:
-    """By halving: too long for a table of positions, or for anything else, is an error."""
+    """Found by bisection: a text too long for the position table, or anything else, raises."""
     least = 3 if step == 1 else step
     low, high = least // step, TRIED_LENGTHS[0] // step + 1
     for length in TRIED_LENGTHS:
@@ -56,10 +60,10 @@ def longest_input(forward: Callable[[Tensor, AttentionMask], Tensor], step: int 
 
 
 def runs(forward: Callable[[Tensor, AttentionMask], Tensor], length: int) -> bool:
-    """Does a text of this length go through, and is none of it cut away?"""
+    """Whether a text of this length runs and is not truncated."""
     try:
         with torch.no_grad():
-            found = forward(torch.zeros(1, length, dtype=torch.long), None)
+            output = forward(torch.zeros(1, length, dtype=torch.long), None)
     except Exception:  # anyone's code
         return False
-    return found.shape[1] in (1, length)
+    return output.shape[1] in (1, length)

@@ -1,7 +1,7 @@
-"""A second model of the same class that is given the weights of the first, as after a load.
+"""A second model of the same class that loads the weights of the first, as from a checkpoint.
 
-Possible where the constructor needs nothing, or nothing but the settings that the model carries.
-What differs between the two is not among the saved weights.
+Possible where the constructor needs no argument, or only a config that the model carries. Whatever
+differs between the two models is not among the saved weights.
 """
 
 import copy
@@ -13,12 +13,12 @@ from torch import nn
 
 from attnlab.core.errors import UsageError
 
-SETTINGS = ("config", "cfg", "args", "conf", "settings")
+CONFIG_NAMES = ("config", "cfg", "args", "conf", "settings")
 LARGEST = 20_000_000  # parameters
 
 
 def can_rebuild(module: nn.Module) -> bool:
-    """Whether its constructor can be called, and the weights fit what it makes."""
+    """Whether its constructor can be called and the new model takes the weights."""
     try:
         rebuild(module)
     except Exception:  # anyone's constructor
@@ -27,32 +27,32 @@ def can_rebuild(module: nn.Module) -> bool:
 
 
 def rebuild(module: nn.Module) -> nn.Module:
-    """The second model."""
+    """Construct the class again and load the weights; UsageError where that is not possible."""
     arguments = _arguments(module)
     if arguments is None or sum(p.numel() for p in module.parameters()) > LARGEST:
-        raise UsageError("it needs more than its settings to be made")
+        raise UsageError("its constructor needs more than its config")
     with torch.random.fork_rng(devices=[]):
-        torch.seed()  # what is drawn in the constructor is drawn anew
-        again = type(module)(*arguments)
-    for item, like in zip(again.parameters(), module.parameters(), strict=True):
+        torch.seed()  # the constructor must not draw the same weights
+        second = type(module)(*arguments)
+    for item, like in zip(second.parameters(), module.parameters(), strict=True):
         item.data = item.data.to(like.dtype)
-    again.load_state_dict(copy.deepcopy(module.state_dict()))
-    return again.train(module.training)
+    second.load_state_dict(copy.deepcopy(module.state_dict()))
+    return second.train(module.training)
 
 
 def _arguments(module: nn.Module) -> list[Any] | None:
-    """Of the constructor: none at all, or the settings alone."""
+    """Arguments for the constructor: none, or the config; None where others are required."""
     if isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch."):
         return None
     try:
-        known = list(inspect.signature(type(module)).parameters.values())
+        parameters = list(inspect.signature(type(module)).parameters.values())
     except (TypeError, ValueError):
         return None
-    if not known:
+    if not parameters:
         return []
-    (first, *more) = known
+    (first, *more) = parameters
     if any(p.default is p.empty for p in more) or first.kind is first.VAR_KEYWORD:
         return None
-    if first.name in SETTINGS and hasattr(module, first.name):
+    if first.name in CONFIG_NAMES and hasattr(module, first.name):
         return [copy.deepcopy(getattr(module, first.name))]
     return None

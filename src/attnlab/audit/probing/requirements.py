@@ -22,9 +22,9 @@ def repeatable(subject: Subject, probe: Probe) -> str | None:
     finest = subject.finest()
     if "repeat movement" not in finest.memo:
         threshold = noise_of(finest, probe).threshold
-        rows = probe.rows(finest, probe.short(finest))
+        rows = probe.rows(finest, probe.short_length(finest))
         first = finest.logits(rows)
-        finest.logits(probe.others(rows, finest))
+        finest.logits(probe.different_ids(rows, finest))
         size = float(movement(first, finest.logits(rows)).max())
         finest.memo["repeat movement"] = size if size > threshold else 0.0
     size = finest.memo["repeat movement"]

@@ -1,4 +1,4 @@
-"""The circumstances under which a model is asked the same question: leaks hide in some of them."""
+"""The situations in which a model is tried: a leak may show in only one of them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ from attnlab.audit.probing.subject import AttentionMask, Subject
 
 @dataclass(frozen=True)
 class Situation:
-    """Ids, which of them are real, and the mode; `words` complete "… only ___"."""
+    """Ids, attention mask and mode; `description` completes the sentence "it leaks only …"."""
 
-    words: str
+    description: str
     ids: Tensor
-    visible: AttentionMask = None
+    attention_mask: AttentionMask = None
     training: bool = False
-    labels: int | None = None  # labels are given: the ids themselves (0), or each the next id (1)
+    labels: int | None = None  # labels are the ids (0), or the next ids (1)
 
     @property
     def length(self) -> int:
-        """Positions of a row."""
+        """Tokens in a row."""
         return self.ids.shape[1]
 
     def logits(self, subject: Subject, ids: Tensor | None = None) -> Tensor:
-        """The answers to these ids, or to others of the same shape."""
+        """The logits of these ids, or of others of the same shape."""
         given = self.ids if ids is None else ids
         if self.labels is not None:
             return subject.logits_with(given, given.roll(-self.labels, dims=1))
-        return subject.logits(given, self.visible, training=self.training)
+        return subject.logits(given, self.attention_mask, training=self.training)
 
 
 PLAIN = "in evaluation mode"
-MANY = 9  # rows: some take another path for a large batch
+MANY = 9  # rows: some models take another path for a large batch
 
 
 def situations(subject: Subject, probe: Probe) -> Iterator[Situation]:
-    """The plain one first; then one circumstance at a time."""
-    n = probe.short(subject)
+    """The plain one first, then each with one difference from it."""
+    n = probe.short_length(subject)
     rows = probe.rows(subject, n, rows=2 if subject.large else ROWS)
     yield Situation(PLAIN, rows)
     yield Situation("for a row alone", rows[:1])
@@ -54,7 +54,7 @@ def situations(subject: Subject, probe: Probe) -> Iterator[Situation]:
     if subject.module is not None:
         yield Situation("in training mode", rows, training=True)
     if not subject.large:
-        yield Situation(f"in a batch of {MANY}", probe.rows(subject, n, rows=MANY, deal=3))
+        yield Situation(f"in a batch of {MANY}", probe.rows(subject, n, rows=MANY, draw=3))
 
 
 def ragged_mask(ids: Tensor, *, left: bool) -> Tensor:

@@ -1,7 +1,7 @@
 """Anything that maps ids to logits, as a Subject: our GPT, a transformers model, a function.
 
-A padding mask is passed under the name the forward gives it; positions are counted from the first
-real token where the forward accepts them.
+A padding mask is passed under the name the forward gives it; positions count from the first real
+token where the forward accepts them.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ def subject_of(model: Any, name: str | None = None) -> Subject:
         return _module(model, name or type(model).__name__)
     if callable(model):
         return _callable(model, name or getattr(model, "__name__", "function"))
-    raise UsageError(f"{type(model).__name__} is no model: give a module or a function of ids")
+    raise UsageError(f"{type(model).__name__} is not a model: give a module or a function of ids")
 
 
 def _special(model: HubModel) -> tuple[int, ...]:
@@ -58,62 +58,62 @@ def _special(model: HubModel) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What was found out about a forward by asking it."""
+    """What calling a forward has told about it."""
 
-    manner: CallConvention
+    convention: CallConvention
     vocabulary: int
     context: int
     per_position: bool
     step: int
 
     def subject(self, function: Callable[..., Any], name: str, **more: Any) -> Subject:
-        """Anyone's function or module as a subject."""
-        asked = Caller(function, self.manner, name)
+        """The subject of a function or module with these facts."""
+        caller = Caller(function, self.convention, name)
         return Subject(
             name,
-            asked,
+            caller,
             self.vocabulary,
             self.context,
             step=self.step,
-            takes_mask=self.manner.mask is not None,
+            takes_mask=self.convention.mask is not None,
             per_position=self.per_position,
-            labelled=None if self.manner.labels is None else asked.labelled,
+            labelled=None if self.convention.labels is None else caller.labelled,
             **more,
         )
 
 
 @torch.no_grad()
-def _facts(function: Callable[..., Any], name: str) -> _Facts:
+def _find_facts(function: Callable[..., Any], name: str) -> _Facts:
     with on_cpu(function if isinstance(function, nn.Module) else captured_modules(function)):
-        asked, step = find_call_convention(function, name)
-        width, per_position, context = _shape(asked, step)
-        known = _ids_known(asked, width, step)
-    return _Facts(asked.manner, known, context, per_position, step)
+        caller, step = find_call_convention(function, name)
+        width, per_position, context = _shape(caller, step)
+        known = _vocabulary_of(caller, width, step)
+    return _Facts(caller.convention, known, context, per_position, step)
 
 
 def _callable(function: Callable[..., Any], name: str) -> Subject:
-    """A function: what it answers is all there is, and the modules it is seen to use."""
-    return _facts(function, name).subject(function, name, inner=captured_modules(function))
+    """A function: its answers are seen, and the modules that it uses."""
+    return _find_facts(function, name).subject(function, name, inner=captured_modules(function))
 
 
 def _module(module: nn.Module, name: str, facts: _Facts | None = None) -> Subject:
-    """Anyone's module; of a copy the facts are known."""
+    """Anyone's module; `facts` are given for a copy, of which they are known."""
     if facts is None:
         with restore_state(module):
             module.eval()
-            facts = _facts(module, name)
+            facts = _find_facts(module, name)
     return facts.subject(
         module,
         name,
         module=module,
         rewrap=partial(_module, name=name, facts=facts),
         cache=module_cache(module, name),
-        save_load=_own_save_load(module, name, facts),
+        save_load=_save_load_of(module, name, facts),
     )
 
 
-def _own_save_load(module: nn.Module, name: str, facts: _Facts) -> Any:
-    """A method `save_load()` that gives the module after a round trip; else one made anew."""
+def _save_load_of(module: nn.Module, name: str, facts: _Facts) -> Any:
+    """Its own method `save_load()`, else a second model built and given the same weights."""
     again = getattr(module, "save_load", None)
     if callable(again):
         return lambda: subject_of(again(), name)
@@ -122,26 +122,26 @@ def _own_save_load(module: nn.Module, name: str, facts: _Facts) -> Any:
     return lambda: _module(rebuild(module), name, facts)
 
 
-def _shape(asked: Caller, step: int) -> tuple[int, bool, int]:
-    """Width of the answers, whether every position gets one, and the longest input that runs."""
+def _shape(caller: Caller, step: int) -> tuple[int, bool, int]:
+    """Width of the logits, whether every position has some, and the longest input that runs."""
     length = 3 if step == 1 else step
-    found = asked(torch.zeros(1, length, dtype=torch.long), None)
-    if found.shape[1] != length == found.shape[2] and found.shape[1] > 1:
+    logits = caller(torch.zeros(1, length, dtype=torch.long), None)
+    if logits.shape[1] != length == logits.shape[2] and logits.shape[1] > 1:
         raise UsageError(
-            f"{asked.name}: must give logits (batch, length, vocabulary), gave "
-            f"{tuple(found.shape)}: length comes last"
+            f"{caller.name}: must give logits (batch, length, vocabulary), gave "
+            f"{tuple(logits.shape)}: length comes last"
         )
-    return found.shape[-1], found.shape[1] == length, longest_input(asked, step)
+    return logits.shape[-1], logits.shape[1] == length, longest_input(caller, step)
 
 
-def _ids_known(asked: Caller, width: int, step: int) -> int:
-    """Ids up to the width of the answers that it can read: an embedding may be smaller."""
+def _vocabulary_of(caller: Caller, width: int, step: int) -> int:
+    """How many ids it can read: its embedding may be smaller than its logits are wide."""
 
     def reads(last: int) -> bool:
         ids = torch.full((1, 3 if step == 1 else step), last)
         try:
             with torch.no_grad():
-                asked(ids, None)
+                caller(ids, None)
         except Exception:  # anyone's code
             return False
         return True
@@ -154,10 +154,10 @@ def _ids_known(asked: Caller, width: int, step: int) -> int:
 
 
 def _gpt(model: GPT, name: str) -> Subject:
-    """Ours: hidden is padding, and the cached step is made from the same attention."""
+    """Our own GPT, whose mask marks padding and whose cache uses the same attention."""
 
-    def forward(ids: Tensor, visible: AttentionMask) -> Tensor:
-        return model(ids, None if visible is None else ~visible)
+    def forward(ids: Tensor, attention_mask: AttentionMask) -> Tensor:
+        return model(ids, None if attention_mask is None else ~attention_mask)
 
     def cache(chunks: Sequence[Tensor]) -> list[Tensor]:
         cached = model.cached(chunks[0].shape[0], sum(c.shape[1] for c in chunks))
