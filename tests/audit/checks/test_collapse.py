@@ -56,7 +56,7 @@ def test_near_majority_of_open_answers_is_caught() -> None:
     found = collapse(said, gold)
     assert found.evidence["right"] == 26 and found.evidence["distinct"] == 87
     assert found.verdict == "fail"
-    assert "always saying 'London' gets 25" in found.why
+    assert "always answering 'London' gets 25" in found.why
 
 
 def test_open_answers_of_a_model_that_knows_some_pass() -> None:

@@ -22,7 +22,7 @@ def test_the_clean_twin_passes() -> None:
 def test_rows_in_the_text_are_caught() -> None:
     found = contamination(["LONDON", "Vienna", "clermont ferrand"], TEXT)
     assert found.verdict == "fail" and found.number == pytest.approx(2 / 3)
-    assert found.evidence["first"] == [0, 2] and "no score was given" in found.why
+    assert found.evidence["first"] == [0, 2] and "no scores were given" in found.why
 
 
 def test_words_are_whole() -> None:
@@ -60,7 +60,7 @@ def test_a_score_that_does_not_depend_on_it_passes_with_its_share() -> None:
 
 def test_everything_in_the_text_leaves_nothing() -> None:
     found = contamination(["London", "Paris"], TEXT, [True, False])
-    assert found.verdict == "fail" and "nothing is left" in found.why
+    assert found.verdict == "fail" and "no other row is left" in found.why
 
 
 def test_documents_one_by_one() -> None:

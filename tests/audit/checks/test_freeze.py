@@ -62,20 +62,20 @@ def test_the_clean_twin_passes() -> None:
 def test_head_mode_that_left_everything_trainable_is_caught() -> None:
     model = Classifier(head_only=False)
     found = freeze(model, step_of(model, list(model.parameters())), head)
-    assert found.verdict == "fail" and "moved that ought to be frozen, first." in found.why
+    assert found.verdict == "fail" and "changed that should be frozen, first." in found.why
 
 
 def test_what_the_optimizer_does_not_hold_is_caught() -> None:
     model = Classifier()
     found = freeze(model, step_of(model, list(model.head.parameters())[:1]), head)
     assert (found.verdict, found.number) == ("fail", 1)
-    assert "1 tensors did not move that ought to learn, head.bias" in found.why
+    assert "1 tensors did not change that should learn, head.bias" in found.why
 
 
 def test_a_step_that_does_nothing_is_caught() -> None:
     model = Classifier()
     found = freeze(model, step_of(model, list(model.head.parameters()), rate=0.0), head)
-    assert found.verdict == "fail" and "nothing moved at all" in found.why
+    assert found.verdict == "fail" and "nothing changed at all" in found.why
 
 
 def test_a_count_that_is_off_is_caught() -> None:

@@ -64,7 +64,7 @@ def test_a_sum_passes() -> None:
 def test_a_lost_mask_is_caught() -> None:
     found = loss_mask(masked(torch.ones_like(ANSWER)), IDS, VOCAB, scored=ANSWER, given="next")
     assert found.verdict == "fail" and found.number == 9
-    assert "9 labels are scored that ought not to be; the first is position 0 of row 0" in found.why
+    assert "9 labels are scored that should not be; the first is position 0 of row 0" in found.why
 
 
 def test_an_inverted_mask_is_caught() -> None:
@@ -75,7 +75,7 @@ def test_an_inverted_mask_is_caught() -> None:
 def test_a_mask_shifted_by_one_is_caught() -> None:
     found = loss_mask(masked(ANSWER.roll(1, dims=1)), IDS, VOCAB, scored=ANSWER, given="next")
     assert found.verdict == "fail" and found.number is not None and found.number >= 4
-    assert "ought not to be and" in found.why
+    assert "should not be and" in found.why
 
 
 def test_nothing_scored_is_caught() -> None:
@@ -102,11 +102,11 @@ def test_an_unscored_label_that_moves_the_loss_is_caught() -> None:
 
 
 def test_pad_equal_to_end_is_caught() -> None:
-    """Labels equal to the pad are ignored, and the pad is the end: it is never learnt."""
+    """Labels equal to the pad are ignored, and the pad is the end: it is never learned."""
     same = IDS.where(IDS != 0, torch.tensor(END))
     labels = LABELS.where(same != END, torch.tensor(IGNORE))
     found = loss_mask(shifted, labels, VOCAB, end=END)
-    assert found.verdict == "fail" and "never learnt" in found.why
+    assert found.verdict == "fail" and "never learned" in found.why
     assert loss_mask(shifted, labels, VOCAB).verdict == "pass"
 
 

@@ -104,7 +104,7 @@ def test_pads_that_the_model_reads_are_caught() -> None:
 def test_the_reported_re_weighting_by_batch_is_caught() -> None:
     """Heads weighted by a norm over the batch: alone every weight is 1."""
     found = metric_invariance(corpus(gpt(MERGING["re-weight by batch"])))
-    assert found.verdict == "fail" and "rows that look at their neighbours" in found.why
+    assert found.verdict == "fail" and "rows that read their neighbours" in found.why
     assert metric_invariance(corpus(gpt(MERGING["re-weight causal"]))).verdict == "pass"
 
 

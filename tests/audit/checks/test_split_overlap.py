@@ -62,7 +62,7 @@ def test_chosen_on_test_is_caught() -> None:
 def test_hidden_labels_are_caught() -> None:
     found = split_overlap({}, labels={**LABELS, "test": [-1] * 39}, classes=2)
     assert found.verdict == "fail"
-    assert "39 labels of 'test' are no class of 0 to 1, the first is -1" in found.why
+    assert "39 labels of 'test' are not classes from 0 to 1, the first is -1" in found.why
     unknown = split_overlap({}, labels={**LABELS, "test": [-1] * 39})
     assert "'test' has labels that 'train' has not: -1" in unknown.why
 

@@ -111,7 +111,7 @@ def test_asserts_pass_on_a_sound_model_and_say_why_on_a_leaking_one() -> None:
 
 
 def test_what_is_no_model_is_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match="is no model"):
+    with pytest.raises(UsageError, match="is not a model"):
         check(3)
     with pytest.raises(UsageError, match="must give logits"):
         check(lambda ids: ids)

@@ -1,9 +1,9 @@
 """adapter-effect: does what was trained and added do anything, and does it survive the disk?
 
-Runs: the logits of one batch by the model as trained, with the added part drawn anew, without it
-(the base encoder under the same head), and written and read again. Number: smallest movement of a
+Runs: the logits of one batch by the model as trained, with the added part at random, without it
+(the base encoder under the same head), and saved and loaded. Number: smallest movement of a
 logit where one must move, relative to the spread of the logits. Fails when the trained part answers
-as a random one or as none at all, or when the model that was read again answers otherwise by a bit.
+like a random one or none at all, or when the loaded model differs by a bit.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,31 +28,31 @@ def adapter_effect(
     `again` (saved, and loaded in a fresh process if it can be) must be equal bit for bit.
     """
     with torch.no_grad():
-        own = trained().detach()
-        moved = {name: _movement(own, answer().detach()) for name, answer in others.items()}
-        back = None if again is None else again().detach()
-    if not moved and back is None:
+        logits = trained().detach()
+        movements = {name: _movement(logits, answer().detach()) for name, answer in others.items()}
+        restored = None if again is None else again().detach()
+    if not movements and restored is None:
         raise NotApplicable("no other model was given to compare with")
-    if not torch.isfinite(own).all():
-        return Finding(NAME, "fail", None, LIMIT, "its logits are no finite numbers")
-    least = min(moved.values(), default=None)
-    evidence: dict[str, Any] = {"moved": moved}
+    if not torch.isfinite(logits).all():
+        return Finding(NAME, "fail", None, LIMIT, "its logits are not finite")
+    least = min(movements.values(), default=None)
+    evidence: dict[str, Any] = {"moved": movements}
     problems = [
-        f"with {name} in place of the trained part it answers the same: it is not used"
-        for name, size in moved.items()
+        f"with {name} in place of the trained part its logits are the same: it is not used"
+        for name, size in movements.items()
         if not size > LIMIT
     ]
-    if back is not None:
-        same = back.shape == own.shape and torch.equal(back, own)
+    if restored is not None:
+        same = restored.shape == logits.shape and torch.equal(restored, logits)
         evidence["restored"] = same
         if not same:
-            size = _movement(own, back)
-            problems.insert(0, f"read from disk its logits move by {size:.2g} of their spread")
+            size = _movement(logits, restored)
+            problems.insert(0, f"after loading its logits move by {size:.2g} of their spread")
     if problems:
         return Finding(NAME, "fail", least, LIMIT, problems[0], {**evidence, "problems": problems})
-    words = " and ".join(f"{name} ({size:.2g})" for name, size in moved.items())
-    why = f"its logits differ from those with {words}" if moved else "nothing was taken away"
-    why += "; read from disk they are the same" if back is not None else ""
+    words = " and ".join(f"{name} ({size:.2g})" for name, size in movements.items())
+    why = f"its logits differ from those with {words}" if movements else "nothing was taken away"
+    why += "; after loading they are the same" if restored is not None else ""
     return Finding(NAME, "pass", least, LIMIT, why, evidence)
 
 

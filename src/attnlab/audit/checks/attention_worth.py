@@ -39,9 +39,9 @@ def attention_worth(without: Sequence[float], compared: Mapping[str, float]) -> 
         return Finding(NAME, "pass", worth.low, 0.0, why, evidence)
     changed = f"removing attention altogether changes the score by {_share(worth)}"
     if max(-worth.low, worth.high) < NOTHING:
-        why = f"{changed}: nothing, so no comparison of its parts can answer the question"
+        why = f"{changed}, which is nothing: no comparison of its parts can answer the question"
         return Finding(NAME, "fail", worth.low, 0.0, why, evidence, names)
-    why = f"{changed}: these runs cannot tell whether it matters at all, nor compare its parts"
+    why = f"{changed}: these runs cannot tell whether it matters, so they cannot compare its parts"
     raise NotApplicable(why, number=worth.low, evidence=evidence, undermines=names)
 
 

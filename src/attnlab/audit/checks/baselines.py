@@ -34,7 +34,7 @@ def baselines(
     best = max(known, key=lambda name: sign * known[name])
     near = claim.high if lower_is_better else claim.low
     far = claim.low if lower_is_better else claim.high
-    said = f"{claim.value:.4g} [{claim.low:.4g}, {claim.high:.4g}]"
+    interval = f"{claim.value:.4g} [{claim.low:.4g}, {claim.high:.4g}]"
     evidence = {
         "value": claim.value,
         "interval": [claim.low, claim.high],
@@ -47,13 +47,13 @@ def baselines(
         worst = max(not_beaten, key=lambda name: sign * known[name])
         within = sign * far >= sign * known[worst]
         relation = "cannot be told from" if within else "is worse than"
-        why = f"{said} {relation} {worst} ({known[worst]:.4g}), which needs no model"
+        why = f"{interval} {relation} {worst} ({known[worst]:.4g}), which needs no model"
         evidence["not_beaten"] = not_beaten
         return Finding(NAME, "fail", near, known[best], why, evidence)
     if ceiling is not None and sign * near > sign * ceiling:
-        why = f"{said} is beyond the ceiling {ceiling:.4g}: the answers come from elsewhere"
+        why = f"{interval} is beyond the ceiling {ceiling:.4g}: the answers must have leaked"
         return Finding(NAME, "fail", near, known[best], why, evidence)
-    why = f"{said} is clear of the best baseline, {best} ({known[best]:.4g})"
+    why = f"{interval} is clear of the best baseline, {best} ({known[best]:.4g})"
     return Finding(NAME, "pass", near, known[best], why, evidence)
 
 
@@ -70,10 +70,10 @@ def answer_baselines(
     counts = Counter(to_list(gold))
     if not counts:
         return {}
-    found = {"majority": counts.most_common(1)[0][1] / len(gold)}
+    accuracies = {"majority": counts.most_common(1)[0][1] / len(gold)}
     if classes:
-        found["chance"] = 1 / classes
+        accuracies["chance"] = 1 / classes
     if train is not None and len(train):
         common = Counter(to_list(train)).most_common(1)[0][0]
-        found["most frequent training answer"] = counts[common] / len(gold)
-    return found
+        accuracies["most frequent training answer"] = counts[common] / len(gold)
+    return accuracies

@@ -154,8 +154,8 @@ def _in_truncated_text(search: _Search, leak: Leak) -> Leak:
     if ids.shape[1] < 2:
         return leak
     there = Situation(f"at length {ids.shape[1]}", ids)
-    found = largest_leak(search.fine, there, search.probe, search.noise.threshold)
-    return found if found.size > search.noise.threshold else leak
+    found_there = largest_leak(search.fine, there, search.probe, search.noise.threshold)
+    return found_there if found_there.size > search.noise.threshold else leak
 
 
 def _leak_behind_zero_weights(search: _Search, evidence: dict[str, Any]) -> Finding | None:
@@ -194,9 +194,9 @@ def _failure(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only:
         "token": int(leak.situation.ids[leak.row, leak.position]),
         "looks_ahead": ahead.tokens,
         "module": place.module,
-        "situations": {found.situation.description: found.size for found in reversed(leaks)},
+        "situations": {other.situation.description: other.size for other in reversed(leaks)},
     }
-    number = max(found.size for found in leaks)
+    number = max(other.size for other in leaks)
     return Finding(
         NAME, "fail", number, search.limit(leak), what + why + place.description, evidence
     )
@@ -205,7 +205,11 @@ def _failure(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only:
 def _place(search: _Search, leak: Leak) -> Location:
     if leak.by_truncation:
         return localize_truncation(search.fine, leak.situation.ids, leak.changed, search.noise)
-    found = localize_positions(search.fine, leak.situation, leak.changed, leak.after, search.noise)
+    location = localize_positions(
+        search.fine, leak.situation, leak.changed, leak.after, search.noise
+    )
     return (
-        Location("", "it reads its labels") if leak.situation.labels and not found.module else found
+        Location("", "it reads its labels")
+        if leak.situation.labels and not location.module
+        else location
     )

@@ -37,7 +37,7 @@ def collapse(
     if not predictions and len(by_epoch) < EPOCHS:
         raise NotApplicable(f"it needs predictions, or a metric of {EPOCHS} epochs")
     share, evidence = _describe(predictions, gold)
-    problem = _constant(by_epoch) or _concentrated(predictions, gold, evidence)
+    problem = _constant_metric(by_epoch) or _constant_predictions(predictions, gold, evidence)
     evidence["by_epoch"] = list(by_epoch)
     if problem:
         return Finding(NAME, "fail", share, MOST, problem, evidence)
@@ -79,30 +79,32 @@ def _describe(
     return evidence["top_share"], evidence
 
 
-def _constant(by_epoch: Sequence[float]) -> str:
+def _constant_metric(by_epoch: Sequence[float]) -> str:
     if len(by_epoch) < EPOCHS or len(set(by_epoch)) > 1 or by_epoch[0] == PERFECT:
         return ""
-    return f"the metric is {by_epoch[0]!r} in all {len(by_epoch)} epochs: nothing is learnt"
+    return f"the metric is {by_epoch[0]!r} in all {len(by_epoch)} epochs: nothing is learned"
 
 
-def _concentrated(
-    predictions: Sequence[Hashable], gold: Sequence[Hashable] | None, said: dict[str, Any]
+def _constant_predictions(
+    predictions: Sequence[Hashable], gold: Sequence[Hashable] | None, described: dict[str, Any]
 ) -> str:
-    """As a constant model's; gold answers that are as one-sided excuse it."""
+    """Whether a constant model would predict this; equally one-sided gold answers excuse it."""
     if not predictions:
         return ""
-    share, n = said["top_share"], said["n"]
-    gold_share = wilson(said["right_by_best_constant"], n) if gold else None
+    share, n = described["top_share"], described["n"]
+    gold_share = wilson(described["right_by_best_constant"], n) if gold else None
     if share > MOST and (gold_share is None or gold_share.high < share):
-        return f"{share:.1%} of the predictions are {said['top']!r}: a constant would do the same"
+        return (
+            f"{share:.1%} of the predictions are {described['top']!r}: a constant would do the same"
+        )
     if gold_share is None or share <= gold_share.high:
         return ""
-    accuracy, constant = wilson(said["right"], n), said["right_by_best_constant"]
+    accuracy, constant = wilson(described["right"], n), described["right_by_best_constant"]
     if accuracy.low > constant / n:
         return ""
     return (
-        f"{share:.1%} of the predictions are {said['top']!r} and {said['right']} of {n} are "
-        f"right, where always saying {said['best_constant']!r} gets {constant}"
+        f"{share:.1%} of the predictions are {described['top']!r} and {described['right']} of {n} "
+        f"are right, where always answering {described['best_constant']!r} gets {constant}"
     )
 
 

@@ -45,14 +45,14 @@ def contamination(
         "inside": seen,
         "rows_without_words": wordless,
         "window": window,
-        "first": [i for i, found in enumerate(inside) if found][:SHOWN],
+        "first": [i for i, is_inside in enumerate(inside) if is_inside][:SHOWN],
     }
-    said = f"{seen} of {n} rows ({share:.1%}) are in the text"
+    summary = f"{seen} of {n} rows ({share:.1%}) are in the text"
     if seen == 0:
         return Finding(NAME, "pass", share, 0, "no row is in the text", evidence)
     example = rows[evidence["first"][0]][:60]
     if right is None:
-        why = f"{said}, {example!r} is the first; no score was given to split by it"
+        why = f"{summary}, {example!r} is the first; no scores were given to compare them"
         return Finding(NAME, "fail", share, 0, why, evidence)
     scored = list(zip(to_list(right), inside, strict=True))
     counts = [
@@ -60,13 +60,13 @@ def contamination(
     ]
     evidence |= {"right_inside": list(counts[0]), "right_outside": list(counts[1])}
     if seen == n:
-        why = f"{said}: nothing is left to measure without it"
+        why = f"{summary}: no other row is left to measure"
         return Finding(NAME, "fail", share, 0, why, evidence)
     gap = difference_of_shares(counts[0], counts[1])
     evidence |= {"difference": gap.value, "interval": [gap.low, gap.high]}
     scores = f"{wilson(*counts[0]).value:.1%} of those are right, {wilson(*counts[1]).value:.1%}"
     scores += f" of the others (difference {gap.low:.1%} to {gap.high:.1%})"
-    why = f"{said}: {scores}"
+    why = f"{summary}: {scores}"
     return Finding(NAME, "fail" if gap.low > 0 else "pass", share, 0, why, evidence)
 
 
@@ -78,14 +78,14 @@ def contained(rows: Sequence[str], text: str | Iterable[str], window: int = WIND
         size = min(len(words), window)
         for gram in _runs(words, size) if size else ():
             wanted.setdefault(size, {}).setdefault(gram, []).append(i)
-    found = [False] * len(rows)
+    inside = [False] * len(rows)
     for document in [text] if isinstance(text, str) else text:
         words = _words(document)
         for size, grams in wanted.items():
             for gram in grams.keys() & set(_runs(words, size)):
                 for i in grams[gram]:
-                    found[i] = True
-    return found
+                    inside[i] = True
+    return inside
 
 
 def _words(text: str) -> list[str]:

@@ -51,7 +51,10 @@ def distillation_identity(
         for teacher in [torch.randn((*SHAPE, vocabulary), generator=generator)]
         for _ in range(OTHERS)
     ]
-    evidence |= {"other_students": others, "doubled_batch": _doubled(loss, vocabulary, generator)}
+    evidence |= {
+        "other_students": others,
+        "doubled_batch": _doubling_ratio(loss, vocabulary, generator),
+    }
     problem = ""
     if number > LIMIT:
         problem = (
@@ -80,7 +83,7 @@ def _at(
     return float(value.detach()), 0.0 if slope is None else float(slope.abs().max())
 
 
-def _doubled(
+def _doubling_ratio(
     loss: Callable[[Tensor, Tensor], Tensor], vocabulary: int, generator: torch.Generator
 ) -> float | None:
     """Loss of a batch given twice over the loss of it once: 1 for a mean, 2 for a sum."""

@@ -1,7 +1,7 @@
 """freeze: does training change what it should, all of it, and nothing else?
 
 Runs: one step; then every tensor against itself before. Number: tensors that are on the wrong
-side. Fails when a tensor that ought to learn is bit-equal to what it was, when one that ought to be
+side. Fails when a tensor that should learn is bit-equal to what it was, when one that should be
 frozen is not, or when the numbers that learn are not as many as a closed formula says (tied
 tensors counted once, by storage). The model is put back as it was.
 """
@@ -30,13 +30,13 @@ def freeze(
 ) -> Finding:
     """Judge `step()`, which updates the model in place.
 
-    learns: names of the parameters that ought to learn, or a rule on names. count: how many numbers
+    learns: names of the parameters that should learn, or a rule on names. count: how many numbers
     those should be. steps: a factor that starts at 0 (LoRA's B) keeps the other one still for one
     step, so such a model needs 2.
     """
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
-    wanted = _wanted(before, learns)
+    wanted = _names_that_learn(before, learns)
     try:
         for _ in range(steps):
             step()
@@ -44,7 +44,7 @@ def freeze(
         moved = {n for n in before if n not in now or not _bit_equal(now[n].detach(), before[n])}
         kept_buffers = [n for n, b in model.named_buffers() if not _bit_equal(b, buffers[n])]
     finally:
-        _put_back(model, before, buffers)
+        _restore(model, before, buffers)
     still, loose = sorted(wanted - moved), sorted(moved - wanted)
     numbers = count_unique(p for name, p in model.named_parameters() if name in wanted)
     evidence: dict[str, Any] = {
@@ -65,7 +65,7 @@ def freeze(
     if not wanted:
         raise NotApplicable("no parameter is supposed to learn", evidence=evidence)
     why = (
-        f"all {len(wanted)} tensors that learn ({numbers:,} numbers) moved, the other "
+        f"all {len(wanted)} tensors that should learn ({numbers:,} numbers) changed, the other "
         f"{evidence['frozen']} kept every bit"
     )
     return Finding(NAME, "pass", 0, 0, why, evidence)
@@ -79,10 +79,12 @@ def count_unique(tensors: Any) -> int:
         span = (tensor.data_ptr(), tensor.numel())
         if span not in spans.setdefault(storage, []):
             spans[storage].append(span)
-    return sum(n for found in spans.values() for _, n in found)
+    return sum(n for parts in spans.values() for _, n in parts)
 
 
-def _wanted(names: Collection[str], learns: Callable[[str], bool] | Collection[str]) -> set[str]:
+def _names_that_learn(
+    names: Collection[str], learns: Callable[[str], bool] | Collection[str]
+) -> set[str]:
     if callable(learns):
         return {name for name in names if learns(name)}
     unknown = sorted(set(learns) - set(names))
@@ -92,7 +94,7 @@ def _wanted(names: Collection[str], learns: Callable[[str], bool] | Collection[s
 
 
 def _bit_equal(one: Tensor, other: Tensor) -> bool:
-    """Also where both are NaN."""
+    """Equal in every bit, NaN included."""
     return one.shape == other.shape and torch.equal(
         one.contiguous().view(torch.uint8) if one.ndim else one.reshape(1).view(torch.uint8),
         other.contiguous().view(torch.uint8) if other.ndim else other.reshape(1).view(torch.uint8),
@@ -100,7 +102,7 @@ def _bit_equal(one: Tensor, other: Tensor) -> bool:
 
 
 @torch.no_grad()
-def _put_back(model: nn.Module, before: dict[str, Tensor], buffers: dict[str, Tensor]) -> None:
+def _restore(model: nn.Module, before: dict[str, Tensor], buffers: dict[str, Tensor]) -> None:
     for name, p in model.named_parameters():
         p.copy_(before[name])
     for name, b in model.named_buffers():
@@ -111,12 +113,12 @@ def _put_back(model: nn.Module, before: dict[str, Tensor], buffers: dict[str, Te
 def _problem(still: list[str], loose: list[str], moved: int, counts: tuple[int, int | None]) -> str:
     numbers, expected = counts
     if still and moved == 0:
-        return f"nothing moved at all: {still[0]} and {len(still) - 1} more ought to learn"
+        return f"nothing changed at all: {still[0]} and {len(still) - 1} more should learn"
     parts = []
     if loose:
-        parts.append(f"{len(loose)} tensors moved that ought to be frozen, {loose[0]} first")
+        parts.append(f"{len(loose)} tensors changed that should be frozen, {loose[0]} first")
     if still:
-        parts.append(f"{len(still)} tensors did not move that ought to learn, {still[0]} first")
+        parts.append(f"{len(still)} tensors did not change that should learn, {still[0]} first")
     if expected is not None and numbers != expected:
         parts.append(f"{numbers:,} numbers learn, the formula says {expected:,}")
     return "; ".join(parts)

@@ -79,7 +79,7 @@ def accumulated_step(
     if scored is not None and len(set(scored)) < 2:
         why = f"every row scores {scored[0]} tokens: a mean of means would be right here too"
         raise NotApplicable(why, evidence={"scored": list(scored)})
-    whole, parts = _copied(step([batch])), _copied(step(rows))
+    whole, parts = _copy_gradients(step([batch])), _copy_gradients(step(rows))
     missing = sorted(whole.keys() ^ parts.keys())
     if missing or not whole:
         why = f"{missing[0]} has a gradient one way only" if missing else "there is no gradient"
@@ -126,7 +126,7 @@ def _cause(
     close: float,
 ) -> str:
     whole, parts = pair
-    alone = [_copied(step([row])) for row in rows]
+    alone = [_copy_gradients(step([row])) for row in rows]
     if any(one.keys() != whole.keys() for one in alone):
         return ""
     mean = {n: torch.stack([one[n] for one in alone]).mean(0) for n in whole}
@@ -142,18 +142,18 @@ def _cause(
         "it is divided by the number of pieces once too often": same(whole, 1 / len(rows)),
         "only the last piece counts": same(alone[-1]) or same(alone[-1], 1 / len(rows)),
     }
-    return next((said for said, holds in causes.items() if holds), "")
+    return next((cause for cause, holds in causes.items() if holds), "")
 
 
 def _order_noise(step: Callable[[Sequence[Any]], Gradients], batch: Any, whole: Gradients) -> float:
     """What the gradient of the same batch moves when its rows come in two other orders."""
-    found = 0.0
+    largest = 0.0
     for shift in (None, 1):
         moved = changed(batch, lambda t, by=shift: t.flip(0) if by is None else t.roll(by, 0))
-        other = _copied(step([moved]))
+        other = _copy_gradients(step([moved]))
         if other.keys() == whole.keys():
-            found = max(found, *_gaps(whole, other).values())
-    return found
+            largest = max(largest, *_gaps(whole, other).values())
+    return largest
 
 
 def _shape_noise(step: Callable[[Sequence[Any]], Gradients], row: Any) -> float:
@@ -161,27 +161,27 @@ def _shape_noise(step: Callable[[Sequence[Any]], Gradients], row: Any) -> float:
 
     More than rounding is no noise (the step may be a sum), and is left to the comparison.
     """
-    alone = _copied(step([row]))
-    many = _copied(step([changed(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))]))
+    alone = _copy_gradients(step([row]))
+    many = _copy_gradients(step([changed(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))]))
     if alone.keys() != many.keys():
         return 0.0
-    found = max(_gaps(alone, many).values())
-    return found if found <= COARSE else 0.0
+    largest = max(_gaps(alone, many).values())
+    return largest if largest <= COARSE else 0.0
 
 
 def _gaps(whole: Gradients, parts: Gradients) -> dict[str, float]:
     total = _norm(whole)
-    found = {}
+    gaps = {}
     for name, one in whole.items():
         size = max(float(one.norm()), FLOOR * total, torch.finfo(torch.float64).tiny)
         gap = float((one - parts[name]).norm()) / size
-        found[name] = gap if math.isfinite(gap) else math.inf
-    return found
+        gaps[name] = gap if math.isfinite(gap) else math.inf
+    return gaps
 
 
 def _norm(gradients: Gradients) -> float:
     return math.sqrt(sum(float(g.norm()) ** 2 for g in gradients.values()))
 
 
-def _copied(gradients: Gradients) -> dict[str, Tensor]:
+def _copy_gradients(gradients: Gradients) -> dict[str, Tensor]:
     return {name: g.detach().double().clone() for name, g in gradients.items()}

@@ -54,24 +54,24 @@ def label_shift(
     generator = Seed(seed).child(NAME).torch_generator()
     line = torch.randint(vocabulary, (BATCH, LENGTH + 2 * margin), generator=generator)
     labels = _window(line, margin + (given == "next"))
-    found = {
+    losses = {
         s: float(loss(_certain(_window(line, margin + s), vocabulary), labels.clone()))
         for s in SHIFTS
     }
     floor = smoothing * CERTAIN * (1 - 1 / vocabulary)
-    best = min(found, key=lambda s: found[s] if math.isfinite(found[s]) else math.inf)
-    number = found[1]
-    limit = LIMIT * max((abs(v) for v in found.values() if math.isfinite(v)), default=0.0)
-    evidence: dict[str, Any] = {"loss_by_shift": {str(s): v for s, v in found.items()}}
+    best = min(losses, key=lambda s: losses[s] if math.isfinite(losses[s]) else math.inf)
+    number = losses[1]
+    limit = LIMIT * max((abs(v) for v in losses.values() if math.isfinite(v)), default=0.0)
+    evidence: dict[str, Any] = {"loss_by_shift": {str(s): v for s, v in losses.items()}}
     if not math.isfinite(number):
         why = f"the loss of a perfect prediction is {number}"
-    elif best != 1 and found[best] < number - limit:
-        why = f"{MEANING[best]} (loss {found[best]:.3g} there, {number:.3g} for the next token)"
+    elif best != 1 and losses[best] < number - limit:
+        why = f"{MEANING[best]} (loss {losses[best]:.3g} there, {number:.3g} for the next token)"
     elif limit == 0:
-        why = "the loss is 0 whatever it is given"
+        why = "the loss is 0 for every input"
     elif abs(number - floor) > limit:
         logits = _certain(_window(line, margin + 1), vocabulary)
-        evidence["misaligned"] = wrong = _misaligned(loss, logits, labels, limit)
+        evidence["misaligned"] = wrong = _misaligned_positions(loss, logits, labels, limit)
         where = f"; positions {_some(wrong)} are compared with another token" if wrong else ""
         why = f"the loss of a perfect prediction is {number:.3g}, not {floor:.3g}{where}"
     else:
@@ -88,16 +88,16 @@ def _certain(ids: Tensor, vocabulary: int) -> Tensor:
     return (torch.nn.functional.one_hot(ids, vocabulary).float() - 1) * CERTAIN
 
 
-def _misaligned(loss: Loss, logits: Tensor, labels: Tensor, limit: float) -> list[int]:
+def _misaligned_positions(loss: Loss, logits: Tensor, labels: Tensor, limit: float) -> list[int]:
     """Positions where knowing nothing is better than knowing the next token."""
     base = float(loss(logits.clone(), labels.clone()))
-    found = []
+    misaligned = []
     for position in range(logits.shape[1]):
         flat = logits.clone()
         flat[:, position] = 0
         if float(loss(flat, labels.clone())) < base - limit / LENGTH:
-            found.append(position)
-    return found
+            misaligned.append(position)
+    return misaligned
 
 
 def _some(positions: list[int]) -> str:

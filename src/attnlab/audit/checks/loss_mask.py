@@ -1,4 +1,4 @@
-"""loss-mask: are exactly the tokens scored that ought to be?
+"""loss-mask: are exactly the tokens scored that should be?
 
 Runs: the gradient of the loss by the output of every position (not 0: scored); the loss again
 after every unscored label is changed; the loss against Σ −log p over the scored labels, which
@@ -39,8 +39,8 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
 ) -> Finding:
     """Judge `loss(logits, labels)` on labels (batch, pos) as training gives them.
 
-    scored: True where a label ought to be scored; left out, every label that is not −100. A loss
-    that takes its mask by another way closes over it. given: see label_shift.
+    scored: True where a label should be scored; by default every label that is not −100. A loss
+    that takes its mask in another way closes over it. given: see label_shift.
     """
     wanted = labels != IGNORE if scored is None else scored.bool()
     if given == "ids":
@@ -52,23 +52,23 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
         generator=Seed(0).child(NAME).torch_generator(),
         dtype=torch.float64,
     )
-    value, found = _scored_by_gradient(loss, logits, labels, given)
-    wrong = (found != wanted).nonzero().tolist()
-    ends = int(((labels == end) & wanted & found).sum()) if end is not None else None
-    divided = _divided_by(value, logits, labels, found & wanted, given)
+    value, is_scored = _scored_by_gradient(loss, logits, labels, given)
+    wrong = (is_scored != wanted).nonzero().tolist()
+    ends = int(((labels == end) & wanted & is_scored).sum()) if end is not None else None
+    divided = _divided_by(value, logits, labels, is_scored & wanted, given)
     evidence: dict[str, Any] = {
         "ought": int(wanted.sum()),
-        "scored": int(found.sum()),
+        "scored": int(is_scored.sum()),
         "positions": labels.numel(),
         "divided_by": divided,
         "end_of_text_scored": ends,
         "wrong": wrong[:SHOWN],
-        "scored_labels": labels[0][found[0]].tolist()[:SHOWN],
+        "scored_labels": labels[0][is_scored[0]].tolist()[:SHOWN],
     }
     if decode is not None:
         evidence["scored_text"] = decode(evidence["scored_labels"])
-    problem = _mask_problem(found, wanted, wrong)
-    problem = problem or _moved(loss, logits, labels, wanted, value)
+    problem = _mask_problem(is_scored, wanted, wrong)
+    problem = problem or _unscored_label_problem(loss, logits, labels, wanted, value)
     all_positions = abs(divided - labels.numel()) < COUNT * labels.numel()
     if not problem and all_positions and int(wanted.sum()) < labels.numel():
         problem = (
@@ -76,10 +76,10 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
             f"{labels.numel()} positions"
         )
     if not problem and ends == 0:
-        problem = f"end-of-text ({end}) is among no scored label: it is never learnt"
+        problem = f"end-of-text ({end}) is not among the scored labels: it is never learned"
     if problem:
         return Finding(NAME, "fail", len(wrong), 0, problem, evidence)
-    why = f"exactly the {evidence['ought']} labels are scored that ought to be"
+    why = f"exactly the {evidence['ought']} labels are scored that should be"
     return Finding(NAME, "pass", 0, 0, why, evidence)
 
 
@@ -100,22 +100,22 @@ def _scored_by_gradient(
     return float(value.detach()), moved
 
 
-def _mask_problem(found: Tensor, wanted: Tensor, wrong: list[list[int]]) -> str:
+def _mask_problem(is_scored: Tensor, wanted: Tensor, wrong: list[list[int]]) -> str:
     if not wrong:
         return ""
     row, position = wrong[0]
     kinds = f"the first is position {position} of row {row}"
-    if not found.any():
+    if not is_scored.any():
         return "no label is scored at all"
-    if found.any() and not (found & wanted).any():
-        return f"the mask is inverted: what ought to be scored is not, and the rest is ({kinds})"
-    extra, missing = int((found & ~wanted).sum()), int((wanted & ~found).sum())
-    parts = [f"{extra} labels are scored that ought not to be"] if extra else []
-    parts += [f"{missing} labels are not scored that ought to be"] if missing else []
+    if is_scored.any() and not (is_scored & wanted).any():
+        return f"the mask is inverted: what should be scored is not, and the rest is ({kinds})"
+    extra, missing = int((is_scored & ~wanted).sum()), int((wanted & ~is_scored).sum())
+    parts = [f"{extra} labels are scored that should not be"] if extra else []
+    parts += [f"{missing} labels are not scored that should be"] if missing else []
     return f"{' and '.join(parts)}; {kinds}"
 
 
-def _moved(
+def _unscored_label_problem(
     loss: Callable[[Tensor, Tensor], Tensor],
     logits: Tensor,
     labels: Tensor,

@@ -1,8 +1,8 @@
 """metric-invariance: is the metric one number, however the data are cut into batches?
 
 Runs: the same data at batch sizes 1, 7 and 64, and with extra padding. Number: the largest relative
-movement. Fails above 1e-6: a mean of batch means, padding that is scored, or rows that look at
-their neighbours; which of these, the two axes tell.
+movement. Fails above 1e-6: a mean of batch means, padding that is scored, or rows that read
+their neighbours; batch size and padding, changed one at a time, tell which.
 """
 
 import math
@@ -33,16 +33,16 @@ def metric_invariance(
         raise NotApplicable("only one batch size and padding: nothing to compare")
     if rows is not None and rows < 2:
         raise NotApplicable(f"{rows} rows cannot be batched")
-    found = {(size, pad): float(metric(size, pad)) for size in sizes for pad in pads}
-    base = found[sizes[0], pads[0]]
-    values = {f"batch {size}, {pad} pads": value for (size, pad), value in found.items()}
+    metrics = {(size, pad): float(metric(size, pad)) for size in sizes for pad in pads}
+    base = metrics[sizes[0], pads[0]]
+    values = {f"batch {size}, {pad} pads": value for (size, pad), value in metrics.items()}
     evidence = {"values": {k: v if math.isfinite(v) else str(v) for k, v in values.items()}}
     bad = [key for key, value in values.items() if not math.isfinite(value)]
     if bad:
         why = f"the metric at {bad[0]} is {values[bad[0]]}"
         return Finding(NAME, "fail", math.inf, LIMIT, why, evidence)
     size = abs(base) or 1.0
-    gaps = {key: abs(value - base) / size for key, value in found.items()}
+    gaps = {key: abs(value - base) / size for key, value in metrics.items()}
     worst = max(gaps, key=lambda key: gaps[key])
     if gaps[worst] <= LIMIT:
         why = f"{base:.6g} at every batch size and padding (movement {gaps[worst]:.1g})"
@@ -52,12 +52,12 @@ def metric_invariance(
     cause = (
         "padding is scored"
         if by_pads
-        else "a mean of batch means, or rows that look at their neighbours"
+        else "a mean of batch means, or rows that read their neighbours"
         if by_size
         else "batch size and padding together"
     )
     why = (
-        f"{base:.6g} at batch {sizes[0]} becomes {found[worst]:.6g} at batch {worst[0]} with "
+        f"{base:.6g} at batch {sizes[0]} becomes {metrics[worst]:.6g} at batch {worst[0]} with "
         f"{worst[1]} extra pads: {cause}"
     )
     return Finding(NAME, "fail", gaps[worst], LIMIT, why, evidence)

@@ -50,21 +50,21 @@ def rouge(
     A value is a number or has `f` or `fmeasure`. Stemmer: "none" (or false), else any name;
     tokenizer: "ascii" or any other; splitter: "newline" or any other.
     """
-    named = _named(score, variant)
+    named = _stated_variant(score, variant)
     try:
         self_scores, refused = _self_scores(score, texts)
-        shown = _shown(score)
+        shown = _observed_variant(score)
         problems = [
-            *_not_one(self_scores),
-            *_kinds(score),
-            *_lsum(score),
-            *_differ(named, shown),
-            *_unsplit(shown, texts),
-            *_changes(score),
+            *_self_score_problems(self_scores),
+            *_missing_kinds(score),
+            *_lsum_problems(score),
+            *_variant_problems(named, shown),
+            *_line_problems(shown, texts),
+            *_repeat_problems(score),
         ]
     except UsageError as error:
         raise NotApplicable(f"it cannot be judged: {error}") from error
-    lowest = min(min(found.values()) for found in self_scores.values())
+    lowest = min(min(scores.values()) for scores in self_scores.values())
     evidence = {
         "named": dict(named or {}),
         "shown": shown,
@@ -83,21 +83,21 @@ def rouge(
     return Finding(NAME, "pass", lowest, 1.0, why, evidence)
 
 
-def _named(score: Score, variant: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    own = getattr(score, "variant", None)
-    return variant if variant is not None or own is None else own.as_json()
+def _stated_variant(score: Score, variant: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    given = getattr(score, "variant", None)
+    return variant if variant is not None or given is None else given.as_json()
 
 
 def _values(score: Score, prediction: str, reference: str) -> dict[str, float]:
     """F by name, whatever the scorer holds it in."""
-    found = {}
+    values = {}
     for kind, value in score(prediction, reference).items():
         for field in ("f", "fmeasure"):
             value = getattr(value, field, value)
-        found[kind] = float(value)
-    if "rouge1" not in found:
-        raise UsageError(f"there is no rouge1 among {', '.join(found) or 'no scores'}")
-    return found
+        values[kind] = float(value)
+    if "rouge1" not in values:
+        raise UsageError(f"there is no rouge1 among {', '.join(values) or 'no scores'}")
+    return values
 
 
 def _self_scores(
@@ -105,26 +105,26 @@ def _self_scores(
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
     """Of every text of two words or more: its scores against itself, or that it was refused."""
     given = {f"text {i + 1}": text for i, text in enumerate(texts) if len(words(text)) > 1}
-    found = {name: _values(score, text, text) for name, text in OWN.items()}
+    self_scores = {name: _values(score, text, text) for name, text in OWN.items()}
     refused = []
     for name, text in (FOREIGN | given).items():
         try:
-            found[name] = _values(score, text, text)
+            self_scores[name] = _values(score, text, text)
         except UsageError:
             refused.append(name)
-    return found, refused
+    return self_scores, refused
 
 
-def _not_one(self_scores: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _self_score_problems(self_scores: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [
         f"{name} scores {value:.4g} in {kind} against itself, not 1"
-        for name, found in self_scores.items()
-        for kind, value in found.items()
+        for name, scores in self_scores.items()
+        for kind, value in scores.items()
         if not abs(value - 1) <= CLOSE  # NaN is not 1 either
     ]
 
 
-def _kinds(score: Score) -> list[str]:
+def _missing_kinds(score: Score) -> list[str]:
     """L and Lsum both: a table with one of them does not say which it is."""
     missing = [kind for kind in KINDS[2:] if kind not in _values(score, ONE, ONE)]
     return [
@@ -132,29 +132,29 @@ def _kinds(score: Score) -> list[str]:
     ]
 
 
-def _swapped(score: Score, between: str) -> dict[str, float]:
-    found = _values(score, f"{OTHER}{between}{ONE}", f"{ONE}{between}{OTHER}")
-    return {"rougeL": math.nan, "rougeLsum": math.nan} | found
+def _swapped_sentences(score: Score, between: str) -> dict[str, float]:
+    values = _values(score, f"{OTHER}{between}{ONE}", f"{ONE}{between}{OTHER}")
+    return {"rougeL": math.nan, "rougeLsum": math.nan} | values
 
 
-def _lsum(score: Score) -> list[str]:
+def _lsum_problems(score: Score) -> list[str]:
     """By sentence the order of sentences does not matter; L keeps the longer of the two."""
-    found = _swapped(score, "\n")
+    values = _swapped_sentences(score, "\n")
     longer, total = len(ONE.split()), len(f"{ONE} {OTHER}".split())
-    same = " (it is rougeL)" if found["rougeL"] == found["rougeLsum"] else ""
+    same = " (it is rougeL)" if values["rougeL"] == values["rougeLsum"] else ""
     return [
-        f"two sentences in the other order, on two lines, give {kind} {found[kind]:.4g}, "
-        f"not {value:.4g}{said}"
-        for kind, value, said in (("rougeLsum", 1.0, same), ("rougeL", longer / total, ""))
-        if abs(found[kind] - value) > CLOSE
+        f"two sentences in the other order, on two lines, give {kind} {values[kind]:.4g}, "
+        f"not {value:.4g}{note}"
+        for kind, value, note in (("rougeLsum", 1.0, same), ("rougeL", longer / total, ""))
+        if abs(values[kind] - value) > CLOSE
     ]
 
 
-def _shown(score: Score) -> dict[str, str]:
+def _observed_variant(score: Score) -> dict[str, str]:
     """Stemmer, tokenizer and splitter as the scores show them."""
     stems = _values(score, *INFLECTED)["rouge1"]
     ascii_only = _values(score, *ACCENTED)["rouge1"]
-    on_one_line = _swapped(score, ". ")
+    on_one_line = _swapped_sentences(score, ". ")
     by_sentence = on_one_line["rougeLsum"] > on_one_line["rougeL"]
     return {
         "stemmer": "porter" if abs(stems - 1) <= CLOSE else "none",
@@ -163,7 +163,7 @@ def _shown(score: Score) -> dict[str, str]:
     }
 
 
-def _differ(named: Mapping[str, Any] | None, shown: Mapping[str, str]) -> list[str]:
+def _variant_problems(named: Mapping[str, Any] | None, shown: Mapping[str, str]) -> list[str]:
     if named is None or any(key not in named for key in NAMED):
         missing = [key for key in NAMED if key not in (named or {})]
         return [f"{', '.join(missing)} not named: another choice is another score"]
@@ -175,7 +175,7 @@ def _differ(named: Mapping[str, Any] | None, shown: Mapping[str, str]) -> list[s
     ]
 
 
-def _unsplit(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
+def _line_problems(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
     count = sum(map(shares_a_line, texts)) if shown["splitter"] == "newline" else 0
     return (
         [
@@ -187,7 +187,7 @@ def _unsplit(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
     )
 
 
-def _changes(score: Score) -> list[str]:
+def _repeat_problems(score: Score) -> list[str]:
     texts = (OWN["two lines"], OWN["one sentence"])
     same = _values(score, *texts) == _values(score, *texts)
     return [] if same else ["the same pair scores differently when asked again"]

@@ -5,7 +5,7 @@ possible token, a NaN; thousands of draws each. Number: rows of the table that a
 token is drawn that the filter drops, one is never drawn that it keeps, frequencies differ from
 softmax (χ², p < 1e-6), the sampler crashes (an error that refuses the setting is an answer where
 the setting is an odd one), or the same generator gives other draws. Options it does not take are
-skipped, and said so.
+skipped and counted.
 """
 
 import inspect
@@ -45,7 +45,7 @@ def sampler_table(
     else (vocab,) and one id is returned. ties: whether top-k keeps exactly k tokens, or all that
     tie with the k-th.
     """
-    takes = _taken(sampler, options)
+    takes = _accepted_options(sampler, options)
     given = [o for o in takes if o in OPTIONS]
     rows, skipped = [], []
     for case in cases(ties):
@@ -57,22 +57,24 @@ def sampler_table(
     evidence = {"table": rows, "skipped": skipped, "options": given, "draws": draws}
     if not rows:
         raise NotApplicable("the sampler takes none of the options", evidence=evidence)
-    note = f" ({len(skipped)} rows need options it has not)" if skipped else ""
+    note = f" ({len(skipped)} rows need options it does not take)" if skipped else ""
     if wrong:
         why = f"{wrong[0]['case']}: {wrong[0]['problem']}"
         return Finding(NAME, "fail", len(wrong), 0, why, evidence)
-    why = f"all {len(rows)} rows of the table are right{note}"
+    why = f"all {len(rows)} cases of the table are right{note}"
     return Finding(NAME, "pass", 0, 0, why, evidence)
 
 
-def _taken(sampler: Callable[..., Any], options: Sequence[str] | None) -> tuple[str, ...]:
+def _accepted_options(
+    sampler: Callable[..., Any], options: Sequence[str] | None
+) -> tuple[str, ...]:
     parameters = inspect.signature(sampler).parameters
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     known = (*OPTIONS, "generator")
-    found = known if open_ended else tuple(name for name in known if name in parameters)
+    takes = known if open_ended else tuple(name for name in known if name in parameters)
     if options is None:
-        return found
-    return tuple(name for name in found if name in options or name == "generator")
+        return takes
+    return tuple(name for name in takes if name in options or name == "generator")
 
 
 def _run(
@@ -97,7 +99,9 @@ def _run(
         return row
     counts = np.bincount(ids, minlength=size)
     row["drawn"] = {str(i): int(c) for i, c in enumerate(counts) if c} if size < 20 else None
-    row["problem"] = _chances(case, counts) if case.chances else _tied(case, counts)
+    row["problem"] = (
+        _frequency_problem(case, counts) if case.chances else _tie_problem(case, counts)
+    )
     if not row["problem"] and not np.array_equal(ids, again):
         row["problem"] = "the same generator gives other draws the second time"
     return row
@@ -111,24 +115,24 @@ def _draw(
     if seeded:
         options["generator"] = Seed(0).child(NAME, case.name).torch_generator()
     if batched:
-        found = [sampler(logits.repeat(draws, 1), **options)]
+        batches = [sampler(logits.repeat(draws, 1), **options)]
     else:
-        found = [sampler(logits.clone(), **options) for _ in range(draws)]
-    return np.concatenate([np.asarray(ids).reshape(-1) for ids in found]).astype(np.int64)
+        batches = [sampler(logits.clone(), **options) for _ in range(draws)]
+    return np.concatenate([np.asarray(ids).reshape(-1) for ids in batches]).astype(np.int64)
 
 
-def _chances(case: Case, counts: np.ndarray) -> str:
+def _frequency_problem(case: Case, counts: np.ndarray) -> str:
     """Nothing that is dropped, everything that is kept, as often as softmax says."""
     from scipy.special import chdtrc
 
     expected = np.asarray(case.chances) * counts.sum()
     extra = np.flatnonzero((expected == 0) & (counts > 0))
     if extra.size:
-        return f"token {extra[0]} is drawn {counts[extra[0]]} times and ought to be dropped"
+        return f"token {extra[0]} is drawn {counts[extra[0]]} times and should be dropped"
     lost = np.flatnonzero((expected >= EXPECTED) & (counts == 0))
     if lost.size:
         return (
-            f"token {lost[0]} is never drawn and ought to be {expected[lost[0]]:.0f} times "
+            f"token {lost[0]} is never drawn and should be {expected[lost[0]]:.0f} times "
             f"({lost.size} tokens are lost)"
         )
     small = expected < CELL
@@ -148,13 +152,13 @@ def _chances(case: Case, counts: np.ndarray) -> str:
     )
 
 
-def _tied(case: Case, counts: np.ndarray) -> str:
+def _tie_problem(case: Case, counts: np.ndarray) -> str:
     kept = {int(i) for i in np.flatnonzero(counts)}
     beyond = sorted(kept - case.among)
     if beyond:
-        return f"token {beyond[0]} is drawn {counts[beyond[0]]} times and never ought to be"
+        return f"token {beyond[0]} is drawn {counts[beyond[0]]} times and never should be"
     if len(kept) > case.at_most:
-        return f"{len(kept)} tokens are kept, {case.at_most} at most ought to be"
+        return f"{len(kept)} tokens are kept, {case.at_most} at most should be"
     if not case.always <= kept:
-        return f"token {min(case.always - kept)} is never drawn and ought to be kept"
+        return f"token {min(case.always - kept)} is never drawn and should be kept"
     return ""

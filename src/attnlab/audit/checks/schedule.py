@@ -48,12 +48,12 @@ def schedule(
 
 def torch_rates(scheduler: Any, steps: int) -> list[float]:
     """The rates a fresh torch scheduler gives its first group, step by step; it is used up."""
-    found = []
+    rates = []
     for _ in range(steps):
-        found.append(float(scheduler.optimizer.param_groups[0]["lr"]))
+        rates.append(float(scheduler.optimizer.param_groups[0]["lr"]))
         scheduler.optimizer.step()
         scheduler.step()
-    return found
+    return rates
 
 
 def _judge(values: list[float], highest: float, peak: float | None, floor: float | None) -> Finding:
@@ -86,19 +86,19 @@ def _judge(values: list[float], highest: float, peak: float | None, floor: float
         problem = f"the rate ends at {share:.1%} of its peak, its floor is {lowest / highest:.1%}"
     if problem:
         return Finding(NAME, "fail", share, limit, problem, evidence)
-    why = f"one rise at most, then down to {share:.1%} of the peak in the last step"
+    why = f"at most one rise, then down to {share:.1%} of the peak in the last step"
     return Finding(NAME, "pass", share, limit, why, evidence)
 
 
 def _reheats(values: list[float], highest: float) -> list[tuple[int, int]]:
     """(first, last step) of every rise that comes after a fall."""
-    found, fallen, start = [], False, None
+    rises, fallen, start = [], False, None
     for i in range(1, len(values)):
         up = values[i] > values[i - 1] + STILL * highest
         if up and fallen and start is None:
             start = i - 1
         if not up and start is not None:
-            found.append((start, i - 1))
+            rises.append((start, i - 1))
             start = None
         fallen = fallen or values[i] < values[i - 1] - STILL * highest
-    return found if start is None else [*found, (start, len(values) - 1)]
+    return rises if start is None else [*rises, (start, len(values) - 1)]

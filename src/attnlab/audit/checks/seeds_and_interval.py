@@ -26,7 +26,7 @@ def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     fewest = min(counts, key=lambda name: counts[name])
     if counts[fewest] < MIN_RUNS:
         why = (
-            f"{fewest!r} rests on {counts[fewest]} runs, at least {MIN_RUNS} are needed: "
+            f"{fewest!r} rests on {counts[fewest]} runs, and at least {MIN_RUNS} are needed: "
             "not a result"
         )
         few = tuple(name for name, count in counts.items() if count < MIN_RUNS)

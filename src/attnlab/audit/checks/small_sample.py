@@ -31,11 +31,11 @@ def small_sample(counts: Mapping[str, tuple[int, int]], effect: float) -> Findin
             f"{empty[0]!r} was scored on no item",
             {"counts": {name: list(pair) for name, pair in counts.items()}},
         )
-    found = {name: wilson(*pair) for name, pair in counts.items()}
-    widest = max(found, key=lambda name: found[name].half_width)
-    half, e = found[widest].half_width, found[widest]
+    intervals = {name: wilson(*pair) for name, pair in counts.items()}
+    widest = max(intervals, key=lambda name: intervals[name].half_width)
+    half, e = intervals[widest].half_width, intervals[widest]
     evidence = {
-        "intervals": {name: [x.low, x.high] for name, x in found.items()},
+        "intervals": {name: [x.low, x.high] for name, x in intervals.items()},
         "counts": {name: list(pair) for name, pair in counts.items()},
         "items_needed": items_needed(e.value, claimed),
     }

@@ -32,7 +32,7 @@ def split_overlap(
     reported_on: str | None = None,
 ) -> Finding:
     """Judge splits of any rows: text, ids, arrays, (question, passage). The first one trains."""
-    shared, total = _shared(splits), 0
+    shared, total = _shared_rows(splits), 0
     evidence: dict[str, Any] = {"rows": {name: len(rows) for name, rows in splits.items()}}
     problems = []
     if chosen_on is not None and chosen_on == reported_on:
@@ -59,42 +59,50 @@ def split_overlap(
     return Finding(NAME, "pass", total, 0, why, evidence)
 
 
-def _shared(splits: Mapping[str, Sequence[Any]]) -> dict[tuple[str, str], list[tuple[int, int]]]:
+def _shared_rows(
+    splits: Mapping[str, Sequence[Any]],
+) -> dict[tuple[str, str], list[tuple[int, int]]]:
     """For each pair of splits that share rows: (row in the second, row in the first)."""
     keys = {name: [digest(row, loose=True) for row in rows] for name, rows in splits.items()}
-    found = {}
+    shared = {}
     for one, other in combinations(splits, 2):
         first = {key: i for i, key in reversed(list(enumerate(keys[one])))}
         pairs = [(i, first[key]) for i, key in enumerate(keys[other]) if key in first]
         if pairs:
-            found[one, other] = pairs
-    return found
+            shared[one, other] = pairs
+    return shared
 
 
 def _label_problems(labels: Mapping[str, Sequence[Hashable]], classes: int | None) -> list[str]:
     """Out of range, unknown to the first split, or absent beyond chance."""
-    found = []
+    problems = []
     for name, values in labels.items():
         if classes is not None:
             bad = [v for v in values if not (isinstance(v, Integral) and 0 <= int(v) < classes)]
             if bad:
-                found.append(
-                    f"{len(bad)} labels of {name!r} are no class of 0 to {classes - 1}, "
+                problems.append(
+                    f"{len(bad)} labels of {name!r} are not classes from 0 to {classes - 1}, "
                     f"the first is {bad[0]!r}"
                 )
     counts = {name: Counter(values) for name, values in labels.items()}
     first = next(iter(counts), None)
-    for name, own in counts.items():
-        if first is None or name == first or not own:
+    for name, labels_here in counts.items():
+        if first is None or name == first or not labels_here:
             continue
         base = counts[first]
-        new = sorted(str(v) for v in own.keys() - base.keys())
+        new = sorted(str(v) for v in labels_here.keys() - base.keys())
         if new:
-            found.append(f"{name!r} has labels that {first!r} has not: {', '.join(new[:SHOWN])}")
-        n, total = own.total(), base.total()
+            problems.append(
+                f"{name!r} has labels that {first!r} does not have: {', '.join(new[:SHOWN])}"
+            )
+        n, total = labels_here.total(), base.total()
         gone = sorted(
-            str(v) for v, c in base.items() if v not in own and (1 - c / total) ** n < CHANCE
+            str(v)
+            for v, c in base.items()
+            if v not in labels_here and (1 - c / total) ** n < CHANCE
         )
         if gone:
-            found.append(f"{name!r} has no row labelled {', '.join(gone[:SHOWN])}, {first!r} has")
-    return found
+            problems.append(
+                f"{name!r} has no row labelled {', '.join(gone[:SHOWN])}, {first!r} has"
+            )
+    return problems

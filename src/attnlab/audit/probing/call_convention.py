@@ -83,10 +83,10 @@ class Caller:
             more[convention.labels] = labels
         given = ids.to(convention.ids)
         if convention.ids_name is not None:
-            found = self.function(**{convention.ids_name: given}, **more)
+            output = self.function(**{convention.ids_name: given}, **more)
         else:
-            found = self.function(given, **more)
-        return extract_logits(found, ids, self.name).to(caller_device)
+            output = self.function(given, **more)
+        return extract_logits(output, ids, self.name).to(caller_device)
 
     @cached_property
     def device(self) -> torch.device | None:

@@ -59,14 +59,16 @@ class _ModuleState:
         }
 
     def restore(self) -> None:
-        own = vars(self.module)
+        attributes = vars(self.module)
         if not isinstance(self.module, torch.jit.ScriptModule):
-            for name in [k for k in own if k not in MODULE_ATTRIBUTES and k not in self.plain]:
-                del own[name]
+            for name in [
+                k for k in attributes if k not in MODULE_ATTRIBUTES and k not in self.plain
+            ]:
+                del attributes[name]
             for name, (value, copy) in self.plain.items():
-                own[name] = _restore(value, copy)
+                attributes[name] = _restore(value, copy)
             for name, (buffer, _) in self.buffers.items():
-                own["_buffers"][name] = buffer
+                attributes["_buffers"][name] = buffer
         with torch.no_grad():
             for buffer, before in self.buffers.values():
                 buffer.copy_(before)
@@ -105,8 +107,8 @@ def _restore(value: Any, copy: Any) -> Any:
 
 def _bits(generator: Any) -> Any:
     """The object that holds the state of a numpy generator."""
-    own = isinstance(generator, np.random.Generator)
-    return generator.bit_generator if own else generator._bit_generator
+    is_new_api = isinstance(generator, np.random.Generator)
+    return generator.bit_generator if is_new_api else generator._bit_generator
 
 
 GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState)
@@ -117,8 +119,8 @@ def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
     """Seed torch, numpy and Python; restore them and the module's own generators afterwards."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     parts = () if module is None else module.modules()
-    own = [v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS)]
-    kept = [_snapshot(generator) for generator in own]
+    generators = [v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS)]
+    before = [_snapshot(generator) for generator in generators]
     torch.default_generator.manual_seed(
         FIXED_SEED
     )  # anyone's model draws from the global generators
@@ -129,7 +131,7 @@ def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        for generator, state in zip(own, kept, strict=True):
+        for generator, state in zip(generators, before, strict=True):
             _restore(generator, state)
         random.setstate(states[0])
         np.random.set_state(states[1])

@@ -88,7 +88,7 @@ def _cache_of(library: Any, known: frozenset[str]) -> Any:
     word = next((word for word in CACHES if word in known), None)
 
     def cache(chunks: Sequence[Tensor]) -> list[Tensor]:
-        past, found, done = None, [], 0
+        past, logits, done = None, [], 0
         for chunk in chunks:
             done += chunk.shape[1]
             more: dict[str, Any] = {str(word): past}
@@ -97,8 +97,8 @@ def _cache_of(library: Any, known: frozenset[str]) -> Any:
             out = library(input_ids=chunk, use_cache=True, **more)
             if (past := getattr(out, str(word), None)) is None:
                 raise UsageError("its forward returns no cache")
-            found.append(out.logits)
-        return found
+            logits.append(out.logits)
+        return logits
 
     return None if word is None else _restore_submodules(library)(cache)
 
@@ -134,5 +134,5 @@ def _claims_causal(library: Any) -> bool:
     name = type(library).__name__
     masked = "MaskedLM" in name
     listed = name in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values() or "CausalLM" in name
-    own = "AutoModelForCausalLM" in (getattr(library.config, "auto_map", None) or {})
-    return not masked and (listed or own or name == "AttnlabGPT")
+    mapped = "AutoModelForCausalLM" in (getattr(library.config, "auto_map", None) or {})
+    return not masked and (listed or mapped or name == "AttnlabGPT")

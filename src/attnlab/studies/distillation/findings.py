@@ -14,7 +14,15 @@ from attnlab.studies.distillation.checks import collected
 from attnlab.studies.distillation.settings import DistilSettings
 from attnlab.train.distil import DIVERGENCES
 
-TOLD = ("loss-mask", "label-shift", FREEZE, "split-overlap", "rouge", *AUDITED)
+TOLD = (
+    "loss-mask",
+    "label-shift",
+    FREEZE,
+    "gradient-accumulation",
+    "split-overlap",
+    "rouge",
+    *AUDITED,
+)
 DATA = ("split-overlap", "rouge")  # what they find concerns every arm
 
 
