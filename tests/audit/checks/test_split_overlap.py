@@ -64,7 +64,7 @@ def test_hidden_labels_are_caught() -> None:
     assert found.verdict == "fail"
     assert "39 labels of 'test' are not classes from 0 to 1, the first is -1" in found.why
     unknown = split_overlap({}, labels={**LABELS, "test": [-1] * 39})
-    assert "'test' has labels that 'train' has not: -1" in unknown.why
+    assert "'test' has labels that 'train' does not have: -1" in unknown.why
 
 
 def test_a_label_missing_beyond_chance_is_caught() -> None:
