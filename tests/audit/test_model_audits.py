@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.audit.catalogue import NAMES, Verdicts, check
-from attnlab.audit.subject import Subject
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.catalogue import NAMES, check
+from attnlab.audit.finding import Verdicts
+from attnlab.audit.probing.subject import Subject
+from attnlab.audit.probing.wrap import subject_of
 
 from .faults import CLEAN, PLANTED
 from .faults.base import Cached, Clean, Planted, RoundTrip
