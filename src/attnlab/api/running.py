@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from attnlab.core.config import build
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
+from attnlab.core.extras import require
 from attnlab.lab.claim import MARKS, Claim, apply_audits
 from attnlab.lab.engine import Engine, engine_named
 from attnlab.lab.execute import Progress, running
@@ -148,6 +149,8 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     chosen = engine_named(engine, address) if isinstance(engine, str) else engine
     made, source = prepare(study, scale, settings)
     planned(made)
+    for extra in made.extras:
+        require(extra, f"study {made.name}")
     made.fetch()
     with running(
         made,

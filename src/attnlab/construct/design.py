@@ -33,6 +33,7 @@ from attnlab.construct.plan import Plan
 from attnlab.construct.result import Construction
 from attnlab.construct.solver import shortest
 from attnlab.core.errors import UsageError
+from attnlab.core.extras import require
 
 Array = NDArray[np.float64]
 Goals = Goal | str | Mapping[str, Goal | str | None] | Sequence[Goal | str | None]
@@ -62,6 +63,7 @@ def design(
     matrix, one row each, where several are replaced); `weights` and `output` are those after, the
     ones before are in `also`. Impossible: the certificate says why.
     """
+    require("construct", "construct design")
     found = checked(keys)
     n, h = found.shape
     given = checked_values(values, n)

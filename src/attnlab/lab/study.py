@@ -71,6 +71,7 @@ class Study(ABC):
     Settings: ClassVar[type[StudySettings]] = StudySettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # overrides for smoke and full
     expected: ClassVar[Mapping[str, str]] = {}  # scale -> "about 3 minutes on two cores"
+    extras: ClassVar[tuple[str, ...]] = ()  # optional dependencies that its trials import
     shares_accelerator: ClassVar[bool] = False  # trials too small to fill a GPU: several at once
 
     def __init__(self, settings: StudySettings) -> None:

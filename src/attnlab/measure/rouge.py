@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from attnlab.core.config import nearest
 from attnlab.core.errors import UsageError
+from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
 from attnlab.measure.intervals import Estimate, bootstrap_mean, mean_interval
 from attnlab.measure.sentences import sentences
@@ -86,6 +87,7 @@ class Scorer:
     """score(prediction, reference) -> a Score for each of rouge1, rouge2, rougeL, rougeLsum."""
 
     def __init__(self, variant: Variant | None = None) -> None:
+        require("text", "ROUGE")
         from rouge_score.rouge_scorer import RougeScorer  # imports nltk and scipy: a second
 
         self.variant = variant or Variant()

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from attnlab.core.config import Settings, build
 from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Classifier, Encoder, Pooling
 from attnlab.train.tensors import model_tensors, restore_model
@@ -31,6 +32,7 @@ from attnlab.train.tensors import model_tensors, restore_model
 Method = Literal["full", "head", "prefix", "prefix-layers", "lora"]
 METHODS: tuple[Method, ...] = ("full", "head", "prefix", "prefix-layers", "lora")
 PREFIXES = ("prefix", "prefix-layers")
+BY_PEFT = (*PREFIXES, "lora")
 FORMAT = 1
 
 
@@ -65,6 +67,7 @@ class Counts:
 
 def tuned(encoder: Encoder, classes: int, settings: TuneSettings, seed: Seed) -> Classifier:
     """A classifier on a copy of the encoder, of which only what the method says may learn."""
+    room(encoder, settings)
     own = Encoder(encoder.name, copy.deepcopy(encoder.library), encoder.tokenizer, encoder.sha256)
     generator = seed.child("head").torch_generator()
     model = Classifier(own, classes, generator, settings.pooling)
@@ -73,14 +76,20 @@ def tuned(encoder: Encoder, classes: int, settings: TuneSettings, seed: Seed) ->
         with _drawing(seed.child("adapter")):
             _add_lora(model.encoder, settings)
     elif settings.method in PREFIXES:
-        room(encoder, settings)
         with _drawing(seed.child("adapter")):
             model.extra = Prefix(model.encoder, settings, seed.child("vectors"))
     return model.eval()
 
 
+def check_installed(method: str) -> None:
+    """A UsageError where the method needs peft and peft is not installed."""
+    if method in BY_PEFT:
+        require("models", f"method {method!r}", "peft")
+
+
 def room(encoder: Encoder, settings: TuneSettings) -> int:
     """Tokens left for a text: the context, less the trained vectors before it."""
+    check_installed(settings.method)
     left = encoder.context - (settings.prefix_length if settings.method in PREFIXES else 0)
     if left < 8:
         raise UsageError(
