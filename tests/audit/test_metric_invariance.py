@@ -55,7 +55,7 @@ def test_our_own_perplexities_pass() -> None:
     assert (found.name, found.verdict, found.threshold) == (NAME, "pass", LIMIT), found.why
     assert len(found.evidence["values"]) == 6
     by_sentence = metric_invariance(
-        lambda b, p: score(token_nll(MODEL), padded(b, p)).perplexity.mean_of_sentences
+        lambda b, p: score(token_nll(MODEL), padded(b, p)).perplexity.sentence_mean
     )
     assert by_sentence.verdict == "pass", by_sentence.why
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 AT_ONCE = 1 << 22  # items of a bootstrap held in memory together
 LEVEL = 0.95
-MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -86,17 +85,6 @@ def bootstrap_mean(
     return Estimate(float(v.mean()), float(low), float(high), int(v.size), method)
 
 
-def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, rng: np.random.Generator, level: float = LEVEL, draws: int = 10_000
-) -> Estimate:
-    """Mean of a_i − b_i over the same items, items drawn again together (percentile bootstrap)."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.shape != y.shape:
-        raise ValueError(f"paired items must match: {x.shape} against {y.shape}")
-    e = bootstrap_mean(x - y, rng, level, draws)
-    return Estimate(e.value, e.low, e.high, e.n, f"paired {e.method}")
-
-
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
     """(p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n): a share of n items (Wilson 1927).
 
@@ -125,53 +113,6 @@ def difference_of_shares(
     high = gap + math.hypot(a.high - a.value, b.value - b.low)
     method = f"Newcombe's interval over items, {level:.0%}"
     return Estimate(gap, low, high, a.n + b.n, method)
-
-
-def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Exact two-sided p of "both are as often right", from the items only one of them got right.
-
-    2 · P(X ≤ min) for X ~ Binomial(only_one + only_other, ½); 1 where they never differ.
-    """
-    differ = only_one + only_other
-    if min(only_one, only_other) < 0:
-        raise ValueError(f"counts must not be negative: {only_one}, {only_other}")
-    if differ == 0:
-        return 1.0
-    from scipy.special import bdtr
-
-    return min(1.0, 2 * float(bdtr(min(only_one, only_other), differ, 0.5)))
-
-
-def runs_needed(effect: float, spread: float, level: float = LEVEL, power: float = 0.8) -> int:
-    """Smallest n at which a two-sided paired t-test finds a mean difference with this power.
-
-    P(|T| > t) for T noncentral with n−1 degrees of freedom and noncentrality √n·|effect|/spread;
-    `spread` is the standard deviation of the paired differences. At least 2.
-    """
-    if not (spread >= 0 and math.isfinite(effect) and math.isfinite(spread)):
-        raise ValueError(f"effect and spread must be finite, got {effect} and {spread}")
-    if effect == 0:
-        raise ValueError("no number of runs shows that an effect of 0 is there")
-    if spread == 0:
-        return 2
-    low, high = 1, 2
-    while _power(high, abs(effect) / spread, level) < power:
-        low, high = high, 2 * high
-        if high > MOST_RUNS:
-            raise ValueError(f"an effect of {effect} needs more than {MOST_RUNS} runs")
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = _power(middle, abs(effect) / spread, level) >= power
-        low, high = (low, middle) if enough else (middle, high)
-    return high
-
-
-def _power(n: int, size: float, level: float) -> float:
-    from scipy.special import nctdtr
-
-    edge, shift = t_quantile((1 + level) / 2, n - 1), size * math.sqrt(n)
-    below = float(nctdtr(n - 1, shift, -edge))
-    return 1 - float(nctdtr(n - 1, shift, edge)) + (below if math.isfinite(below) else 0.0)
 
 
 def _z_quantile(p: float) -> float:

@@ -41,11 +41,6 @@ class Perplexity:
         """exp(Σ NLL / Σ tokens)."""
         return _exp(self.nll / self.tokens) if self.tokens else math.nan
 
-    @property
-    def mean_of_sentences(self) -> float:
-        """Mean over sentences of exp(NLL / tokens): what the reported tables show."""
-        return self.sentence_mean
-
 
 @dataclass(frozen=True)
 class LengthBin:

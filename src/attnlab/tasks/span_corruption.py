@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
 from attnlab.tasks.batches import Batch
@@ -87,22 +87,6 @@ class Corruption:
         row = np.full(self.block + 1, vocabulary.pad, dtype=np.int32)
         row[: len(written)] = written
         return row
-
-
-def reassembled(row: Ids, vocabulary: Tokenizer) -> tuple[np.ndarray, Span]:
-    """The shortened document and the span that `Corruption.row` was given; the inverse of it."""
-    ids = np.asarray(row, dtype=np.int32)
-    marks = np.flatnonzero(ids == vocabulary.start).tolist()
-    pads = np.flatnonzero(ids == vocabulary.pad)
-    end = int(pads[0]) if len(pads) else len(ids)
-    if len(marks) == 3 and marks[2] == end - 1:
-        end = marks.pop()
-    if len(marks) != 2 or (len(pads) and (ids[pads[0] :] != vocabulary.pad).any()):
-        raise IntegrityError("not a row of span corruption: prefix ⁇ suffix ⁇ span □ … □")
-    one, two = marks
-    prefix, suffix, masked = ids[:one], ids[one + 1 : two], ids[two + 1 : end]
-    whole = np.concatenate([prefix, masked, suffix])
-    return whole, Span(len(whole), one, len(masked))
 
 
 def characters(documents: Iterable[str], min_count: int = 1) -> Tokenizer:
