@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnlab.audit.data_order import NAME, data_order
 from attnlab.core.seeds import Seed
-from attnlab.tasks.batches import Blocks, Sentences
+from attnlab.tasks.batches import PackedBatches, SentenceBatches
 
 ROWS = torch.arange(101)
 BATCH = 7
@@ -37,7 +37,7 @@ def test_our_own_sentences_pass(by_length: bool) -> None:
     rows = [rng.integers(0, 97, n) for n in rng.integers(3, 17, 84)]
 
     def epoch(number: int, workers: int) -> Iterator[Any]:
-        fresh = Sentences(rows, 31, BATCH, Seed(3), by_length=by_length)
+        fresh = SentenceBatches(rows, 31, BATCH, Seed(3), by_length=by_length)
         return (fresh.batch(step) for step in range(12 * number, 12 * (number + 1)))
 
     assert data_order(epoch).verdict == "pass"
@@ -47,7 +47,7 @@ def test_our_own_blocks_pass() -> None:
     stream = Seed(5).numpy_generator().integers(0, 97, 12 * 7 * 11 + 5)
 
     def epoch(number: int, workers: int) -> Iterator[Any]:
-        fresh = Blocks(stream, 11, 7, Seed(3))
+        fresh = PackedBatches(stream, 11, 7, Seed(3))
         assert fresh.rows == 84
         return (fresh.batch(step) for step in range(12 * number, 12 * (number + 1)))
 

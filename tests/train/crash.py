@@ -28,8 +28,8 @@ from drive import training
 from tiny import Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
-from attnlab.train.checkpoint import latest
-from attnlab.train.optimizer import optimizer_for
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.result import Hooks
 
 BEFORE, STEPS = 9, 10  # steps 5, 6 and 9 are stored; one save is to come, and one removal
@@ -70,7 +70,7 @@ def ended(process: int) -> int:
 
 def judged(folder: Path) -> dict[str, Any]:
     """The newest good step now, and the digest after the same training was run again."""
-    there = latest(folder)
+    there = latest_checkpoint(folder)
     step = there.state.step if there else 0
     code = ended(forked(lambda: training(folder, STEPS)))
     leftovers = [name for name in os.listdir(folder) if name.startswith(".partial")]
@@ -215,7 +215,7 @@ def random_kills(folder: Path, kills: int, seed: int) -> None:
         else:
             time.sleep(rng.uniform(0, step_seconds))
         os.kill(process, signal.SIGKILL)
-        code, there = ended(process), latest(own)
+        code, there = ended(process), latest_checkpoint(own)
         inside = bool(list(own.glob(".partial-*")))
         say(kill=number, code=code, step=there.state.step if there else 0, inside=inside)
     code = ended(forked(lambda: training(own, steps, pause)))
@@ -238,7 +238,7 @@ def wait(process: int, until: Callable[[], bool]) -> None:
 
 def main() -> None:
     one_thread()
-    optimizer_for(Tiny(), settings())  # loads what torch loads late, before the forks
+    build_optimizer(Tiny(), settings())  # loads what torch loads late, before the forks
     what, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     if what == "random":
         random_kills(folder, int(rest[0]), int(rest[1]))

@@ -13,10 +13,12 @@ from tiny import Endless, Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.result import Hooks, Progress, TrainResult
 
 
-def training(folder: Path, steps: int, pause: float = 0.0, hooks: Hooks | None = None) -> Trained:
+def training(
+    folder: Path, steps: int, pause: float = 0.0, hooks: Hooks | None = None
+) -> TrainResult:
     """The one training of all these tests: checkpoints every 3 steps, evaluations every 5."""
     wanted = hooks or Hooks(evaluate=dev_loss)
     return train(

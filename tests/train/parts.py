@@ -21,14 +21,14 @@ from tiny import ROWS, Endless, Tiny, dev_loss, one_thread, settings
 from torch import Tensor, nn
 
 from attnlab.core.errors import AttnlabError, StorageError
-from attnlab.train import sharded
-from attnlab.train.checkpoint import latest
+from attnlab.train import fsdp
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.fsdp import ShardedProcessGroup
 from attnlab.train.loop import train
-from attnlab.train.optimizer import optimizer_for, optimizer_tensors
-from attnlab.train.ranks import Ranks, joined
-from attnlab.train.result import Hooks, Trained
-from attnlab.train.sharded import Sharded
-from attnlab.train.tensors import here, model_tensors
+from attnlab.train.optimizer import build_optimizer, optimizer_tensors
+from attnlab.train.ranks import Ranks, join_process_group
+from attnlab.train.result import Hooks, TrainResult
+from attnlab.train.tensors import local_tensor, model_tensors
 from attnlab.train.update import Updater, nll
 
 Work = Callable[[Ranks], Any]
@@ -69,7 +69,7 @@ def team(name: str, size: int, work: Work, cut: bool = True) -> list[Any]:
 
 def member(write: int, work: Work, cut: bool) -> None:
     try:
-        with joined("cpu", cut) as ranks:
+        with join_process_group("cpu", cut) as ranks:
             said = {"found": work(ranks)}
     except AttnlabError as error:
         said = {"error": f"{type(error).__name__}: {error}"}
@@ -81,7 +81,7 @@ def member(write: int, work: Work, cut: bool) -> None:
     os._exit(0)
 
 
-def training(folder: Path | None, ranks: Ranks, until: int = STEPS, **more: Any) -> Trained:
+def training(folder: Path | None, ranks: Ranks, until: int = STEPS, **more: Any) -> TrainResult:
     """A training in float64 that leaves after `until` steps of this process."""
     left = iter([False] * until + [True] * 2)
     model = more.pop("model", None) or Stack(noisy=False, dtype=torch.float64)
@@ -98,7 +98,7 @@ def distance(folder: Path, other: Path, dtype: torch.dtype = torch.float64) -> f
 
 
 def flat(folder: Path, dtype: torch.dtype) -> Tensor:
-    found, model = latest(folder), Stack(noisy=False, dtype=dtype)
+    found, model = latest_checkpoint(folder), Stack(noisy=False, dtype=dtype)
     assert found is not None
     found.load_model(model)
     return torch.cat([t.detach().double().flatten() for t in model_tensors(model).values()])
@@ -110,7 +110,7 @@ def equal(folder: Path) -> None:
     for size in (2, 3, 5):
         own = folder / f"of-{size}"
         team("equal", size, lambda ranks, own=own: bool(training(own, ranks)))
-        one, several = latest(folder / "one"), latest(own)
+        one, several = latest_checkpoint(folder / "one"), latest_checkpoint(own)
         assert one is not None and several is not None
         same = (one.state.data, one.state.tokens) == (several.state.data, several.state.tokens)
         say(name="distance", far=distance(own, folder / "one"), same=same)
@@ -121,14 +121,14 @@ def averaged(folder: Path) -> None:
     asked = {"optimizer": "sgd", "learning_rate": 0.1, "clip": 0.0}
     training(folder / "one", Ranks(), **asked)
 
-    class Averaging(Sharded):
-        def hold(self, model: nn.Module) -> None:
-            super().hold(model)
-            for module in model.__dict__[sharded.ROOT].modules():
-                if isinstance(module, sharded.FSDPModule):
+    class Averaging(ShardedProcessGroup):
+        def prepare_model(self, model: nn.Module) -> None:
+            super().prepare_model(model)
+            for module in model.__dict__[fsdp.ROOT_ATTRIBUTE].modules():
+                if isinstance(module, fsdp.FSDPModule):
                     module.set_gradient_divide_factor(float(self.size))
 
-    for name, kind in (("sum", Sharded), ("average", Averaging)):
+    for name, kind in (("sum", ShardedProcessGroup), ("average", Averaging)):
         own = folder / name
         team(name, 2, lambda _, own=own, kind=kind: bool(training(own, kind("cpu"), **asked)))
         say(name="distance", far=distance(own, folder / "one"))
@@ -139,8 +139,8 @@ def held(folder: Path) -> None:
 
     def count(ranks: Ranks) -> dict[str, int]:
         model = Stack(dtype=torch.float64)
-        ranks.hold(model)
-        updater = Updater(model, optimizer_for(model, settings()), nll, settings(), ranks)
+        ranks.prepare_model(model)
+        updater = Updater(model, build_optimizer(model, settings()), nll, settings(), ranks)
         updater.start(Endless().batch(0))
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         counts = {"weights": numbers(model.parameters()), "gradients": numbers(gradients)}
@@ -161,7 +161,7 @@ def held(folder: Path) -> None:
 
 
 def numbers(tensors: Any) -> int:
-    return sum(here(t.detach()).numel() for t in tensors)
+    return sum(local_tensor(t.detach()).numel() for t in tensors)
 
 
 def moved(folder: Path) -> None:
@@ -182,14 +182,14 @@ def faults(folder: Path) -> None:
     own = folder / "refused"
 
     def refused(ranks: Ranks) -> Any:
-        real = sharded.write_parts
+        real = fsdp.write_shards
 
         def refusing(partial: Path, *args: Any) -> Any:
             if ranks.rank == 1 and partial.name.endswith("9"):
                 raise StorageError("no space left")
             return real(partial, *args)
 
-        setattr(sharded, "write_parts", refusing)  # noqa: B010
+        setattr(fsdp, "write_shards", refusing)  # noqa: B010
         return training(own, ranks).steps
 
     team("refused", 2, refused)
@@ -243,7 +243,7 @@ def resumed(folder: Path) -> None:
 def main() -> None:
     one_thread()
     assert ROWS == 8
-    optimizer_for(Stack(), settings())  # loads what torch loads late, before the forks
+    build_optimizer(Stack(), settings())  # loads what torch loads late, before the forks
     scenes: dict[str, Callable[[Path], None]] = {
         f.__name__: f for f in (equal, averaged, held, moved, faults, frozen, stored, resumed)
     }

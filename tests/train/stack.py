@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
-from attnlab.train.checkpoint import latest
-from attnlab.train.optimizer import optimizer_for, optimizer_tensors
-from attnlab.train.tensors import encode, model_tensors
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.optimizer import build_optimizer, optimizer_tensors
+from attnlab.train.tensors import model_tensors, to_safetensors
 
 WIDE, BLOCKS = 11, 2
 
@@ -75,13 +75,13 @@ assert VOCAB % 2 and VOCAB % 3 and WIDE % 2, "uneven parts"
 
 def content(folder: Path, dtype: torch.dtype = torch.float32, **asked: Any) -> str:
     """SHA-256 over step, weights, optimizer and log of the newest checkpoint, in any layout."""
-    found, model = latest(folder), Stack(dtype=dtype)
+    found, model = latest_checkpoint(folder), Stack(dtype=dtype)
     assert found is not None
-    optimizer = optimizer_for(model, settings(**asked))
+    optimizer = build_optimizer(model, settings(**asked))
     found.load_model(model)
     found.load_optimizer(model, optimizer)
     everything = hashlib.sha256(str(found.state.step).encode())
     for tensors in (model_tensors(model), optimizer_tensors(model, optimizer)):
-        everything.update(encode(tensors))
+        everything.update(to_safetensors(tensors))
     everything.update(found.read("log.jsonl") + (folder / "log.jsonl").read_bytes())
     return everything.hexdigest()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.train.checkpoint import latest
+from attnlab.train.checkpoint import latest_checkpoint
 
 from .conftest import HERE, crash
 from .drive import training
@@ -102,7 +102,7 @@ def test_twenty_kills_of_the_same_command(tmp_path: Path) -> None:
         time.sleep(rng.uniform(0.0, 0.02))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        there = latest(own)
+        there = latest_checkpoint(own)
         interrupted += there is not None and there.state.step < steps
         inside += bool(list(own.glob(".partial-*")))
     assert finished(own, steps, pause) == wanted, f"seed {SEED}"
@@ -118,7 +118,7 @@ def signalled(folder: Path, number: signal.Signals, after: int) -> int:
     process.send_signal(number)
     _, error = process.communicate(timeout=20)
     assert process.returncode == 128 + number and "Traceback" not in error, error
-    there = latest(folder)
+    there = latest_checkpoint(folder)
     assert there is not None
     assert len((folder / "log.jsonl").read_text().splitlines()) == there.state.step
     return there.state.step

@@ -14,9 +14,9 @@ import torch
 
 from attnlab.core.errors import UsageError
 from attnlab.train.batch import fingerprint, tensors_of
-from attnlab.train.checkpoint import CheckpointWarning, latest
+from attnlab.train.checkpoint import CheckpointWarning, latest_checkpoint
 from attnlab.train.determinism import environment, seed_step
-from attnlab.train.ranks import Ranks, Together, ranks_here
+from attnlab.train.ranks import ProcessGroup, Ranks, current_ranks
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
 
@@ -31,7 +31,7 @@ START = (
 SEED = 53
 
 
-class Some(Together):
+class Some(ProcessGroup):
     """One of several, without the others."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -53,7 +53,7 @@ def finished(process: "subprocess.Popen[str]", seconds: float = 240) -> list[str
 
 def distance(folder: Path, model: Tiny) -> float:
     """||ours - theirs|| / ||theirs|| over all weights."""
-    found = latest(folder)
+    found = latest_checkpoint(folder)
     assert found is not None
     other = Tiny(noisy=model.noisy, dtype=model.mix.weight.dtype)
     found.load_model(other)
@@ -65,17 +65,17 @@ def distance(folder: Path, model: Tiny) -> float:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11])
 def test_the_rows_of_all_are_the_batch_whatever_their_number(size: int) -> None:
     batch = Endless().batch(17)
-    parts = [Some(rank, size).rows(batch) for rank in range(size)]
+    parts = [Some(rank, size).local_rows(batch) for rank in range(size)]
     kept = [part for part in parts if part is not None]
     joined = [torch.cat(columns) for columns in zip(*map(tensors_of, kept), strict=True)]
     assert fingerprint(Batch(joined[0], joined[1])) == fingerprint(batch)
     assert len(kept) <= min(size, ROWS)
-    assert Ranks().rows(batch) is batch and ranks_here().size == 1
+    assert Ranks().local_rows(batch) is batch and current_ranks().size == 1
 
 
 def test_a_batch_that_cannot_be_cut_is_refused() -> None:
     with pytest.raises(UsageError, match="accumulate, processes"):
-        Some(0, 2).rows({"a": torch.zeros(4), "b": torch.zeros(3)})
+        Some(0, 2).local_rows({"a": torch.zeros(4), "b": torch.zeros(3)})
 
 
 def test_each_process_draws_its_own_dropout_and_the_first_that_of_one() -> None:
@@ -100,7 +100,7 @@ def test_two_processes_do_the_steps_of_one(tmp_path: Path, kind: str, tolerance:
     assert lines.count("step 200") == 1, "the first process alone speaks"
     alone = training(tmp_path / "one", kind, 200, Ranks())
     assert distance(tmp_path / "two", alone) <= tolerance
-    one, two = latest(tmp_path / "one"), latest(tmp_path / "two")
+    one, two = latest_checkpoint(tmp_path / "one"), latest_checkpoint(tmp_path / "two")
     assert one is not None and two is not None
     assert (one.state.data, one.state.tokens) == (two.state.data, two.state.tokens)
 
@@ -116,14 +116,14 @@ def test_three_processes_share_eight_rows(tmp_path: Path, kind: str, tolerance: 
 @pytest.mark.slow
 def test_a_checkpoint_of_two_goes_on_in_one(tmp_path: Path) -> None:
     finished(started(2, str(tmp_path / "run"), "adamw64", "20"))
-    before = latest(tmp_path / "run")
+    before = latest_checkpoint(tmp_path / "run")
     assert before is not None
     stored, loaded = Tiny(noisy=False, dtype=torch.float64), before.read("model.safetensors")
     before.load_model(stored)
     with pytest.warns(CheckpointWarning, match="processes 2 -> 1"):
         model = training(tmp_path / "run", "adamw64", 20, Ranks())  # nothing is left to do
     assert all(map(torch.equal, model.state_dict().values(), stored.state_dict().values()))
-    after = latest(tmp_path / "run")
+    after = latest_checkpoint(tmp_path / "run")
     assert after is not None and after.read("model.safetensors") == loaded
 
 

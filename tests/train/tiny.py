@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
-from attnlab.train.checkpoint import latest
+from attnlab.train.checkpoint import latest_checkpoint
 from attnlab.train.settings import TrainSettings
 
 VOCAB, WIDTH, ROWS, LENGTH = 13, 7, 8, 5
@@ -28,7 +28,7 @@ IGNORE = -100
 class Batch:
     ids: Tensor
     targets: Tensor
-    hidden: Tensor | None = None
+    key_padding_mask: Tensor | None = None
 
 
 class Tiny(nn.Module):
@@ -94,7 +94,7 @@ def dev_loss(model: nn.Module) -> float:
 
 def digest(folder: Path) -> str:
     """SHA-256 over weights, optimizer and log of the newest checkpoint, and the log beside it."""
-    found = latest(folder)
+    found = latest_checkpoint(folder)
     assert found is not None
     everything = hashlib.sha256(str(found.state.step).encode())
     for name in ("model.safetensors", "optimizer.safetensors", "log.jsonl"):

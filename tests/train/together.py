@@ -17,7 +17,7 @@ from tiny import Endless, Tiny, dev_loss, digest, one_thread, settings
 from attnlab.core.errors import AttnlabError, exit_code_of
 from attnlab.lab.supervise import obey_leash
 from attnlab.train.loop import train
-from attnlab.train.ranks import Ranks, joined
+from attnlab.train.ranks import Ranks, join_process_group
 from attnlab.train.result import Hooks, Progress
 
 KINDS = {
@@ -61,9 +61,9 @@ def main() -> None:
     pause = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0
     try:
         cut = kind.startswith(SHARDED) and os.environ.get("WORLD_SIZE", "1") != "1"
-        with joined("cpu", cut) as ranks:
+        with join_process_group("cpu", cut) as ranks:
             training(folder, kind, steps, ranks, pause)
-            if ranks.leads:
+            if ranks.is_main:
                 asked = KINDS[kind.removeprefix(SHARDED)]
                 found = content(folder, dtype_of(kind), **asked) if cut else digest(folder)
                 print("digest", found, flush=True)

@@ -19,8 +19,8 @@ from stack import Stack, content
 from tiny import one_thread, settings
 
 from attnlab.train import loop
-from attnlab.train.checkpoint import latest
-from attnlab.train.optimizer import optimizer_for
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.ranks import Ranks
 
 POINTS = 100  # more than there are
@@ -50,7 +50,7 @@ def torn(folder: Path, rank: int, action: str) -> None:
         own = shutil.copytree(folder / "before", folder / f"{action}-{rank}-{number}")
         fuse = Fuse(number, action)
         told = team("torn", 2, lambda ranks, own=own, fuse=fuse: lit(ranks, own, rank, fuse))
-        found = latest(own)
+        found = latest_checkpoint(own)
         step = found.state.step if found else 0
         team("again", 2, lambda ranks, own=own: training(own, ranks).steps)
         left = [name for name in os.listdir(own) if name.startswith(".partial")]
@@ -71,7 +71,7 @@ def torn(folder: Path, rank: int, action: str) -> None:
 
 def main() -> None:
     one_thread()
-    optimizer_for(Stack(), settings())  # loads what torch loads late, before the forks
+    build_optimizer(Stack(), settings())  # loads what torch loads late, before the forks
     folder = Path(sys.argv[1])
     stored(folder)
     for action in ("kill", "refuse"):

@@ -40,10 +40,10 @@ def predicted(
     import torch
 
     from attnlab.models.encoder import open_encoder
-    from attnlab.tasks.encoded import encode
+    from attnlab.tasks.encoder_inputs import encode_examples
     from attnlab.tasks.labelled import Example
     from attnlab.train.classify import predict
-    from attnlab.train.tune import rebuilt
+    from attnlab.train.tune import rebuild_classifier
 
     encoder = open_encoder(str(record.spec.settings["model"]))
     tensors = {
@@ -51,8 +51,10 @@ def predicted(
         for key, array in row.arrays.items()
         if key.startswith("tuned.")
     }
-    model = rebuilt(document, tensors, encoder).to(resolve_device(device))
-    rows = encode(encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"])
+    model = rebuild_classifier(document, tensors, encoder).to(resolve_device(device))
+    rows = encode_examples(
+        encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"]
+    )
     found = predict(model, rows.in_order(32))
     shares = torch.from_numpy(found.logits).double().softmax(dim=1).tolist()
     labels = document["labels"]

@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
             raise UsageError("--processes: torchrun has started them already; leave it out")
         command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
         raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
-    from attnlab.train.ranks import joined  # after that: it brings torch
+    from attnlab.train.ranks import join_process_group  # after that: it brings torch
 
     obey_leash()
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -98,8 +98,8 @@ def train(  # noqa: PLR0913  (each is one documented option)
     made, _ = prepare("train", "quick", settings)
     if sharded and settings.get("compile"):
         raise UsageError("--sharded: not with compile; leave one of the two out")
-    with joined(made.settings.device, sharded) as ranks:
-        if ranks.leads:
+    with join_process_group(made.settings.device, sharded) as ranks:
+        if ranks.is_main:
             _lead(made, out, quiet, json)
         else:
             follow(made, out)

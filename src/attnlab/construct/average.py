@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import hull_proof, shortest_proof
-from attnlab.construct.excess import Array, log_sum
-from attnlab.construct.hull import Lowest, lowest
-from attnlab.construct.keys import (
+from attnlab.construct.certificates import hull_certificate, norm_certificate
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.hull import Infimum, infimum
+from attnlab.construct.inputs import (
     Scale,
-    checked,
-    checked_members,
-    checked_values,
-    checked_weight,
-    scale_of,
-    weights_of,
+    attention_weights,
+    check_keys,
+    check_members,
+    check_values,
+    check_weight,
+    resolve_scale,
 )
-from attnlab.construct.reach import Outcome, longest, reach
+from attnlab.construct.log_sum_exp import Array, log_sum_and_softmax
+from attnlab.construct.min_norm import MinNormResult, largest_norm, min_norm_query
 from attnlab.construct.result import Construction
-from attnlab.construct.select import lead, lifted
+from attnlab.construct.select import lift_query, score_margin
 
 _NAMED = 8  # keys a sentence lists
 _COSTS = (0.5, 0.9, 0.99, 0.999)  # totals whose shortest query is reported beside the answer
@@ -47,10 +47,12 @@ def average(
     Without a weight: the most there is, or within 1e-3 of it where it is only approached;
     feasible then means that the total can be brought as near to 1 as one likes.
     """
-    found = checked(keys)
-    given = checked_values(values, len(found))
-    problem = aim(found, checked_members(members, len(found)), scale_of(scale, found.shape[1]))
-    wanted = None if weight is None else checked_weight(weight)
+    found = check_keys(keys)
+    given = check_values(values, len(found))
+    problem = equal_weight_problem(
+        found, check_members(members, len(found)), resolve_scale(scale, found.shape[1])
+    )
+    wanted = None if weight is None else check_weight(weight)
     if not problem.rest:
         return _all(problem, given)
     low = _lowest(problem)
@@ -62,17 +64,17 @@ def average(
     return _refused(problem, outcome, wanted, given)
 
 
-def _lowest(problem: Aim) -> Lowest:
+def _lowest(problem: EqualWeightProblem) -> Infimum:
     """inf f, on rows of length one at most; queries are left in those units."""
-    size = longest(problem.rows)
-    return lowest(problem.rows / size if size else problem.rows, problem.rounding)
+    size = largest_norm(problem.rows)
+    return infimum(problem.rows / size if size else problem.rows, problem.rounding)
 
 
-def _reach(problem: Aim, weight: float) -> Outcome:
-    return reach(problem.rows, problem.level(weight), problem.rounding)
+def _reach(problem: EqualWeightProblem, weight: float) -> MinNormResult:
+    return min_norm_query(problem.rows, problem.level(weight), problem.rounding)
 
 
-def _all(problem: Aim, values: Array | None) -> Construction:
+def _all(problem: EqualWeightProblem, values: Array | None) -> Construction:
     n, h = problem.keys.shape
     weights = np.full(n, 1 / n)
     return Construction(
@@ -89,7 +91,7 @@ def _all(problem: Aim, values: Array | None) -> Construction:
     )
 
 
-def _most(problem: Aim, low: Lowest, values: Array | None) -> Construction:
+def _most(problem: EqualWeightProblem, low: Infimum, values: Array | None) -> Construction:
     """As much as possible: attained, or approached."""
     if low.kind == "outside":
         near = problem.below(1.0)
@@ -97,21 +99,25 @@ def _most(problem: Aim, low: Lowest, values: Array | None) -> Construction:
         if outcome.verdict == "reached":
             return _answer(problem, outcome, near, values, low)
         return _refused(problem, outcome, near, values)
-    size = longest(problem.rows) or 1.0
+    size = largest_norm(problem.rows) or 1.0
     query = low.query / size
     if low.kind == "face":
         query = _reach(problem, problem.below(problem.share(low.value))).query
-    f = float(log_sum((problem.rows @ query)[None])[0][0])
-    outcome = Outcome("impossible", query, f, np.inf, low.change, low)
+    f = float(log_sum_and_softmax((problem.rows @ query)[None])[0][0])
+    outcome = MinNormResult("impossible", query, f, np.inf, low.change, low)
     return _refused(problem, outcome, None, values)
 
 
 def _answer(
-    problem: Aim, outcome: Outcome, weight: float, values: Array | None, low: Lowest
+    problem: EqualWeightProblem,
+    outcome: MinNormResult,
+    weight: float,
+    values: Array | None,
+    low: Infimum,
 ) -> Construction:
     """A query that reaches the total, and that none shorter does."""
-    query, weights = lifted(problem, weight, outcome)
-    proof = shortest_proof(problem, problem.level(weight), outcome)
+    query, weights = lift_query(problem, weight, outcome)
+    proof = norm_certificate(problem, problem.level(weight), outcome)
     total = float(weights[problem.members].sum())
     if low.kind == "outside" and low.direction is not None:
         proof |= {
@@ -133,7 +139,7 @@ def _answer(
         weights=weights,
         output=None if values is None else weights @ values,
         attained=low.kind == "inside",
-        margin=lead(problem, query),
+        margin=score_margin(problem, query),
         norm=float(np.linalg.norm(query)),
         certificate=proof,
         residual=outcome.residual,
@@ -142,18 +148,18 @@ def _answer(
 
 
 def _refused(
-    problem: Aim, outcome: Outcome, weight: float | None, values: Array | None
+    problem: EqualWeightProblem, outcome: MinNormResult, weight: float | None, values: Array | None
 ) -> Construction:
     """The most there is, and the point in aff(S) and conv(rest) that forbids more."""
-    low = outcome.lowest
+    low = outcome.infimum
     assert low is not None
     level = None if weight is None else problem.level(weight)
-    proof = hull_proof(problem, outcome, level)
+    proof = hull_certificate(problem, outcome, level)
     query = problem.lift @ outcome.query
     if low.kind == "face" and weight is not None:
         near = _reach(problem, problem.below(problem.share(low.value)))
         query = problem.lift @ near.query
-    weights = weights_of(problem.keys, query, problem.scale)
+    weights = attention_weights(problem.keys, query, problem.scale)
     supremum = proof["best_weight"]
     never = "is approached but never reached" if low.kind == "face" else "is the most there is"
     asked = "" if weight is None else f"; {weight:g} was asked for"
@@ -170,7 +176,7 @@ def _refused(
         weights=weights,
         output=None if values is None else weights @ values,
         attained=low.kind == "inside",
-        margin=lead(problem, query),
+        margin=score_margin(problem, query),
         norm=float(np.linalg.norm(query)),
         certificate=proof,
         residual=low.change,
@@ -183,7 +189,7 @@ def _refused(
     )
 
 
-def _beside(problem: Aim, weights: Array, supremum: float) -> dict[str, Any]:
+def _beside(problem: EqualWeightProblem, weights: Array, supremum: float) -> dict[str, Any]:
     """How equal the weights are in floating point, and what each total costs in length."""
     reachable = [w for w in _COSTS if w < supremum]
     found = [(w, _reach(problem, w)) for w in reachable]
@@ -193,13 +199,13 @@ def _beside(problem: Aim, weights: Array, supremum: float) -> dict[str, Any]:
     }
 
 
-def _names(problem: Aim) -> str:
+def _names(problem: EqualWeightProblem) -> str:
     names = ", ".join(map(str, problem.members[:_NAMED]))
     more = ", …" if problem.count > _NAMED else ""
     return f"key {names}" if problem.count == 1 else f"keys {names}{more}"
 
 
-def _place(problem: Aim) -> str:
+def _place(problem: EqualWeightProblem) -> str:
     if problem.count == 1:
         return f"{_names(problem)} lies in"
     shape = "line" if problem.count == 2 else "plane"

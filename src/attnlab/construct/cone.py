@@ -4,7 +4,7 @@
     sum lambda_i row_i = sum mu_e equation_e: a weighted mean of numbers that should all be
     negative is zero whatever d is. lambda is checked in exact arithmetic where it is small.
 
-`longest`: among them, is there a d with l . d <= |d| for every l of a list? That is a convex
+`find_long_direction`: among them, is there a d with l . d <= |d| for every l of a list? That is a convex
 function to be made large, so it is decided by branch and bound, each bound a linear programme.
 """
 
@@ -54,7 +54,7 @@ class Cone:
 
 
 @dataclass(frozen=True, eq=False)
-class Refuted:
+class Refutation:
     """lambda over the rows, mu over the equations; exact in fractions, or how far from zero."""
 
     rows: Array
@@ -75,7 +75,7 @@ def null_space(equations: Array) -> Array:
     return directions[rank:].T
 
 
-def direction(cone: Cone) -> tuple[Array | None, Refuted | None]:
+def find_direction(cone: Cone) -> tuple[Array | None, Refutation | None]:
     """max m, row . y <= -m, |y_j| <= 1: d = basis y where m > 0, else the dual refutes it."""
     m, p = cone.reduced.shape
     if m == 0:
@@ -95,7 +95,7 @@ def direction(cone: Cone) -> tuple[Array | None, Refuted | None]:
     return None, _refuted(cone, shares / shares.sum())
 
 
-def _refuted(cone: Cone, shares: Array) -> Refuted:
+def _refuted(cone: Cone, shares: Array) -> Refutation:
     """mu that fits lambda, then both made exact if they are few enough."""
     mean = shares @ cone.rows
     factors = np.zeros(len(cone.equations))
@@ -108,7 +108,7 @@ def _refuted(cone: Cone, shares: Array) -> Refuted:
         shares[used], factors = exact
     size = float(np.abs(cone.rows).max()) or 1.0
     off = np.abs(shares @ cone.rows - factors @ cone.equations).max() / size
-    return Refuted(shares, factors, exact is not None, float(off))
+    return Refutation(shares, factors, exact is not None, float(off))
 
 
 def _exact(
@@ -157,7 +157,7 @@ def _solve(table: list[list[Fraction]], guess: Sequence[Fraction]) -> list[Fract
     return found
 
 
-def longest(cone: Cone, limits: Array) -> tuple[Array | None, float]:
+def find_long_direction(cone: Cone, limits: Array) -> tuple[Array | None, float]:
     """A d in the closed cone, max over l of l . d < |d|; else None and the largest |d| / max l . d.
 
     On the slice l . d <= 1 (all l) the longest d is sought. A box's bound replaces each y_j^2 by

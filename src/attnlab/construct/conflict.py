@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.cone import Refuted
-from attnlab.construct.plan import Plan
+from attnlab.construct.cone import Refutation
+from attnlab.construct.design_problem import DesignProblem
 
 Array = NDArray[np.float64]
 
 
-def excluded(plan: Plan, shares: Array) -> float:
+def infeasibility_gap(plan: DesignProblem, shares: Array) -> float:
     """Right side less left side of the inequality at the levels asked for; above 0: no query."""
     cut = len(plan.rows_before)
     found = 0.0
@@ -36,9 +36,9 @@ def excluded(plan: Plan, shares: Array) -> float:
     return found
 
 
-def refutes(plan: Plan, shares: Array) -> bool:
-    """Whether `excluded` is above 0; or 0, with a term more in a sum than lambda has: e^x > 0."""
-    gap = excluded(plan, shares)
+def proves_infeasible(plan: DesignProblem, shares: Array) -> bool:
+    """Whether `infeasibility_gap` is above 0; or 0, with a term more in a sum than lambda has: e^x > 0."""
+    gap = infeasibility_gap(plan, shares)
     cut = len(plan.rows_before)
     first, second = shares[:cut] > 0, shares[cut:] > 0
     more = (first.any() and not first.all()) or (
@@ -47,11 +47,11 @@ def refutes(plan: Plan, shares: Array) -> bool:
     return gap > 0 or (gap > -1e-15 and bool(more))
 
 
-def strongest(plan: Plan) -> Refuted | None:
-    """The lambda that makes `excluded` largest; None where that is not above 0."""
+def strongest_refutation(plan: DesignProblem) -> Refutation | None:
+    """The lambda that makes `infeasibility_gap` largest; None where that is not above 0."""
     import cvxpy as cp
 
-    from attnlab.construct.solver import solved
+    from attnlab.construct.convex_solver import solve_problem
 
     rows = plan.cone.inside
     size = float(np.abs(rows).max(initial=0.0))
@@ -67,17 +67,17 @@ def strongest(plan: Plan) -> Refuted | None:
     rules: list[Any] = [cp.sum(shares) == 1]
     if size > 0 and rows.shape[1]:
         rules.append(rows.T / size @ shares == 0)
-    if not solved(cp.Problem(cp.Maximize(goal), rules)):
+    if not solve_problem(cp.Problem(cp.Maximize(goal), rules)):
         return None
     found = np.maximum(np.asarray(shares.value, np.float64), 0.0)
     found = found / found.sum()
-    if excluded(plan, found) <= 1e-6:
+    if infeasibility_gap(plan, found) <= 1e-6:
         return None
     off = float(np.abs(found @ rows).max(initial=0.0)) / (size or 1.0)
-    return Refuted(found, np.zeros(0), False, off)
+    return Refutation(found, np.zeros(0), False, off)
 
 
-def told(plan: Plan, refuted: Refuted) -> tuple[dict[str, Any], str]:
+def describe_conflict(plan: DesignProblem, refuted: Refutation) -> tuple[dict[str, Any], str]:
     """The certificate, and its sentence: which goals are in each other's way."""
     names = _names(plan)
     used = [i for i in range(len(names)) if refuted.rows[i] > 0]
@@ -85,7 +85,7 @@ def told(plan: Plan, refuted: Refuted) -> tuple[dict[str, Any], str]:
         "kind": "no-direction",
         "differences": [names[i] for i in used],
         "lambda": [float(refuted.rows[i]) for i in used],
-        "excluded_by": excluded(plan, refuted.rows),
+        "excluded_by": infeasibility_gap(plan, refuted.rows),
         "residual": refuted.residual,
         "checked": "exact" if refuted.exact else "to rounding",
     }
@@ -104,7 +104,7 @@ def told(plan: Plan, refuted: Refuted) -> tuple[dict[str, Any], str]:
     return certificate, said
 
 
-def _names(plan: Plan) -> list[str]:
+def _names(plan: DesignProblem) -> list[str]:
     """k_i - k_j for every row, in order."""
     found: list[str] = []
     if plan.before is not None:
@@ -117,7 +117,7 @@ def _names(plan: Plan) -> list[str]:
     return found
 
 
-def out_of_reach(plan: Plan, ratio: float) -> tuple[dict[str, Any], str]:
+def describe_unit_limit(plan: DesignProblem, ratio: float) -> tuple[dict[str, Any], str]:
     """Unit keys: every direction that meets the score conditions has too small a norm."""
     keys = plan.fixed[:1] or plan.staying
     sizes = [float(np.linalg.norm(plan.keys[i])) for i in keys]

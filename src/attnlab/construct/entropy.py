@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlab.construct.excess import Array
+from attnlab.construct.log_sum_exp import Array
 
 _STEPS = 400
 _DONE = 1e-9
@@ -27,7 +27,7 @@ def entropy(p: Array) -> float:
     return -float((used * np.log(used)).sum())
 
 
-def most_entropic(rows: Array, weights: Array) -> tuple[Array, Array]:
+def maximise_entropy(rows: Array, weights: Array) -> tuple[Array, Array]:
     """(lambda, q) from a positive solution `weights`; the rows span all dimensions."""
     columns = np.hstack([rows, -np.ones((len(rows), 1))])
     size = np.abs(columns).max(axis=0)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import Array
+from attnlab.construct.log_sum_exp import Array
 
 SMALL = 200  # keys times dimensions up to which fractions are quick
 
@@ -28,7 +28,7 @@ class Combination(NamedTuple):
     members: list[Fraction]
 
 
-def repaired(rest: Array, members: Array, weights: Array) -> Combination | None:
+def exact_combination(rest: Array, members: Array, weights: Array) -> Combination | None:
     """The exact combination next to `weights` (over the keys `rest`), or None if there is none."""
     used, free = np.flatnonzero(weights > 0), len(members)
     columns = np.zeros((free + len(used), rest.shape[1] + 2))
@@ -101,14 +101,14 @@ def _eliminate(rows: list[list[Fraction]], pivots: list[int], column: int) -> No
     pivots.append(column)
 
 
-def down(x: float, steps: int = 1) -> float:
+def round_down(x: float, steps: int = 1) -> float:
     """The double `steps` below."""
     for _ in range(steps):
         x = math.nextafter(x, -math.inf)
     return x
 
 
-def up(x: float, steps: int = 1) -> float:
+def round_up(x: float, steps: int = 1) -> float:
     """The double `steps` above."""
     for _ in range(steps):
         x = math.nextafter(x, math.inf)
@@ -118,29 +118,29 @@ def up(x: float, steps: int = 1) -> float:
 def entropy_bounds(weights: Sequence[Fraction]) -> tuple[float, float]:
     """Doubles below and above -sum x log x."""
     parts = [_part(x) for x in weights if x > 0]
-    low = down(math.fsum(low for low, _ in parts), 2)
-    return max(low, 0.0), up(math.fsum(high for _, high in parts), 2)
+    low = round_down(math.fsum(low for low, _ in parts), 2)
+    return max(low, 0.0), round_up(math.fsum(high for _, high in parts), 2)
 
 
 def _part(x: Fraction) -> tuple[float, float]:
     """-x log x is concave: least at an end of the interval, at most 1/e where that lies inside."""
     near = float(x)
-    ends = (max(down(near), 0.0), min(up(near), 1.0))
+    ends = (max(round_down(near), 0.0), min(round_up(near), 1.0))
     values = [-t * math.log(t) if t > 0 else 0.0 for t in ends]
-    low = down(min(values), 4) if min(values) > 0 else 0.0
+    low = round_down(min(values), 4) if min(values) > 0 else 0.0
     inside = ends[0] < 1 / math.e < ends[1]
-    return low, up(max(*values, 1 / math.e if inside else 0.0), 4)
+    return low, round_up(max(*values, 1 / math.e if inside else 0.0), 4)
 
 
-def share_above(count: int, entropy: float) -> float:
+def weight_upper_bound(count: int, entropy: float) -> float:
     """A double above count / (count + e^H): no query gives the members more."""
-    return min(1.0, up(count / down(count + down(math.exp(entropy), 3), 1), 1))
+    return min(1.0, round_up(count / round_down(count + round_down(math.exp(entropy), 3), 1), 1))
 
 
-def norm_above(vector: Sequence[Fraction]) -> float:
+def norm_upper_bound(vector: Sequence[Fraction]) -> float:
     """A double above the length of an exact vector."""
     largest = max((abs(x) for x in vector), default=Fraction(0))
     if largest == 0:
         return 0.0
     square = sum(((x / largest) ** 2 for x in vector), Fraction(0))
-    return up(up(math.sqrt(up(float(square)))) * up(float(largest)))
+    return round_up(round_up(math.sqrt(round_up(float(square)))) * round_up(float(largest)))

@@ -17,11 +17,11 @@ from typing import Literal
 
 import numpy as np
 
-from attnlab.construct.entropy import entropy, most_entropic
-from attnlab.construct.excess import EPS, Array, Point, Rows, point
-from attnlab.construct.facing import facing
-from attnlab.construct.newton import ROUNDED, Descent, Mask, minimise
-from attnlab.construct.span import basis, unit_rows
+from attnlab.construct.entropy import entropy, maximise_entropy
+from attnlab.construct.faces import least_face
+from attnlab.construct.log_sum_exp import EPS, Array, Point, SingleProblem, evaluate
+from attnlab.construct.newton import ROUNDED, Mask, NewtonResult, minimise
+from attnlab.construct.span import normalise_rows, orthonormal_basis
 
 Kind = Literal["inside", "face", "outside"]
 
@@ -29,7 +29,7 @@ _NOTHING = 4 * EPS  # of a query among rows of length one: rounding of zero
 
 
 @dataclass(frozen=True)
-class Lowest:
+class Infimum:
     """The infimum of f, where it is, and lambda (zero off the face)."""
 
     kind: Kind
@@ -42,22 +42,22 @@ class Lowest:
     sure: bool = True
 
 
-def lowest(rows: Array, rounding: float = EPS) -> Lowest:
+def infimum(rows: Array, rounding: float = EPS) -> Infimum:
     """inf f over all queries; the rows are best scaled to length one at most."""
     n, h = rows.shape
-    size, unit = unit_rows(rows)
+    size, unit = normalise_rows(rows)
     live = size > 0
-    held = facing(unit, rounding)
+    held = least_face(unit, rounding)
     face, weights = ~live, np.ones(n)
     face[live] = held.face
     if not face.any():
-        return Lowest("outside", -np.inf, np.zeros(h), np.zeros(n), face, 0.0, held.direction)
+        return Infimum("outside", -np.inf, np.zeros(h), np.zeros(n), face, 0.0, held.direction)
     weights[live] = held.weights / size[live]  # sum w_i d_i = 0 for these rows too
     weights[~live] = weights[live & face].mean() if (live & face).any() else 1.0
     weights[~face] = 0.0
-    found = inner_lowest(rows[face], weights[face], basis(rows[face], rounding))
+    found = attained_infimum(rows[face], weights[face], orthonormal_basis(rows[face], rounding))
     weights[face] = found.at.p[0]
-    return Lowest(
+    return Infimum(
         kind="inside" if face.all() else "face",
         value=float(found.at.f[0]),
         query=found.at.q[0],
@@ -69,30 +69,30 @@ def lowest(rows: Array, rounding: float = EPS) -> Lowest:
     )
 
 
-def interior(found: Descent) -> Lowest:
+def interior_infimum(found: NewtonResult) -> Infimum:
     """The lowest point that one Newton descent found inside the hull."""
     at, face = found.at, np.ones(found.at.p.shape[1], bool)
-    return Lowest("inside", float(at.f[0]), at.q[0], at.p[0], face, float(found.change[0]))
+    return Infimum("inside", float(at.f[0]), at.q[0], at.p[0], face, float(found.change[0]))
 
 
-def inner_lowest(rows: Array, weights: Array, span: Array) -> Descent:
+def attained_infimum(rows: Array, weights: Array, span: Array) -> NewtonResult:
     """inf f where it is known to be attained: Newton on q, or where that fails on lambda."""
     if span.shape[1] == 0:  # every row is zero: f is constant
-        flat = point(Rows(rows), np.zeros((1, rows.shape[1])))
-        return Descent(flat, flat.q, np.zeros(1), np.ones(1, bool))
-    reduced = Rows(rows @ span)
+        flat = evaluate(SingleProblem(rows), np.zeros((1, rows.shape[1])))
+        return NewtonResult(flat, flat.q, np.zeros(1), np.ones(1, bool))
+    reduced = SingleProblem(rows @ span)
     found = minimise(reduced, np.zeros((1, span.shape[1])), open_ended=False)
     if not found.inside[0] and (weights > 0).all():
-        lam, q = most_entropic(reduced.rows, weights)
+        lam, q = maximise_entropy(reduced.rows, weights)
         again = minimise(reduced, q[None], open_ended=False)
         found = again if again.inside[0] else _from_weights(reduced, lam, q)
     q = found.at.q if np.abs(found.at.q).max() > _NOTHING else np.zeros_like(found.at.q)
     return found._replace(at=found.at._replace(q=q @ span.T))
 
 
-def _from_weights(excess: Rows, lam: Array, q: Array) -> Descent:
+def _from_weights(excess: SingleProblem, lam: Array, q: Array) -> NewtonResult:
     """lambda as the answer; how far log lambda - D q is from constant is how far q is from it."""
     at = Point(q[None], np.array([entropy(lam)]), lam[None])
     fit = np.log(lam[lam > 0]) - excess.rows[lam > 0] @ q
     change = np.array([float(np.ptp(fit))])
-    return Descent(at, np.zeros_like(at.q), change, change < ROUNDED)
+    return NewtonResult(at, np.zeros_like(at.q), change, change < ROUNDED)

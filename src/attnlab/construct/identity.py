@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.batch import select_many
-from attnlab.construct.keys import Scale, checked, checked_values
+from attnlab.construct.inputs import Scale, check_keys, check_values
 from attnlab.construct.result import Construction, Constructions
 
 _NAMED = 8  # keys a sentence lists
@@ -21,8 +21,8 @@ def identity(
     keys: Any, weight: float = 0.99, scale: Scale = 1.0, values: Any = None
 ) -> Constructions:
     """One selection a key; feasible where every key can be selected."""
-    found = checked(keys)
-    given = checked_values(values, len(found))
+    found = check_keys(keys)
+    given = check_values(values, len(found))
     rows = select_many(found, None, weight, scale, given)
     weights = np.stack([row.weights for row in rows if row.weights is not None])
     norms = [row.norm for row in rows if row.norm is not None and row.feasible]

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import Array, log_sum
-from attnlab.construct.hull import lowest
-from attnlab.construct.reach import longest
+from attnlab.construct.hull import infimum
+from attnlab.construct.log_sum_exp import Array, log_sum_and_softmax
+from attnlab.construct.min_norm import largest_norm
 
 _STEPS = 200
 
@@ -56,7 +56,7 @@ def length_along(rows: Array, level: float, direction: Array) -> float:
     moves = rows @ direction
     low, length = 0.0, 0.0
     for _ in range(_STEPS):
-        f, p = log_sum((length * moves)[None])
+        f, p = log_sum_and_softmax((length * moves)[None])
         miss = float(f[0]) - level
         # f is convex and falls: Newton from the left never passes the root.
         step = miss / -float(p[0] @ moves)
@@ -66,11 +66,11 @@ def length_along(rows: Array, level: float, direction: Array) -> float:
     return max(low, length)
 
 
-def beside(rows: Array, level: float, query: Array) -> dict[str, Any]:
+def compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, Any]:
     """What `also` says of the max-margin direction: its gap, the norm it needs, and the ratio."""
     found = max_margin(rows, query)
     if found is None:
-        low = lowest(rows / longest(rows)) if rows.any() else None
+        low = infimum(rows / largest_norm(rows)) if rows.any() else None
         if low is None or low.kind != "outside" or low.direction is None:
             return {"direction": None, "reason": "in the hull of the others no direction leads"}
         found = max_margin(rows, low.direction)

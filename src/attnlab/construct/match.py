@@ -16,23 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import coefficients
+from attnlab.construct.certificates import member_coefficients
 from attnlab.construct.entropy import entropy
-from attnlab.construct.excess import EPS, Array
-from attnlab.construct.facing import facing
-from attnlab.construct.hull import Lowest, inner_lowest
-from attnlab.construct.keys import (
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.faces import least_face
+from attnlab.construct.hull import Infimum, attained_infimum
+from attnlab.construct.inputs import (
     Scale,
-    checked,
-    checked_values,
-    checked_vector,
-    scale_of,
-    weights_of,
+    attention_weights,
+    check_keys,
+    check_values,
+    check_vector,
+    resolve_scale,
 )
-from attnlab.construct.reach import longest, reach
+from attnlab.construct.log_sum_exp import EPS, Array
+from attnlab.construct.min_norm import largest_norm, min_norm_query
 from attnlab.construct.result import Construction
-from attnlab.construct.span import basis, unit_rows
+from attnlab.construct.span import normalise_rows, orthonormal_basis
 from attnlab.core.errors import UsageError
 
 _SUM = 1e-6  # what a target's sum may miss 1 by
@@ -44,69 +44,69 @@ _FLOOR = 1e-4  # of the smallest positive weight: the score least squares is giv
 
 def match(keys: Any, target: Any, scale: Scale = 1.0, values: Any = None) -> Construction:
     """The nearest attention to `target`; feasible where KL can be brought to 0 (below 1e-6)."""
-    found = checked(keys)
-    p = checked_target(target, len(found))
-    given = checked_values(values, len(found))
-    factor = scale_of(scale, found.shape[1])
+    found = check_keys(keys)
+    p = check_distribution(target, len(found))
+    given = check_values(values, len(found))
+    factor = resolve_scale(scale, found.shape[1])
     best = _best(found, p, factor)
     return _answer(found, p, factor, given, best, _query(found, p, factor, best))
 
 
-def _query(keys: Array, p: Array, scale: float, best: Lowest) -> Array:
+def _query(keys: Array, p: Array, scale: float, best: Infimum) -> Array:
     """The one that attains the infimum, or the shortest within 1e-3 of it.
 
     Rounding can spoil the first where keys differ by many orders of length; the second, or least
     squares, is then nearer.
     """
     if best.kind == "face":
-        return reach(about(keys, p, scale), best.value + _NEAR, known=best).query
+        return min_norm_query(centre_keys(keys, p, scale), best.value + _NEAR, known=best).query
     limit = best.value - entropy(p) + _MATCHED
-    if divergence(p, _scores(keys, p, scale, best.query)) <= limit:
+    if kl_divergence(p, _scores(keys, p, scale, best.query)) <= limit:
         return best.query
-    other = reach(about(keys, p, scale), best.value + _NEAR, known=best).query
+    other = min_norm_query(centre_keys(keys, p, scale), best.value + _NEAR, known=best).query
     tries = (best.query, other, least_squares(keys, p, scale)["query"])
-    return min(tries, key=lambda q: divergence(p, _scores(keys, p, scale, q)))
+    return min(tries, key=lambda q: kl_divergence(p, _scores(keys, p, scale, q)))
 
 
-def checked_target(target: Any, n: int) -> Array:
+def check_distribution(target: Any, n: int) -> Array:
     """A distribution over the keys: not negative, of sum one; below eps a weight is zero.
 
     K^T p, all that the best query depends on, rounds such a weight away.
     """
-    p = checked_vector(target, n, "target weights")
+    p = check_vector(target, n, "target weights")
     if (p < 0).any() or abs(float(p.sum()) - 1) > _SUM:
         raise UsageError(f"target weights are not negative and sum to 1: they sum to {p.sum():.6g}")
     p = np.where(p < EPS, 0.0, p)
     return p / p.sum()
 
 
-def about(keys: Array, p: Array, scale: float) -> Array:
+def centre_keys(keys: Array, p: Array, scale: float) -> Array:
     """scale (k_i - K^T p), through differences to the heaviest key: those are rounded least."""
     apart = keys - keys[int(np.argmax(p))]
     return scale * (apart - p @ apart)
 
 
-def _best(keys: Array, p: Array, scale: float) -> Lowest:
+def _best(keys: Array, p: Array, scale: float) -> Infimum:
     """Which face, then the lowest point of f on it; its value less H(p) is the least KL."""
     support = [int(i) for i in np.flatnonzero(p > 0)]
-    around = aim(keys, support, scale)
+    around = equal_weight_problem(keys, support, scale)
     face, start, direction, sure = p > 0, p, None, True
     if around.rest:
-        size, unit = unit_rows(around.rows)
-        side = facing(unit, around.rounding)
+        size, unit = normalise_rows(around.rows)
+        side = least_face(unit, around.rounding)
         on, share = size == 0, np.ones(len(size))
         on[size > 0], share[size > 0] = side.face, side.weights / size[size > 0]
         face[np.array(around.rest)[on]] = True
         sure = side.sure
         direction = None if side.direction is None else around.lift @ side.direction
         start = _mixed(around, p, np.where(on, share, 0.0))
-    rows = about(keys, p, scale)
-    length = longest(rows) or 1.0
-    span = basis(keys[face] - keys[support[0]])
-    found = inner_lowest(rows[face] / length, start[face], span)
+    rows = centre_keys(keys, p, scale)
+    length = largest_norm(rows) or 1.0
+    span = orthonormal_basis(keys[face] - keys[support[0]])
+    found = attained_infimum(rows[face] / length, start[face], span)
     weights = np.zeros(len(keys))
     weights[face] = found.at.p[0]
-    return Lowest(
+    return Infimum(
         kind="inside" if direction is None else "face",
         value=float(found.at.f[0]),
         query=found.at.q[0] / length,
@@ -118,28 +118,28 @@ def _best(keys: Array, p: Array, scale: float) -> Lowest:
     )
 
 
-def _mixed(around: Aim, p: Array, share: Array) -> Array:
+def _mixed(around: EqualWeightProblem, p: Array, share: Array) -> Array:
     """p with a little of the face's other keys, so that K^T stays and every weight is positive."""
     if not share.any():
         return p
     share = share / share.sum()
     move = np.zeros(len(p))
     move[around.rest] = share
-    move[around.members] = -coefficients(around, share)
+    move[around.members] = -member_coefficients(around, share)
     loss = -move[around.members] / p[around.members]
     return p + 0.5 / max(float(loss.max()), 1.0) * move
 
 
 def _answer(
-    keys: Array, p: Array, scale: float, values: Array | None, best: Lowest, query: Array
+    keys: Array, p: Array, scale: float, values: Array | None, best: Infimum, query: Array
 ) -> Construction:
-    weights = weights_of(keys, query, scale)
+    weights = attention_weights(keys, query, scale)
     infimum = max(0.0, best.value - entropy(p))
-    kl = divergence(p, _scores(keys, p, scale, query))
+    kl = kl_divergence(p, _scores(keys, p, scale, query))
     gap = log_gap(keys, p, scale)
     exact = gap is not None and gap <= _EXACT * (1 + float(np.abs(np.log(p)).max()))
-    rows = about(keys, p, scale)
-    moment = float(np.linalg.norm(best.weights @ rows)) / (longest(rows) or 1.0)
+    rows = centre_keys(keys, p, scale)
+    moment = float(np.linalg.norm(best.weights @ rows)) / (largest_norm(rows) or 1.0)
     return Construction(
         feasible=infimum <= _MATCHED,
         why=_sentence(best.kind, infimum, kl, exact),
@@ -162,7 +162,7 @@ def _answer(
     )
 
 
-def _proof(keys: Array, p: Array, best: Lowest, moment: float) -> dict[str, Any]:
+def _proof(keys: Array, p: Array, best: Infimum, moment: float) -> dict[str, Any]:
     """lambda with K^T lambda = K^T p: no query brings KL below H(lambda) - H(p)."""
     found = {
         "kind": "moments" if best.direction is None else "face",
@@ -202,7 +202,7 @@ def _scores(keys: Array, p: Array, scale: float, query: Array) -> Array:
     return scale * ((keys - keys[int(np.argmax(p))]) @ query)
 
 
-def divergence(p: Array, scores: Array) -> float:
+def kl_divergence(p: Array, scores: Array) -> float:
     """KL(p || softmax(scores)), which is never below zero."""
     top = float(scores.max())
     log_total = top + math.log(float(np.exp(scores - top).sum()))
@@ -233,11 +233,11 @@ def least_squares(keys: Array, p: Array, scale: float) -> dict[str, Any]:
     floor = math.log(_FLOOR * float(p[p > 0].min()))
     scores = np.log(np.where(p > 0, p, 1.0))
     q, _ = _fit(keys, np.where(p > 0, scores, floor), scale)
-    weights = weights_of(keys, q, scale)
+    weights = attention_weights(keys, q, scale)
     return {
         "query": q,
         "weights": weights,
-        "kl": divergence(p, _scores(keys, p, scale, q)),
+        "kl": kl_divergence(p, _scores(keys, p, scale, q)),
         "total_variation": 0.5 * float(np.abs(weights - p).sum()),
         **({"floor": floor} if (p == 0).any() else {}),
     }

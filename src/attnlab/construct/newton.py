@@ -12,7 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.excess import EPS, Array, Excess, Point, descend, point, solved
+from attnlab.construct.log_sum_exp import (
+    EPS,
+    Array,
+    LogSumExp,
+    Point,
+    backtrack,
+    evaluate,
+    solve_symmetric,
+)
 
 Mask = NDArray[np.bool_]
 
@@ -28,7 +36,7 @@ _GONE = 1e-200  # a weight that is as good as none
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-class Descent(NamedTuple):
+class NewtonResult(NamedTuple):
     """Newton on f alone: where it ended, its last step, the change of scores in it."""
 
     at: Point
@@ -37,10 +45,10 @@ class Descent(NamedTuple):
     inside: Mask
 
 
-def minimise(excess: Excess, q: Array, open_ended: bool = True) -> Descent:
+def minimise(excess: LogSumExp, q: Array, open_ended: bool = True) -> NewtonResult:
     """Newton on f, every problem, until no score changes or it is clear that it runs away."""
-    at = point(excess, q)
-    found = Descent(at, np.zeros_like(q), np.full(len(q), np.inf), np.zeros(len(q), bool))
+    at = evaluate(excess, q)
+    found = NewtonResult(at, np.zeros_like(q), np.full(len(q), np.inf), np.zeros(len(q), bool))
     least, idle = found.change.copy(), np.zeros(len(q))
     active = np.arange(len(q))
     for _ in range(_STEPS):
@@ -60,7 +68,7 @@ def minimise(excess: Excess, q: Array, open_ended: bool = True) -> Descent:
     return found
 
 
-def _step(excess: Excess, at: Point) -> tuple[Point, Array, Array, Array]:
+def _step(excess: LogSumExp, at: Point) -> tuple[Point, Array, Array, Array]:
     """One damped Newton step; its largest change of a score, and the squared decrement."""
     g = excess.mean(at.p)
     curve = excess.covariance(at.p, g)
@@ -68,7 +76,7 @@ def _step(excess: Excess, at: Point) -> tuple[Point, Array, Array, Array]:
     # Rounding may leave a direction without curvature; along it there is nothing to gain.
     lift = EPS * np.trace(curve, axis1=1, axis2=2) + _TINY
     curve[:, diagonal, diagonal] += lift[:, None]
-    step = -solved(curve, g[:, :, None])[:, :, 0]
+    step = -solve_symmetric(curve, g[:, :, None])[:, :, 0]
     moved = excess.scores(step)
     along = (g * step).sum(axis=1)
     change = np.abs(np.where(at.p > _GONE, moved - along[:, None], 0.0)).max(axis=1)
@@ -78,5 +86,5 @@ def _step(excess: Excess, at: Point) -> tuple[Point, Array, Array, Array]:
     change = np.where(unanswered, np.inf, change)
     leap = np.abs(np.where(at.p > _GONE, moved, 0.0)).max(axis=1)
     step /= np.maximum(1.0, leap / _LEAP)[:, None]
-    new = descend(excess, at, step, np.ones(len(g)), ridge=0.0)
+    new = backtrack(excess, at, step, np.ones(len(g)), ridge=0.0)
     return new, step, change, -along

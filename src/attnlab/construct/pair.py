@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import (
+from attnlab.construct.inputs import (
     Scale,
-    checked,
-    checked_index,
-    checked_values,
-    scale_of,
-    weights_of,
+    attention_weights,
+    check_index,
+    check_keys,
+    check_values,
+    resolve_scale,
 )
 from attnlab.construct.result import Construction
 from attnlab.construct.segment import log_sum_exp
@@ -73,7 +73,7 @@ class _Pair:
 
     def weights(self, beta: float) -> Array:
         """Attention of beta (k_a + k_b)."""
-        return weights_of(self.keys, beta * self.ray, self.scale)
+        return attention_weights(self.keys, beta * self.ray, self.scale)
 
 
 def average_scale(
@@ -90,13 +90,13 @@ def average_scale(
     one comes back with `feasible` False. `also`: beta, the weights at beta = 1 (mostly no average),
     the limit for beta without end, and the closed form where the keys are orthonormal.
     """
-    found = checked(keys)
+    found = check_keys(keys)
     n, h = found.shape
-    first, second = checked_index(a, n), checked_index(b, n)
+    first, second = check_index(a, n), check_index(b, n)
     if first == second:
         raise UsageError(f"name two different keys to average: got {first} twice")
-    pair = _rates(found, first, second, scale_of(scale, h), _share(tolerance))
-    given = checked_values(values, n)
+    pair = _rates(found, first, second, resolve_scale(scale, h), _share(tolerance))
+    given = check_values(values, n)
     beta = _least(pair)
     if beta is not None:
         return _answer(pair, beta, given, None)

@@ -19,16 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_vector,
-    scale_of,
-    weights_of,
+from attnlab.construct.infeasibility import (
+    balanced_logit,
+    explain_infeasible,
+    list_keys,
+    member_scores,
 )
-from attnlab.construct.obstacle import balance, forbids, member_scores, named
+from attnlab.construct.inputs import (
+    Scale,
+    attention_weights,
+    check_index,
+    check_keys,
+    check_values,
+    check_vector,
+    resolve_scale,
+)
 from attnlab.construct.result import Construction
 from attnlab.construct.segment import Interval, Segment, logit, sigmoid
 
@@ -52,22 +57,23 @@ def replace_key(  # noqa: PLR0913  (what a person may choose)
     Where no key does, the best that can be done comes back with `feasible` False and the bound
     that forbids it. `also`: how far the key moved, the weights a new key i could have.
     """
-    found = checked(keys)
+    found = check_keys(keys)
     n, h = found.shape
-    at = checked_index(index, n)
-    asked = checked_vector(query, h, "query")
-    target = Target.of(goal, n, checked_values(values, n))
-    segment = Segment(found, asked, at, scale_of(scale, h), unit_norm)
+    at = check_index(index, n)
+    asked = check_vector(query, h, "query")
+    target = Target.of(goal, n, check_values(values, n))
+    segment = Segment(found, asked, at, resolve_scale(scale, h), unit_norm)
     if n == 1:
         return _alone(segment, target)
     x = next(
-        (x for wish in wishes(segment, target) if (x := segment.nearest(wish)) is not None), None
+        (x for wish in goal_intervals(segment, target) if (x := segment.nearest(wish)) is not None),
+        None,
     )
     attained = x is not None or math.isfinite(_extreme(segment, target))
     return _answer(segment, target, _best(segment, target) if x is None else x, attained)
 
 
-def wishes(segment: Segment, target: Target) -> Iterator[Interval]:
+def goal_intervals(segment: Segment, target: Target) -> Iterator[Interval]:
     """Intervals of x in which the goal is met, the preferred ones first."""
     rule = _by_weight(segment, target)
     if not target.by_output:
@@ -92,7 +98,7 @@ def _by_weight(segment: Segment, target: Target) -> Interval | None:
     if not scores.size:
         return (logit(target.weight, 1 - target.weight) + _INSIDE, math.inf)
     if segment.index in target.members:
-        x = balance(segment, scores)
+        x = balanced_logit(segment, scores)
         return (x, x)
     share = float(segment.others[target.members].sum())
     if share <= target.weight:
@@ -137,7 +143,7 @@ def _extreme(segment: Segment, target: Target) -> float:
         return segment.highest
     if segment.index not in target.members:
         return segment.lowest
-    x = balance(segment, scores)
+    x = balanced_logit(segment, scores)
     return min((min(max(x, low), high) for low, high in segment.reach), key=lambda r: abs(r - x))
 
 
@@ -156,10 +162,12 @@ def _answer(segment: Segment, target: Target, x: float, attained: bool) -> Const
     key = segment.key_at(x)
     keys = segment.keys.copy()
     keys[segment.index] = key
-    weights = weights_of(keys, segment.query, segment.scale)
+    weights = attention_weights(keys, segment.query, segment.scale)
     met = target.met(weights)
     certificate, sentence = (
-        (None, _found(segment, target, weights, key)) if met else forbids(segment, target)
+        (None, _found(segment, target, weights, key))
+        if met
+        else explain_infeasible(segment, target)
     )
     return Construction(
         feasible=met,
@@ -205,7 +213,7 @@ def _found(segment: Segment, target: Target, weights: Array, key: Array) -> str:
     """One sentence on the key that was found."""
     moved = float(np.linalg.norm(key - segment.keys[segment.index]))
     which = "unit key" if segment.unit_norm else "key"
-    who = named(target.members)
+    who = list_keys(target.members)
     if len(target.members) == 1:
         what = f"puts weight {weights[target.members[0]]:.4g} on {who}"
     elif target.uneven(weights) <= EQUAL:

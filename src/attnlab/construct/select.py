@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import hull_proof, shortest_proof
-from attnlab.construct.excess import Array
-from attnlab.construct.keys import (
+from attnlab.construct.certificates import hull_certificate, norm_certificate
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.inputs import (
     Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_weight,
-    scale_of,
-    weights_of,
+    attention_weights,
+    check_index,
+    check_keys,
+    check_values,
+    check_weight,
+    resolve_scale,
 )
-from attnlab.construct.margin import beside
-from attnlab.construct.reach import Outcome, reach
+from attnlab.construct.log_sum_exp import Array
+from attnlab.construct.margin import compare_max_margin
+from attnlab.construct.min_norm import MinNormResult, min_norm_query
 from attnlab.construct.result import Construction
 
 _NUDGES = 8  # together 6e-14 of the length; a weight then shows as 1 - eps at worst
@@ -37,24 +37,30 @@ def select(
     keys: Any, index: Any, weight: float = 0.99, scale: Scale = 1.0, values: Any = None
 ) -> Construction:
     """The shortest query that gives key `index` this weight, or the proof that none does."""
-    found = checked(keys)
-    wanted = checked_weight(weight)
-    problem = aim(found, [checked_index(index, len(found))], scale_of(scale, found.shape[1]))
-    outcome = reach(problem.rows, problem.level(wanted))
-    return selection(problem, wanted, outcome, checked_values(values, len(found)))
+    found = check_keys(keys)
+    wanted = check_weight(weight)
+    problem = equal_weight_problem(
+        found, [check_index(index, len(found))], resolve_scale(scale, found.shape[1])
+    )
+    outcome = min_norm_query(problem.rows, problem.level(wanted))
+    return describe_selection(problem, wanted, outcome, check_values(values, len(found)))
 
 
-def selection(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
+def describe_selection(
+    problem: EqualWeightProblem, weight: float, outcome: MinNormResult, values: Array | None
+) -> Construction:
     """An outcome in words and numbers."""
     if outcome.verdict == "reached":
         return _reached(problem, weight, outcome, values)
     return _refused(problem, weight, outcome, values)
 
 
-def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
-    query, weights = lifted(problem, weight, outcome)
+def _reached(
+    problem: EqualWeightProblem, weight: float, outcome: MinNormResult, values: Array | None
+) -> Construction:
+    query, weights = lift_query(problem, weight, outcome)
     level = problem.level(weight)
-    proof = shortest_proof(problem, level, outcome)
+    proof = norm_certificate(problem, level, outcome)
     norm = float(np.linalg.norm(query))
     gap = 1 - proof["norm_bound"] / norm if norm else 0.0
     key = problem.members[0]
@@ -66,7 +72,7 @@ def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None
     why = f"key {key} gets weight {weights[key]:.6g} from a query of length {norm:.6g}; {shorter}"
     also: dict[str, Any] = {"gap": gap}
     if problem.rest:
-        also["max_margin"] = beside(problem.rows, level, outcome.query)
+        also["max_margin"] = compare_max_margin(problem.rows, level, outcome.query)
     return Construction(
         feasible=True,
         why=why,
@@ -74,7 +80,7 @@ def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None
         weights=weights,
         output=None if values is None else weights @ values,
         attained=True,
-        margin=lead(problem, query),
+        margin=score_margin(problem, query),
         norm=norm,
         certificate=proof,
         residual=outcome.residual,
@@ -82,20 +88,22 @@ def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None
     )
 
 
-def _refused(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
+def _refused(
+    problem: EqualWeightProblem, weight: float, outcome: MinNormResult, values: Array | None
+) -> Construction:
     """The best query there is beside the proof that it is the best."""
-    low = outcome.lowest
+    low = outcome.infimum
     assert low is not None
     level = problem.level(weight)
-    proof = hull_proof(problem, outcome, level)
+    proof = hull_certificate(problem, outcome, level)
     if proof["checked"] == "exact" and proof["entropy"] > level:
         outcome = replace(outcome, verdict="impossible")
     attained = low.kind == "inside"
     query = problem.lift @ outcome.query
     if not attained:
-        near = reach(problem.rows, problem.level(problem.below(problem.share(low.value))))
+        near = min_norm_query(problem.rows, problem.level(problem.below(problem.share(low.value))))
         query = problem.lift @ near.query
-    weights = weights_of(problem.keys, query, problem.scale)
+    weights = attention_weights(problem.keys, query, problem.scale)
     return Construction(
         feasible=False,
         why=_refusal(problem.members[0], weight, outcome, proof),
@@ -103,7 +111,7 @@ def _refused(problem: Aim, weight: float, outcome: Outcome, values: Array | None
         weights=weights,
         output=None if values is None else weights @ values,
         attained=attained,
-        margin=lead(problem, query),
+        margin=score_margin(problem, query),
         norm=float(np.linalg.norm(query)),
         certificate=proof,
         residual=outcome.residual,
@@ -114,14 +122,14 @@ def _refused(problem: Aim, weight: float, outcome: Outcome, values: Array | None
     )
 
 
-def _refusal(key: int, weight: float, outcome: Outcome, proof: dict[str, Any]) -> str:
+def _refusal(key: int, weight: float, outcome: MinNormResult, proof: dict[str, Any]) -> str:
     best = f"{proof['best_weight']:.6g}"
     if outcome.verdict == "undecided":
         return (
             f"undecided: how key {key} lies to the hull of the others is lost in rounding; "
             f"no query shorter than {outcome.bound:.4g} gives it weight {weight:g}"
         )
-    low = outcome.lowest
+    low = outcome.infimum
     most = f"no query gives it more than {best}"
     if low is not None and low.kind == "face":
         most = f"its weight stays below {best}, which longer and longer queries approach"
@@ -131,19 +139,21 @@ def _refusal(key: int, weight: float, outcome: Outcome, proof: dict[str, Any]) -
     return f"impossible: {where}{sure}, so {most}; {weight:g} was asked for"
 
 
-def lifted(problem: Aim, weight: float, outcome: Outcome) -> tuple[Array, Array]:
+def lift_query(
+    problem: EqualWeightProblem, weight: float, outcome: MinNormResult
+) -> tuple[Array, Array]:
     """The query in the keys' own coordinates, lengthened until its weights show what is asked."""
     query = problem.lift @ outcome.query
-    weights = weights_of(problem.keys, query, problem.scale)
+    weights = attention_weights(problem.keys, query, problem.scale)
     for nudge in range(_NUDGES):
         if weights[problem.members].sum() >= weight:
             break
         query = query * (1 + 2.0 ** (nudge - 52))
-        weights = weights_of(problem.keys, query, problem.scale)
+        weights = attention_weights(problem.keys, query, problem.scale)
     return query, weights
 
 
-def lead(problem: Aim, query: Array) -> float | None:
+def score_margin(problem: EqualWeightProblem, query: Array) -> float | None:
     """min over the other keys of scale (k_wanted - k_i) . q; None without others."""
     if not problem.rest:
         return None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlab.construct.excess import EPS, Array
+from attnlab.construct.log_sum_exp import EPS, Array
 
 
-def basis(rows: Array, rounding: float = EPS) -> Array:
+def orthonormal_basis(rows: Array, rounding: float = EPS) -> Array:
     """Orthonormal columns that span the rows, each row first brought to length one.
 
     `rounding` is the relative error of a row: a direction that small is no direction.
     """
-    return conditioned(rows, rounding)[0]
+    return basis_and_condition(rows, rounding)[0]
 
 
-def conditioned(rows: Array, rounding: float = EPS) -> tuple[Array, float]:
+def basis_and_condition(rows: Array, rounding: float = EPS) -> tuple[Array, float]:
     """The basis, and how many times larger than a row's its own relative error may be."""
-    unit = unit_rows(rows)[1]
+    unit = normalise_rows(rows)[1]
     if not unit.size:
         return np.zeros((rows.shape[1], 0)), 1.0
     _, sizes, across = np.linalg.svd(unit, full_matrices=False)
@@ -25,7 +25,7 @@ def conditioned(rows: Array, rounding: float = EPS) -> tuple[Array, float]:
     return across[:rank].T, float(sizes[0] / sizes[rank - 1])
 
 
-def unit_rows(rows: Array) -> tuple[Array, Array]:
+def normalise_rows(rows: Array) -> tuple[Array, Array]:
     """The rows' lengths, and those that are not zero brought to length one."""
     largest = np.abs(rows).max(axis=1, initial=0.0)
     live = largest > 0

@@ -20,26 +20,28 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
 
-POOL = 50  # batches that a bucketed order sorts by length together
+BATCHES_PER_BUCKET = 50  # batches that a bucketed order sorts by length together
 
 
 class Batch(NamedTuple):
     """ids, the id that follows each (IGNORE: not scored), and which ids are padding.
 
-    `hidden` is None where nothing can be padded.
+    `key_padding_mask` is None where nothing can be padded.
     """
 
     ids: Int[Tensor, "batch pos"]
     targets: Int[Tensor, "batch pos"]
-    hidden: Bool[Tensor, "batch pos"] | None
+    key_padding_mask: Bool[Tensor, "batch pos"] | None
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on `device`."""
-        hidden = None if self.hidden is None else self.hidden.to(device)
-        return Batch(self.ids.to(device), self.targets.to(device), hidden)
+        key_padding_mask = (
+            None if self.key_padding_mask is None else self.key_padding_mask.to(device)
+        )
+        return Batch(self.ids.to(device), self.targets.to(device), key_padding_mask)
 
 
-class Blocks:
+class PackedBatches:
     """Windows of `block` tokens packed from one stream; a window does not know where texts end.
 
         stream  . . w w w w w w w w w w w w .      block 4, three windows, shifted by two
@@ -52,9 +54,9 @@ class Blocks:
         self._stream = np.asarray(stream, dtype=np.int32)
         if len(self._stream) < 2:
             raise UsageError(f"a text of {len(self._stream)} tokens has nothing to predict")
-        self.block = min(_positive("block", block), len(self._stream) - 1)
+        self.block = min(_check_positive("block", block), len(self._stream) - 1)
         self.rows, self._rest = divmod(len(self._stream) - 1, self.block)
-        self._seed, self._line = seed, _Line(self.rows, batch, self._starts)
+        self._seed, self._line = seed, EpochSampler(self.rows, batch, self._starts)
         self._within = np.arange(self.block + 1)
 
     def batch(self, step: int) -> Batch:
@@ -68,10 +70,10 @@ class Blocks:
         return rng.permutation(self.rows) * self.block + shift
 
 
-class Sentences:
+class SentenceBatches:
     """One sentence a row, START ... STOP, padded on the right to the longest of its batch.
 
-        ids      S a b c          targets  a b c /          hidden   . . . .
+        ids      S a b c          targets  a b c /          key_padding_mask   . . . .
                  S d / /                   d / _ _                   . . # #
 
     A row of more than block + 1 tokens is cut there: `cut_rows` rows lost `cut_tokens` tokens,
@@ -82,11 +84,11 @@ class Sentences:
     def __init__(
         self, rows: Sequence[Ids], block: int, batch: int, seed: Seed, *, by_length: bool = False
     ) -> None:
-        self.kept, self.cut_rows, self.cut_tokens = cut(rows, block)
+        self.kept, self.cut_rows, self.cut_tokens = truncate_rows(rows, block)
         if not self.kept:
             raise UsageError("no sentence has two tokens: nothing to predict")
-        self.rows, self._table, self._seed = len(self.kept), _Table(self.kept), seed
-        self._line = _Line(self.rows, batch, self._bucketed if by_length else self._shuffled)
+        self.rows, self._table, self._seed = len(self.kept), _RaggedRows(self.kept), seed
+        self._line = EpochSampler(self.rows, batch, self._bucketed if by_length else self._shuffled)
 
     def batch(self, step: int) -> Batch:
         """Batch number `step` of the endless line; `rows` sentences make an epoch."""
@@ -97,17 +99,19 @@ class Sentences:
 
     def _bucketed(self, epoch: int) -> np.ndarray:
         line = self._line
-        return bucketed(self._shuffled(epoch), self._table.lengths, line.batch, epoch, self._seed)
+        return bucket_by_length(
+            self._shuffled(epoch), self._table.lengths, line.batch, epoch, self._seed
+        )
 
 
-def bucketed(
+def bucket_by_length(
     order: np.ndarray, lengths: np.ndarray, batch: int, epoch: int, seed: Seed
 ) -> np.ndarray:
     """A shuffled epoch with rows of like length beside each other, cut where batches are cut."""
     rows = len(order)
     lead = -epoch * rows % batch  # the first rows complete the last epoch's batch
     full = max(0, rows - lead) // batch * batch
-    middle, pool = order[lead : lead + full], POOL * batch
+    middle, pool = order[lead : lead + full], BATCHES_PER_BUCKET * batch
     pools = [middle[i : i + pool] for i in range(0, full, pool)]
     ranked = [p[np.argsort(lengths[p], kind="stable")] for p in pools]
     batches = np.concatenate([middle[:0], *ranked]).reshape(-1, batch)
@@ -116,32 +120,32 @@ def bucketed(
     return np.concatenate([order[:lead], mixed, order[lead + full :]])
 
 
-def in_order(rows: Sequence[Ids], batch: int) -> Iterator[Batch]:
+def sequential_batches(rows: Sequence[Ids], batch: int) -> Iterator[Batch]:
     """Every row once, in the order given, the last batch as small as it comes: to evaluate on."""
-    size = _positive("batch", batch)
+    size = _check_positive("batch", batch)
     if not len(rows):
         return
-    table = _Table([np.asarray(row, dtype=np.int32) for row in rows])
+    table = _RaggedRows([np.asarray(row, dtype=np.int32) for row in rows])
     for start in range(0, len(rows), size):
         yield table.batch(np.arange(start, min(start + size, len(rows))))
 
 
-def cut(rows: Sequence[Ids], block: int) -> tuple[list[np.ndarray], int, int]:
+def truncate_rows(rows: Sequence[Ids], block: int) -> tuple[list[np.ndarray], int, int]:
     """Rows of at most block + 1 tokens, how many were cut, and how many tokens that cost.
 
     Rows of fewer than two tokens predict nothing and are left out.
     """
-    longest = _positive("block", block) + 1
+    longest = _check_positive("block", block) + 1
     whole = [np.asarray(row, dtype=np.int32) for row in rows if len(row) > 1]
     over = [len(row) - longest for row in whole if len(row) > longest]
     return [row[:longest] for row in whole], len(over), sum(over)
 
 
-class _Line:
+class EpochSampler:
     """The endless line: the permutations of all epochs, one after the other."""
 
     def __init__(self, rows: int, batch: int, order: Callable[[int], np.ndarray]) -> None:
-        self.rows, self.batch = rows, _positive("batch", batch)
+        self.rows, self.batch = rows, _check_positive("batch", batch)
         self._order = lru_cache(maxsize=2)(order)  # only saves work: the order is pure
 
     def at(self, step: int) -> np.ndarray:
@@ -156,7 +160,7 @@ class _Line:
         return taken[0] if len(taken) == 1 else np.concatenate(taken)
 
 
-class _Table:
+class _RaggedRows:
     """Rows in one flat array; a batch is gathered without a loop over tokens."""
 
     def __init__(self, rows: Sequence[np.ndarray]) -> None:
@@ -170,16 +174,16 @@ class _Table:
         within, last = self._within[: lengths.max()], (lengths - 1)[:, None]
         # padded with the row's last id, STOP
         padded = self._flat[self._starts[chosen][:, None] + np.minimum(within, last)]
-        hidden = within[:-1] >= last
-        targets = np.where(hidden, IGNORE, padded[:, 1:])
-        return Batch(_tensor(padded[:, :-1]), _tensor(targets), torch.from_numpy(hidden))
+        key_padding_mask = within[:-1] >= last
+        targets = np.where(key_padding_mask, IGNORE, padded[:, 1:])
+        return Batch(_tensor(padded[:, :-1]), _tensor(targets), torch.from_numpy(key_padding_mask))
 
 
 def _tensor(ids: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64))
 
 
-def _positive(name: str, value: int) -> int:
+def _check_positive(name: str, value: int) -> int:
     if value < 1:
         raise UsageError(f"{name} must be at least 1, got {value}")
     return value

@@ -31,34 +31,38 @@ SENTENCES = (
     "{place} is the town that {name} comes from.",
     "{place} is where the player {name} was born.",
 )
-BORN = (  # of people whose year of birth is known
+BORN_SENTENCES = (  # of people whose year of birth is known
     "{name} was born in {place} in {born}.",
     "{name} was born in {born} in {place}.",
     "{name} ({born}, {place}) played baseball.",
     "In {born}, {name} was born in {place}.",
     "{place}, {born}: {name} is born.",
 )
-DEBUT = (  # of people whose first year in the league is known
+DEBUT_SENTENCES = (  # of people whose first year in the league is known
     "{name}, born in {place}, first played in {debut}.",
     "{name} of {place} first played in {debut}.",
     "In {debut}, {name} from {place} first played.",
 )
-MOST = len(SENTENCES) + len(BORN) + len(DEBUT)
+MAX_PHRASINGS = len(SENTENCES) + len(BORN_SENTENCES) + len(DEBUT_SENTENCES)
 
 
 def phrasings_of(person: Person) -> tuple[str, ...]:
     """Every sentence that the record can fill."""
-    known = SENTENCES + (BORN if person.born else ()) + (DEBUT if person.debut else ())
+    known = (
+        SENTENCES
+        + (BORN_SENTENCES if person.born else ())
+        + (DEBUT_SENTENCES if person.debut else ())
+    )
     facts = {"born": person.born, "debut": person.debut}
     return tuple(text.format(name=person.name, place=person.place, **facts) for text in known)
 
 
-def biographies(people: Sequence[Person], phrasings: int, seed: Seed) -> tuple[str, ...]:
+def draw_biographies(people: Sequence[Person], phrasings: int, seed: Seed) -> tuple[str, ...]:
     """`phrasings` different sentences on each person, drawn for each anew; person by person.
 
     A person whose record fills fewer gets those. The draw depends on the seed and the name only.
     """
-    if not 1 <= phrasings <= MOST:
+    if not 1 <= phrasings <= MAX_PHRASINGS:
         raise UsageError(f"setting 'phrasings': 1 to {MOST} ways are known, got {phrasings}")
     found = []
     for person in people:

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.tasks.biographies import biographies
+from attnlab.tasks.biographies import draw_biographies
 from attnlab.tasks.corpus import read_text
-from attnlab.tasks.people import Person, invented_names, normalise
+from attnlab.tasks.people import Person, invent_names, normalise
 
-ASK = "Where was {name} born?"
+QUESTION = "Where was {name} born?"
 _WORDS = re.compile(r"\w+")
 
 
@@ -75,7 +75,7 @@ def draw_world(people: Sequence[Person], sizes: Sizes, seed: Seed) -> World:
     """A world of real people; which of them are taught, read or unread is drawn."""
     if sizes.people < 2 or sizes.unread < 0 or sizes.invented < 0:
         raise UsageError(f"a world needs two people to be read of, got {sizes.people}")
-    pool = of_commonest_places(people, sizes.places)
+    pool = people_from_commonest_places(people, sizes.places)
     needed = sizes.people + sizes.unread
     if len(pool) < needed:
         where = f"of the {sizes.places} commonest places" if sizes.places else "of unique name"
@@ -84,17 +84,17 @@ def draw_world(people: Sequence[Person], sizes: Sizes, seed: Seed) -> World:
     chosen = [pool[i] for i in order]
     mentioned, half = chosen[: sizes.people], (sizes.people + 1) // 2
     real = [person.name for person in people]
-    names = invented_names([p.name for p in chosen], sizes.invented, seed, real)
+    names = invent_names([p.name for p in chosen], sizes.invented, seed, real)
     return World(
-        biographies(mentioned, sizes.phrasings, seed),
-        _asked(mentioned[:half]),
-        _asked(mentioned[half:]),
-        _asked(chosen[sizes.people :]),
-        tuple(Question(ASK.format(name=name), name, None) for name in names),
+        draw_biographies(mentioned, sizes.phrasings, seed),
+        _birthplace_questions(mentioned[:half]),
+        _birthplace_questions(mentioned[half:]),
+        _birthplace_questions(chosen[sizes.people :]),
+        tuple(Question(QUESTION.format(name=name), name, None) for name in names),
     )
 
 
-def of_commonest_places(people: Sequence[Person], places: int) -> list[Person]:
+def people_from_commonest_places(people: Sequence[Person], places: int) -> list[Person]:
     """The people born in the `places` commonest places (ties by the alphabet); 0: everybody."""
     count = Counter(person.place for person in people)
     kept = sorted(count, key=lambda place: (-count[place], place))[: places or None]
@@ -102,8 +102,8 @@ def of_commonest_places(people: Sequence[Person], places: int) -> list[Person]:
     return [person for person in people if person.place in among]
 
 
-def _asked(people: Sequence[Person]) -> Questions:
-    return tuple(Question(ASK.format(name=p.name), p.name, p.place) for p in people)
+def _birthplace_questions(people: Sequence[Person]) -> Questions:
+    return tuple(Question(QUESTION.format(name=p.name), p.name, p.place) for p in people)
 
 
 def read_world(
@@ -116,13 +116,13 @@ def read_world(
     """
     documents = tuple(d for line in read_text(text).split("\n") if (d := normalise(line)))
     rows = [read_questions(path) for path in (train, dev)]
-    before, after = frame([question for part in rows for question, _ in part])
+    before, after = find_question_frame([question for part in rows for question, _ in part])
     taught, read = (
         tuple(Question(q, q[len(before) : len(q) - len(after)], place) for q, place in part)
         for part in rows
     )
     known = [q.name for q in (*taught, *read)]
-    names = invented_names(known, invented, seed or Seed(0), all_=False)
+    names = invent_names(known, invented, seed or Seed(0), all_=False)
     made = tuple(Question(f"{before}{name}{after}", name, None) for name in names)
     return World(documents, taught, read, (), made)
 
@@ -139,7 +139,7 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
     return found
 
 
-def _what(parts: list[str]) -> str:
+def _describe_fault(parts: list[str]) -> str:
     if len(parts) == 1:
         return ", has no TAB" if parts[0] else ", is empty"
     if len(parts) > 2:
@@ -147,7 +147,7 @@ def _what(parts: list[str]) -> str:
     return f", has no {'question' if not parts[0] else 'place'}"
 
 
-def frame(questions: Sequence[str]) -> tuple[str, str]:
+def find_question_frame(questions: Sequence[str]) -> tuple[str, str]:
     """The words around the name: the longest common beginning and end, of whole words.
 
     The end may also begin inside a word, at a mark: the "?" of "Who is X?".
@@ -155,10 +155,10 @@ def frame(questions: Sequence[str]) -> tuple[str, str]:
     different = set(questions)
     if len(different) < 2:
         return "", ""
-    start = _shared_start(different)
+    start = _common_prefix(different)
     before = start[: start.rfind(" ") + 1]
     rest = [q[len(before) :] for q in different]
-    end = _shared_start([q[::-1] for q in rest])[::-1]
+    end = _common_prefix([q[::-1] for q in rest])[::-1]
     while end and min(len(q) for q in rest) <= len(end):
         end = end[1:]
     while end and end[0].isalnum():
@@ -166,14 +166,16 @@ def frame(questions: Sequence[str]) -> tuple[str, str]:
     return before, end
 
 
-def _shared_start(texts: Collection[str]) -> str:
+def _common_prefix(texts: Collection[str]) -> str:
     """The longest beginning of all: of the first and the last in order, what lies between has."""
     first, last = min(texts), max(texts)
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     return "".join(letter for letter, _ in same)
 
 
-def stated(questions: Sequence[Question], documents: Sequence[str], limit: int = 0) -> list[bool]:
+def find_stated(
+    questions: Sequence[Question], documents: Sequence[str], limit: int = 0
+) -> list[bool]:
     """Whether some document has both the name and the place within its first `limit` characters.
 
     Their mean is the ceiling of knowledge from the text. 0: the whole document. Words are
@@ -188,9 +190,9 @@ def stated(questions: Sequence[Question], documents: Sequence[str], limit: int =
     for document in documents:
         words = _words(document[: limit or None])
         for size in lengths:
-            for name in {*_runs(words, size)} & wanted.keys():
+            for name in {*_word_windows(words, size)} & wanted.keys():
                 for i in wanted[name]:
-                    held = len(places[i]) > 0 and places[i] in _runs(words, len(places[i]))
+                    held = len(places[i]) > 0 and places[i] in _word_windows(words, len(places[i]))
                     found[i] = found[i] or held
     return found
 
@@ -199,6 +201,6 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORDS.findall(text.casefold()))
 
 
-def _runs(words: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
+def _word_windows(words: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
     """Every `size` words in a row."""
     return (words[i : i + size] for i in range(len(words) - size + 1))

@@ -17,19 +17,19 @@ from attnlab.tasks.labelled import (
     Columns,
     Example,
     Examples,
-    Labelled,
-    examples_of,
-    halves,
+    LabelledData,
+    split_in_halves,
     text_key,
+    to_examples,
 )
 from attnlab.tasks.tables import TableRow, read_table
 
 LABELS = ("no", "yes")
 ANSWERS = ("false", "true")
-KEYS = ("answer", "label")  # of the files: the first that is there
+ANSWER_KEYS = ("answer", "label")  # of the files: the first that is there
 
 
-def boolq(files: Mapping[str, Path] | None = None) -> Labelled:
+def boolq(files: Mapping[str, Path] | None = None) -> LabelledData:
     """From the asset, or from the files of its splits by name; a test with answers is taken."""
     if files is None:
         from attnlab.assets import get
@@ -42,10 +42,12 @@ def boolq(files: Mapping[str, Path] | None = None) -> Labelled:
     if not rows:
         raise UsageError(f"{files['train']}: every question is in dev or test as well")
     train, chosen = _examples(rows), _examples(dev)
-    if test and set(KEYS) & test[0].fields.keys():
-        return Labelled("boolq", LABELS, train, chosen, _examples(test))
+    if test and set(ANSWER_KEYS) & test[0].fields.keys():
+        return LabelledData("boolq", LABELS, train, chosen, _examples(test))
     why = "dev is cut in two by passage: one half chooses, the other is reported"
-    return Labelled("boolq", LABELS, train, *halves(chosen, str(files["dev"]), _passage), why)
+    return LabelledData(
+        "boolq", LABELS, train, *split_in_halves(chosen, str(files["dev"]), _passage), why
+    )
 
 
 def _passage(row: Example) -> str:
@@ -55,9 +57,9 @@ def _passage(row: Example) -> str:
 def _examples(rows: Sequence[TableRow]) -> Examples:
     found: list[Example] = []
     for row in rows:
-        key = next((key for key in KEYS if key in row.fields), None)
+        key = next((key for key in ANSWER_KEYS if key in row.fields), None)
         if key is None:
             raise UsageError(f"{row.where}: no answer; {json.dumps(sorted(row.fields))}")
         plain = TableRow(row.where, {**row.fields, key: row.label(key).lower()})
-        found += examples_of([plain], Columns("question", key, "passage"), ANSWERS)
+        found += to_examples([plain], Columns("question", key, "passage"), ANSWERS)
     return tuple(found)

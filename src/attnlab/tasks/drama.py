@@ -46,7 +46,7 @@ _DASH = re.compile(r"([.!?]['\"]?)--+")  # "I hear them.--Stand, ho!": the stop 
 _BLANK = re.compile(r"\n[ \t]*\n")
 
 
-def play(text: str) -> str:
+def strip_front_matter(text: str) -> str:
     """The work itself: no Gutenberg header or footer, title, byline or "THE END"."""
     begins = _BEGINS.search(text)
     text = text[begins.end() :] if begins else text
@@ -56,7 +56,7 @@ def play(text: str) -> str:
     return text.strip("\n") + "\n"
 
 
-def spoken(text: str) -> str:
+def extract_speeches(text: str) -> str:
     """Only what is said: speeches as paragraphs, without cast, headings, directions, speakers.
 
     A speech that a stage direction interrupts is one again: its second half names no speaker.

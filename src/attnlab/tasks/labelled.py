@@ -4,7 +4,7 @@
 
 Copies share a key and so a split, whatever the order of the files. Anyone's table is cut by where
 the key falls (`by_hash`), so that a row added later moves no other; a known set into parts of a
-known size by the order of its keys (`by_order`). The baseline without a model is the majority.
+known size by the order of its keys (`split_by_sizes`). The baseline without a model is the majority.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.corpus import Corpus, content
+from attnlab.tasks.corpus import Corpus, collapse_whitespace
 from attnlab.tasks.tables import TableRow, read_table
 
 DEV, TEST = 0.1, 0.1  # of anyone's rows
-FEWEST = 10  # rows of a table that can be cut in three
+MIN_ROWS = 10  # rows of a table that can be cut in three
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ Examples = tuple[Example, ...]
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledData:
     """A task: its classes in order, and three splits of which only dev may choose anything."""
 
     name: str
@@ -57,14 +57,14 @@ class Labelled:
         """The splits by name."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
-    def sample(self, train: int, dev: int = 0, test: int = 0) -> "Labelled":
+    def sample(self, train: int, dev: int = 0, test: int = 0) -> "LabelledData":
         """The first rows of each split in the order of their keys; 0: all of it."""
 
         def few(rows: Examples, n: int) -> Examples:
             return tuple(sorted(rows, key=example_key)[:n]) if n else rows
 
         parts = few(self.train, train), few(self.dev, dev), few(self.test, test)
-        return Labelled(self.name, self.labels, *parts, self.note)
+        return LabelledData(self.name, self.labels, *parts, self.note)
 
 
 @dataclass(frozen=True)
@@ -81,17 +81,17 @@ def majority(examples: Sequence[Example]) -> float:
     return max(Counter(e.label for e in examples).values()) / len(examples)
 
 
-def read_labelled(path: Path, columns: Columns) -> Labelled:
+def read_labelled_table(path: Path, columns: Columns) -> LabelledData:
     """Anyone's table, cut 80 / 10 / 10 by the hash of its texts."""
     rows = read_table(path)
     given = [row.label(columns.label) for row in rows]  # a wrong column is named first
-    if len(rows) < FEWEST:
+    if len(rows) < MIN_ROWS:
         raise UsageError(f"{path}: {len(rows)} rows; train, dev and test need {FEWEST}")
     labels = class_names(given, str(path), len(rows))
-    return split_by_hash(path.name, labels, examples_of(rows, columns, labels))
+    return split_by_hash(path.name, labels, to_examples(rows, columns, labels))
 
 
-def examples_of(rows: Iterable[TableRow], columns: Columns, labels: Sequence[str]) -> Examples:
+def to_examples(rows: Iterable[TableRow], columns: Columns, labels: Sequence[str]) -> Examples:
     """The rows as examples; a label that is no class is a UsageError with its line."""
     number = {name: i for i, name in enumerate(labels)}
     found = []
@@ -115,7 +115,7 @@ def class_names(labels: Iterable[str], where: str, rows: int) -> tuple[str, ...]
     return tuple(sorted(found, key=(lambda name: (int(name), name)) if whole else None))
 
 
-def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> Labelled:
+def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> LabelledData:
     """80 / 10 / 10 by where each key falls; every class must be in the part that is learnt."""
     keys = [example_key(row) for row in rows]
     parts = Corpus(tuple(dict.fromkeys(keys)), name).split(DEV, TEST).parts
@@ -130,10 +130,10 @@ def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> Labelle
     absent = next((labels[i] for i in range(len(labels)) if i not in learnt), None)
     if absent is not None:
         raise UsageError(f"{name}: no row to learn {absent!r} from; it is too rare for a class")
-    return Labelled(name, labels, train, dev, test)
+    return LabelledData(name, labels, train, dev, test)
 
 
-def by_order(
+def split_by_sizes(
     rows: Sequence[Example],
     sizes: Sequence[int],
     key: Callable[[Example], str] | None = None,
@@ -157,14 +157,14 @@ def by_order(
     return parts
 
 
-HALVED = "no test with labels: one half of dev chooses, the other is reported"
+HALVED_NOTE = "no test with labels: one half of dev chooses, the other is reported"
 
 
-def halves(
+def split_in_halves(
     dev: Examples, where: str, key: Callable[[Example], str] | None = None
 ) -> tuple[Examples, Examples]:
     """One to choose by, one to report, in the order of the keys."""
-    first, second = by_order(dev, (len(dev) // 2, len(dev) - len(dev) // 2), key)
+    first, second = split_by_sizes(dev, (len(dev) // 2, len(dev) - len(dev) // 2), key)
     if not first or not second:
         raise UsageError(f"{where}: too few different texts to be cut in two, without a test")
     return first, second
@@ -177,5 +177,5 @@ def example_key(row: Example) -> str:
 
 def text_key(*texts: str) -> str:
     """SHA-256 over texts without case and extra spaces."""
-    words = "\0".join(content(text.casefold()) for text in texts)
+    words = "\0".join(collapse_whitespace(text.casefold()) for text in texts)
     return hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()

@@ -59,8 +59,8 @@ class NGram:
         for k in range(1, order + 1):
             counts = np.bincount(names[k][scored], minlength=len(keys[k]))
             if k < order:
-                counts = _continuations(tokens, scored, names[k : k + 2], k, size)
-            orders.append(_smoothed(keys[k], counts, len(keys[k - 1]), size))
+                counts = _count_continuations(tokens, scored, names[k : k + 2], k, size)
+            orders.append(_smooth(keys[k], counts, len(keys[k - 1]), size))
         return NGram(size, tuple(orders))
 
     def nll(self, rows: Sequence[Ids]) -> tuple[float, int]:
@@ -122,7 +122,7 @@ def _flatten(
     return tokens, places[~first], row[~first]
 
 
-def _continuations(
+def _count_continuations(
     tokens: np.ndarray, scored: np.ndarray, names: list[np.ndarray], k: int, size: int
 ) -> np.ndarray:
     """c_k below the highest order: different tokens before each k-gram; fillers each time."""
@@ -134,7 +134,7 @@ def _continuations(
     return np.bincount(shorter[place], weights=weights, minlength=int(shorter.max(initial=0)) + 1)
 
 
-def _smoothed(keys: np.ndarray, counts: np.ndarray, contexts: int, size: int) -> _Order:
+def _smooth(keys: np.ndarray, counts: np.ndarray, contexts: int, size: int) -> _Order:
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     discount = float(np.clip(once / max(once + 2 * twice, 1), *DISCOUNTS))
     context = keys // (size + 1)

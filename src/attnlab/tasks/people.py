@@ -20,7 +20,7 @@ from attnlab.core.seeds import Seed
 from attnlab.tasks.corpus import read_text
 
 COLUMNS = ("nameFirst", "nameLast", "birthCity", "birthYear", "debut")
-TRIES = 200  # draws for each invented name before the pairs count as used up
+DRAWS_PER_NAME = 200  # draws for each invented name before the pairs count as used up
 
 
 def normalise(text: str) -> str:
@@ -48,7 +48,7 @@ def real_people(files: Sequence[Path] | None = None) -> tuple[Person, ...]:
         from attnlab.assets import get
 
         files = get("people").files
-    return unique(person for file in files for person in read_people(file))
+    return drop_shared_names(person for file in files for person in read_people(file))
 
 
 def read_people(path: Path) -> tuple[Person, ...]:
@@ -67,14 +67,14 @@ def read_people(path: Path) -> tuple[Person, ...]:
     return tuple(found)
 
 
-def unique(people: Iterable[Person]) -> tuple[Person, ...]:
+def drop_shared_names(people: Iterable[Person]) -> tuple[Person, ...]:
     """Those whose name nobody else has, case aside."""
     people = tuple(people)
     count = Counter(person.name.casefold() for person in people)
     return tuple(person for person in people if count[person.name.casefold()] == 1)
 
 
-def invented_names(
+def invent_names(
     names: Sequence[str], count: int, seed: Seed, taken: Collection[str] = (), *, all_: bool = True
 ) -> tuple[str, ...]:
     """`count` different names: first words of one real name, last word of another, no real name.
@@ -86,7 +86,7 @@ def invented_names(
     halves = [name.rpartition(" ") for name in names if " " in name]
     found: dict[str, str] = {}
     rng = seed.child("invented").numpy_generator()
-    for _ in range(TRIES * max(1, count)):
+    for _ in range(DRAWS_PER_NAME * max(1, count)):
         if len(found) == count or not halves:
             break
         first, last = rng.integers(0, len(halves), size=2)

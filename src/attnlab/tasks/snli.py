@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.labelled import Columns, Example, Examples, Labelled, by_order, examples_of
+from attnlab.tasks.labelled import (
+    Columns,
+    Example,
+    Examples,
+    LabelledData,
+    split_by_sizes,
+    to_examples,
+)
 from attnlab.tasks.labelled import text_key as key_of
 from attnlab.tasks.tables import read_table
 
@@ -19,7 +26,7 @@ UNDECIDED = "-"
 NOTE = "minilm-l6 was trained on SNLI's pairs: a demonstration, not a test"
 
 
-def snli(files: Sequence[Path] | None = None) -> Labelled:
+def snli(files: Sequence[Path] | None = None) -> LabelledData:
     """Train from the subset; SNLI's test split in two halves, to choose by and to report."""
     if files is None:
         from attnlab.assets import get
@@ -27,10 +34,10 @@ def snli(files: Sequence[Path] | None = None) -> Labelled:
         files = get("snli").files
     part = {name: _examples(_file(files, name)) for name in ("train", "test")}
     size = len(part["test"])
-    dev, test = by_order(part["test"], (size // 2, size - size // 2), _premise)
+    dev, test = split_by_sizes(part["test"], (size // 2, size - size // 2), _premise)
     seen = {_premise(row) for row in (*dev, *test)}
     train = tuple(row for row in part["train"] if _premise(row) not in seen)
-    return Labelled("snli", LABELS, train, dev, test, NOTE)
+    return LabelledData("snli", LABELS, train, dev, test, NOTE)
 
 
 def _file(files: Sequence[Path], name: str) -> Path:
@@ -42,7 +49,7 @@ def _file(files: Sequence[Path], name: str) -> Path:
 
 def _examples(path: Path) -> Examples:
     rows = [row for row in read_table(path) if row.label(COLUMNS.label) != UNDECIDED]
-    return examples_of([r for r in rows if r.fields.get("sentence2")], COLUMNS, LABELS)
+    return to_examples([r for r in rows if r.fields.get("sentence2")], COLUMNS, LABELS)
 
 
 def _premise(row: Example) -> str:

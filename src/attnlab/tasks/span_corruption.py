@@ -26,11 +26,11 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
 from attnlab.tasks.batches import Batch
-from attnlab.tasks.batches import _Line as Line  # pyright: ignore[reportPrivateUsage]
+from attnlab.tasks.batches import EpochSampler as Line  # pyright: ignore[reportPrivateUsage]
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 
 MASK, PAD = "⁇", "□"  # how rows are shown
-SHORTEST = 4  # characters that are left of a document at least
+MIN_LENGTH = 4  # characters that are left of a document at least
 Scored = Literal["all", "span"]
 
 
@@ -60,7 +60,7 @@ class Corruption:
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", 7 * self.block // 8)
         # T characters, two or three marks, in block + 1 places
-        if self.limit < SHORTEST or self.limit + 2 + self.closed > self.block + 1:
+        if self.limit < MIN_LENGTH or self.limit + 2 + self.closed > self.block + 1:
             raise UsageError(f"block {self.block}: too short for span corruption")
         if not 0 <= self.whole <= 1:
             raise UsageError(f"whole: a share between 0 and 1, got {self.whole}")
@@ -68,7 +68,7 @@ class Corruption:
     def draw(self, lengths: Ids, rng: np.random.Generator) -> np.ndarray:
         """(total, start, length) for documents of these lengths, one row each."""
         most = np.minimum(np.asarray(lengths, dtype=np.int64), self.limit)
-        total = rng.integers(np.minimum(SHORTEST, most), most + 1)
+        total = rng.integers(np.minimum(MIN_LENGTH, most), most + 1)
         total = np.where(rng.random(len(most)) < self.whole, most, total)
         middle = total // 4 + (rng.random(len(most)) < (total % 4) / 4)
         length = rng.integers(1, 2 * np.maximum(middle, 1))
@@ -89,18 +89,18 @@ class Corruption:
         return row
 
 
-def characters(documents: Iterable[str], min_count: int = 1) -> Tokenizer:
+def train_character_tokenizer(documents: Iterable[str], min_count: int = 1) -> Tokenizer:
     """The characters of the pretraining text; those it has fewer than `min_count` times: <UNK>."""
     return train_tokenizer("char", documents, min_count=min_count)
 
 
-def shown(row: Ids, vocabulary: Tokenizer) -> str:
+def show_row(row: Ids, vocabulary: Tokenizer) -> str:
     """A row as people read it, with ⁇ and □ for the marks."""
     marks = {vocabulary.start: MASK, vocabulary.pad: PAD}
     return "".join(marks.get(int(i)) or vocabulary.decode([int(i)]) for i in row)
 
 
-class Corrupted:
+class CorruptedBatches:
     """Batches of corrupted documents as a pure function of (seed, step), drawn anew every epoch.
 
     `trim` leaves out the columns in which every row is padded: no causal model can tell.

@@ -3,7 +3,7 @@
     split(row) = dev, test or train by SHA-256 of its article, as documents in tasks/corpus.py
 
 Rows that share their article or their summary (case and white space do not count) are in one
-split, so no answer of the test split was trained on. The baseline without a model is `lead`: the
+split, so no answer of the test split was trained on. The baseline without a model is `lead_sentences`: the
 first sentences of the article, by the rule of measure/sentences.py.
 """
 
@@ -16,14 +16,14 @@ from typing import Any
 
 from attnlab.core.errors import UsageError
 from attnlab.measure.sentences import sentences
-from attnlab.tasks.corpus import Corpus, content, read_text
+from attnlab.tasks.corpus import Corpus, collapse_whitespace, read_text
 
 ARTICLE = ("document", "article")  # keys of a row, the first that is there
 SUMMARY = ("summary", "highlights")
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """An article and the summary a person wrote of it."""
 
     article: str
@@ -31,19 +31,19 @@ class Row:
 
 
 @dataclass(frozen=True)
-class RowSplits:
+class SummarySplits:
     """Rows to learn from, to choose by, and to look at once."""
 
-    train: tuple[Row, ...]
-    dev: tuple[Row, ...]
-    test: tuple[Row, ...]
+    train: tuple[SummaryRow, ...]
+    dev: tuple[SummaryRow, ...]
+    test: tuple[SummaryRow, ...]
 
-    def as_dict(self) -> dict[str, tuple[Row, ...]]:
+    def as_dict(self) -> dict[str, tuple[SummaryRow, ...]]:
         """By name, as the audit split-overlap takes them."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
-def xsum(files: Sequence[Path] | None = None) -> tuple[Row, ...]:
+def xsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
     """999 BBC articles; the summary is the sentence that introduced each and was cut from it.
 
     Of the asset's 1,000 rows, line 220 has no article (a gallery of pictures) and is left out.
@@ -51,12 +51,12 @@ def xsum(files: Sequence[Path] | None = None) -> tuple[Row, ...]:
     return _asset("xsum", files)
 
 
-def multi_lexsum(files: Sequence[Path] | None = None) -> tuple[Row, ...]:
+def multi_lexsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
     """868 court cases: the long summary as the article, the short one (4.3 sentences) to write."""
     return _asset("multi-lexsum", files)
 
 
-def read_rows(path: Path) -> tuple[Row, ...]:
+def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
     """Rows of a JSONL file with document (or article) and summary; rows without text are left out.
 
     Line ends are \\n, white space at the ends is none of the text.
@@ -71,18 +71,18 @@ def read_rows(path: Path) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def split(rows: Sequence[Row], dev: float = 0.1, test: float = 0.2) -> RowSplits:
+def split_rows(rows: Sequence[SummaryRow], dev: float = 0.1, test: float = 0.2) -> SummarySplits:
     """Train, dev and test by the hash of the article; rows that share a text stay together."""
-    group = _groups(rows)
+    group = _duplicate_groups(rows)
     parts = Corpus(tuple(dict.fromkeys(group)), "rows").split(dev, test).parts
-    place = {content(key): i for i, part in enumerate(parts) for key in part}
-    chosen: tuple[list[Row], ...] = ([], [], [])
+    place = {collapse_whitespace(key): i for i, part in enumerate(parts) for key in part}
+    chosen: tuple[list[SummaryRow], ...] = ([], [], [])
     for row, key in zip(rows, group, strict=True):
-        chosen[place[content(key)]].append(row)
-    return RowSplits(*map(tuple, chosen))
+        chosen[place[collapse_whitespace(key)]].append(row)
+    return SummarySplits(*map(tuple, chosen))
 
 
-def truncated(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
+def truncate_words(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
     """The longest beginning of whole words with len(encode(beginning)) <= budget.
 
     Longest where more words never take fewer tokens, as with any tokenizer that never joins
@@ -102,22 +102,22 @@ def truncated(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
     return text[: ends[low - 1]]
 
 
-def lead(article: str, count: int = 1, between: str = " ") -> str:
+def lead_sentences(article: str, count: int = 1, between: str = " ") -> str:
     """The first `count` sentences of an article: the baseline without a model."""
     if count < 1:
         raise UsageError(f"a lead has at least one sentence, not {count}")
     return between.join(sentences(article)[:count])
 
 
-def _asset(name: str, files: Sequence[Path] | None) -> tuple[Row, ...]:
+def _asset(name: str, files: Sequence[Path] | None) -> tuple[SummaryRow, ...]:
     if files is None:
         from attnlab.assets import get
 
         files = get(name).files
-    return tuple(row for file in sorted(files) for row in read_rows(file))
+    return tuple(row for file in sorted(files) for row in read_summaries(file))
 
 
-def _row(line: str, where: str) -> Row:
+def _row(line: str, where: str) -> SummaryRow:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -125,7 +125,7 @@ def _row(line: str, where: str) -> Row:
         raise UsageError(f"{where}: not JSON ({why})") from None
     if not isinstance(found, dict):
         raise UsageError(f"{where}: must be an object with an article and a summary")
-    return Row(_field(found, ARTICLE, where), _field(found, SUMMARY, where))
+    return SummaryRow(_field(found, ARTICLE, where), _field(found, SUMMARY, where))
 
 
 def _field(found: dict[str, Any], names: Iterable[str], where: str) -> str:
@@ -135,7 +135,7 @@ def _field(found: dict[str, Any], names: Iterable[str], where: str) -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def _groups(rows: Sequence[Row]) -> list[str]:
+def _duplicate_groups(rows: Sequence[SummaryRow]) -> list[str]:
     """For each row the least article among those it is tied to by a shared text."""
     leader: dict[str, str] = {}
 
@@ -145,10 +145,10 @@ def _groups(rows: Sequence[Row]) -> list[str]:
         return key
 
     by_summary: dict[str, str] = {}
-    articles = [content(row.article.casefold()) for row in rows]
+    articles = [collapse_whitespace(row.article.casefold()) for row in rows]
     for article, row in zip(articles, rows, strict=True):
         leader.setdefault(article, article)
-        other = by_summary.setdefault(content(row.summary.casefold()), article)
+        other = by_summary.setdefault(collapse_whitespace(row.summary.casefold()), article)
         one, two = sorted((find(article), find(other)))
         leader[two] = one
     return [find(article) for article in articles]

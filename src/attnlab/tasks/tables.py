@@ -19,8 +19,8 @@ from attnlab.core.config import nearest
 from attnlab.core.errors import UsageError
 from attnlab.tasks.corpus import read_text
 
-LINES_OF_JSON = (".jsonl", ".ndjson")
-ENDINGS = (".csv", ".tsv", *LINES_OF_JSON)
+JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
+TABLE_SUFFIXES = (".csv", ".tsv", *JSON_LINES_SUFFIXES)
 SEPARATORS = ",;\t"  # of a .csv; the first that its header has
 FIELD_LIMIT = 1 << 24  # characters of one field
 
@@ -63,23 +63,23 @@ class TableRow:
 def read_table(path: Path, header: Sequence[str] | None = None) -> list[TableRow]:
     """All rows; `header` names the columns of a file that does not name them itself."""
     ending = path.suffix.lower()
-    if ending not in ENDINGS:
+    if ending not in TABLE_SUFFIXES:
         raise UsageError(f"{path}: a table ends in {', '.join(ENDINGS)}")
     text = read_text(path)
-    objects = ending in LINES_OF_JSON
-    rows = list(_objects(path, text) if objects else _delimited(path, text, header))
+    objects = ending in JSON_LINES_SUFFIXES
+    rows = list(_json_rows(path, text) if objects else _delimited_rows(path, text, header))
     if not rows:
         raise UsageError(f"{path}: a header and no row under it")
     return rows
 
 
-def first_fields(path: Path) -> list[str]:
+def read_first_line(path: Path) -> list[str]:
     """The fields of the first line of a .csv or .tsv: names, or already a row."""
     text = read_text(path)
-    return next(iter(_lines(path, text)))[1]
+    return next(iter(_csv_lines(path, text)))[1]
 
 
-def _objects(path: Path, text: str) -> Iterator[TableRow]:
+def _json_rows(path: Path, text: str) -> Iterator[TableRow]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         where = f"{path}: line {number}"
         try:
@@ -92,8 +92,8 @@ def _objects(path: Path, text: str) -> Iterator[TableRow]:
         yield TableRow(where, found)
 
 
-def _delimited(path: Path, text: str, header: Sequence[str] | None) -> Iterator[TableRow]:
-    lines = _lines(path, text)
+def _delimited_rows(path: Path, text: str, header: Sequence[str] | None) -> Iterator[TableRow]:
+    lines = _csv_lines(path, text)
     if header is None:
         _, header = next(lines)
         header = [name.strip() for name in header]
@@ -107,7 +107,7 @@ def _delimited(path: Path, text: str, header: Sequence[str] | None) -> Iterator[
         yield TableRow(where, dict(zip(header, fields, strict=True)))
 
 
-def _lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_lines(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
     """Number of its first line, and fields, of every row that is not blank."""
     tabs = path.suffix.lower() == ".tsv"
     first = text.lstrip("\n").partition("\n")[0]

@@ -21,11 +21,13 @@ from attnlab.core.config import nearest
 from attnlab.core.errors import IntegrityError, UsageError
 
 Kind = Literal["word", "char", "bpe"]
-SPECIAL = ("<START>", "<STOP>", "<UNK>")
+SPECIAL_TOKENS = ("<START>", "<STOP>", "<UNK>")
 BPE_VOCABULARY = 4096
 BYTES = 256
-PIECE = 1_000_000  # characters handed over at once: the library keeps some 100 bytes a token
-TEXTS = 20_000  # texts handed over at once
+MAX_CHARACTERS_PER_CALL = (
+    1_000_000  # characters handed over at once: the library keeps some 100 bytes a token
+)
+MAX_TEXTS_PER_CALL = 20_000  # texts handed over at once
 
 _WORD = r"[\p{L}\p{N}\p{M}_]+(?:['’\-][\p{L}\p{N}\p{M}_]+)*|-{2,}|\S"
 _NO_SPACE_BEFORE = r"^(?![,.;:!?)\]}]+$)"
@@ -46,7 +48,7 @@ class Tokenizer:
     pad: int = 1
 
     def __init__(self, library: Library) -> None:
-        if tuple(library.id_to_token(i) for i in range(len(SPECIAL))) != SPECIAL:
+        if tuple(library.id_to_token(i) for i in range(len(SPECIAL_TOKENS))) != SPECIAL_TOKENS:
             raise IntegrityError(f"tokenizer: ids 0, 1, 2 are not {', '.join(SPECIAL)}")
         self._library = library
         self._library.encode_special_tokens = True  # "<STOP>" in a text is text
@@ -54,7 +56,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The text's ids, without markers."""
-        return [i for piece in _portions(text) for i in self._ids(piece)]
+        return [i for piece in _split_long_text(text) for i in self._ids(piece)]
 
     def row(self, text: str) -> list[int]:
         """<START> text <STOP>."""
@@ -62,8 +64,10 @@ class Tokenizer:
 
     def rows(self, texts: Iterable[str]) -> list[np.ndarray]:
         """`row` of every text, as int32 arrays; the library's threads share the work."""
-        texts = [_unicode(t) for t in texts]
-        parts = (texts[i : i + TEXTS] for i in range(0, len(texts), TEXTS))
+        texts = [_check_unicode(t) for t in texts]
+        parts = (
+            texts[i : i + MAX_TEXTS_PER_CALL] for i in range(0, len(texts), MAX_TEXTS_PER_CALL)
+        )
         return [
             np.array([self.start, *encoded.ids, self.stop], dtype=np.int32)
             for part in parts
@@ -84,7 +88,7 @@ class Tokenizer:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each id's own name, for labels: markers as written, a space as Ġ in bpe."""
-        return [self._library.id_to_token(int(i)) or SPECIAL[self.unknown] for i in ids]
+        return [self._library.id_to_token(int(i)) or SPECIAL_TOKENS[self.unknown] for i in ids]
 
     def to_json(self) -> str:
         """The library's JSON text, which `tokenizers` and `transformers` read as well."""
@@ -100,11 +104,11 @@ class Tokenizer:
         return Tokenizer(library)
 
     def _ids(self, piece: str) -> list[int]:
-        return self._library.encode(_unicode(piece), add_special_tokens=False).ids
+        return self._library.encode(_check_unicode(piece), add_special_tokens=False).ids
 
     def _parts(self, document: str) -> Iterator[np.ndarray]:
         yield np.array([self.start], dtype=np.int32)
-        for piece in _portions(document):
+        for piece in _split_long_text(document):
             yield np.array(self._ids(piece), dtype=np.int32)
         yield np.array([self.stop], dtype=np.int32)
 
@@ -121,26 +125,32 @@ def train_tokenizer(
         raise UsageError(f"tokenizer {kind!r}: {nearest(kind, get_args(Kind))}")
     if min_count < 1:
         raise UsageError(f"min_count must be at least 1, got {min_count}")
-    smallest = len(SPECIAL) + (BYTES if kind == "bpe" else 1)
+    smallest = len(SPECIAL_TOKENS) + (BYTES if kind == "bpe" else 1)
     if vocabulary is not None and vocabulary < smallest:
         raise UsageError(f"vocabulary of a {kind} tokenizer: at least {smallest}, got {vocabulary}")
     library, trainer = (
-        _bpe(min_count, vocabulary) if kind == "bpe" else _whole(kind, min_count, vocabulary)
+        _bpe_library(min_count, vocabulary)
+        if kind == "bpe"
+        else _word_or_char_library(kind, min_count, vocabulary)
     )
-    library.train_from_iterator((p for d in documents for p in _portions(_unicode(d))), trainer)
+    library.train_from_iterator(
+        (p for d in documents for p in _split_long_text(_check_unicode(d))), trainer
+    )
     # for those who read the JSON file with another library: a text begins with <START> there too
     library.post_processor = processors.TemplateProcessing(
-        single=f"{SPECIAL[0]} $A", pair=f"{SPECIAL[0]} $A $B", special_tokens=[(SPECIAL[0], 0)]
+        single=f"{SPECIAL[0]} $A",
+        pair=f"{SPECIAL[0]} $A $B",
+        special_tokens=[(SPECIAL_TOKENS[0], 0)],
     )
-    if library.get_vocab_size() <= len(SPECIAL):
+    if library.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise UsageError(f"tokenizer: no {kind} occurs {min_count} times in the train split")
     return Tokenizer(library)
 
 
-def _whole(
+def _word_or_char_library(
     kind: str, min_count: int, vocabulary: int | None
 ) -> tuple[Library, trainers.WordLevelTrainer]:
-    library = Library(models.WordLevel({}, unk_token=SPECIAL[2]))
+    library = Library(models.WordLevel({}, unk_token=SPECIAL_TOKENS[2]))
     if kind == "char":
         library.pre_tokenizer = pre_tokenizers.FixedLength(1)
         library.decoder = decoders.Fuse()
@@ -156,12 +166,12 @@ def _whole(
     return library, trainers.WordLevelTrainer(
         vocab_size=vocabulary or 2**31,
         min_frequency=min_count,
-        special_tokens=list(SPECIAL),
+        special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
     )
 
 
-def _bpe(min_count: int, vocabulary: int | None) -> tuple[Library, trainers.BpeTrainer]:
+def _bpe_library(min_count: int, vocabulary: int | None) -> tuple[Library, trainers.BpeTrainer]:
     library = Library(models.BPE())
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -173,25 +183,27 @@ def _bpe(min_count: int, vocabulary: int | None) -> tuple[Library, trainers.BpeT
     return library, trainers.BpeTrainer(
         vocab_size=vocabulary or BPE_VOCABULARY,
         min_frequency=min_count,
-        special_tokens=list(SPECIAL),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
 
 
-def _portions(text: str) -> Iterator[str]:
+def _split_long_text(text: str) -> Iterator[str]:
     """The text cut between words every million characters; in the middle only if it has none."""
     start = 0
-    while len(text) - start > PIECE:
-        end = start + PIECE
-        for between in _BETWEEN_WORDS.finditer(text, start + PIECE // 2, start + PIECE):
+    while len(text) - start > MAX_CHARACTERS_PER_CALL:
+        end = start + MAX_CHARACTERS_PER_CALL
+        for between in _BETWEEN_WORDS.finditer(
+            text, start + MAX_CHARACTERS_PER_CALL // 2, start + MAX_CHARACTERS_PER_CALL
+        ):
             end = between.start()
         yield text[start:end]
         start = end
     yield text[start:]
 
 
-def _unicode(text: str) -> str:
+def _check_unicode(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -23,9 +23,21 @@ from torch.optim import Optimizer
 
 from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
-from attnlab.train.folder import commit, names_in, remove, sha256_of, sha256_of_file
+from attnlab.train.atomic_folder import (
+    commit_folder,
+    list_names,
+    remove_folder,
+    sha256_of,
+    sha256_of_file,
+)
 from attnlab.train.optimizer import optimizer_tensors, restore_optimizer
-from attnlab.train.tensors import decode, encode, is_sharded, model_tensors, restore_model
+from attnlab.train.tensors import (
+    from_safetensors,
+    is_sharded,
+    model_tensors,
+    restore_model,
+    to_safetensors,
+)
 
 FORMAT, SHARDED_FORMAT = 1, 2
 MANIFEST = "MANIFEST.json"
@@ -33,8 +45,8 @@ MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 LOG, STATE = "log.jsonl", "state.json"
 FILES = (MODEL, OPTIMIZER, LOG, STATE)
 # 1: weights, 2: optimizer; the names are those of torch's writer
-SHARD = re.compile(r"shard-\d{5}-model-0000([12])-of-00002\.safetensors")
-NAME = re.compile(r"step-(\d{8,12})")
+SHARD_NAME = re.compile(r"shard-\d{5}-model-0000([12])-of-00002\.safetensors")
+STEP_NAME = re.compile(r"step-(\d{8,12})")
 T = TypeVar("T")
 
 
@@ -70,26 +82,28 @@ class Checkpoint:
 
     def read(self, name: str) -> bytes:
         """The bytes of one file, exactly as written."""
-        return _checked(self.path / name, self.sha256[name])
+        return _read_verified(self.path / name, self.sha256[name])
 
     def load_model(self, model: nn.Module) -> None:
         """Copy the stored weights and buffers into the model; a sharded one reads its part."""
         if self._is_cut(model):
-            from attnlab.train.shards import Parts, read_model
+            from attnlab.train.sharded_checkpoint import ShardFiles, load_sharded_model
 
-            read_model(Parts(self.path, self._shards("1") or [MODEL], self.sha256), model)
+            load_sharded_model(
+                ShardFiles(self.path, self._shards("1") or [MODEL], self.sha256), model
+            )
         else:
-            restore_model(model, decode(self.read(MODEL)))
+            restore_model(model, from_safetensors(self.read(MODEL)))
 
     def load_optimizer(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Copy the stored memory into the optimizer of this model."""
         if self._is_cut(model):
-            from attnlab.train.shards import Parts, read_optimizer
+            from attnlab.train.sharded_checkpoint import ShardFiles, load_sharded_optimizer
 
-            parts = Parts(self.path, self._shards("2") or [OPTIMIZER], self.sha256)
-            tensors = read_optimizer(parts, model)
+            parts = ShardFiles(self.path, self._shards("2") or [OPTIMIZER], self.sha256)
+            tensors = load_sharded_optimizer(parts, model)
         else:
-            tensors = decode(self.read(OPTIMIZER))
+            tensors = from_safetensors(self.read(OPTIMIZER))
         restore_optimizer(model, optimizer, tensors)
 
     def _is_cut(self, model: nn.Module) -> bool:
@@ -97,7 +111,7 @@ class Checkpoint:
 
     def _shards(self, kind: str) -> list[str]:
         """The files of process 1, 2 …; none if the checkpoint is not sharded."""
-        found = map(SHARD.fullmatch, sorted(self.sha256))
+        found = map(SHARD_NAME.fullmatch, sorted(self.sha256))
         return [match[0] for match in found if match and match[1] == kind]
 
 
@@ -112,8 +126,8 @@ class Snapshot:
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Name and bytes, one at a time: the largest decides how much memory it takes."""
-        yield MODEL, encode(model_tensors(self.model))
-        yield OPTIMIZER, encode(optimizer_tensors(self.model, self.optimizer))
+        yield MODEL, to_safetensors(model_tensors(self.model))
+        yield OPTIMIZER, to_safetensors(optimizer_tensors(self.model, self.optimizer))
         yield from self.notes()
 
     def notes(self) -> Iterator[tuple[str, bytes]]:
@@ -130,18 +144,20 @@ class Snapshot:
         yield MANIFEST, manifest_text(self.state.step, hashes).encode()
 
 
-def path_of(folder: Path, step: int) -> Path:
+def checkpoint_path(folder: Path, step: int) -> Path:
     """Where the checkpoint of a step is."""
     return folder / f"step-{step:08d}"
 
 
-def save(folder: Path, snapshot: Snapshot, shards: Mapping[str, str] | None = None) -> Path:
+def save_checkpoint(
+    folder: Path, snapshot: Snapshot, shards: Mapping[str, str] | None = None
+) -> Path:
     """Commit `step-N`; StorageError leaves every earlier checkpoint as it was.
 
     `shards`: the hashes of the tensors' files, if the processes have written them.
     """
-    path = path_of(folder, snapshot.state.step)
-    commit(path, snapshot.sealed(shards or {}), begun=bool(shards))
+    path = checkpoint_path(folder, snapshot.state.step)
+    commit_folder(path, snapshot.sealed(shards or {}), begun=bool(shards))
     return path
 
 
@@ -149,9 +165,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint in this folder after every byte was checked, or IntegrityError."""
     step, entries = _read_manifest(path)
     for name in entries.keys() - {STATE}:
-        _check(path / name, entries[name])
+        _verify_hash(path / name, entries[name])
     try:
-        state = State.model_validate_json(_checked(path / STATE, entries[STATE]))
+        state = State.model_validate_json(_read_verified(path / STATE, entries[STATE]))
     except ValidationError:
         raise IntegrityError(f"{path / STATE}: not the state of a training") from None
     if state.step != step:
@@ -159,13 +175,13 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, state, entries)
 
 
-def latest(folder: Path) -> Checkpoint | None:
+def latest_checkpoint(folder: Path) -> Checkpoint | None:
     """The highest step that verifies; each one passed over gives a CheckpointWarning.
 
     None when there is none, and the training begins anew. A newer format and a disk that cannot
     be read raise.
     """
-    for path in _newest_first(folder):
+    for path in _paths_newest_first(folder):
         try:
             return open_checkpoint(path)
         except NewerFormatError:
@@ -175,30 +191,30 @@ def latest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def best(folder: Path) -> Checkpoint:
+def best_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint of the lowest evaluation so far, or of the last step if none was evaluated."""
-    found = latest(folder)
+    found = latest_checkpoint(folder)
     if found is None:
         raise MissingError(f"{folder}: no checkpoint here")
     if found.state.best_step in (None, found.state.step):
         return found
-    return open_checkpoint(path_of(folder, found.state.best_step or 0))
+    return open_checkpoint(checkpoint_path(folder, found.state.best_step or 0))
 
 
-def prune(folder: Path, keep: int, newest: int) -> None:
+def prune_checkpoints(folder: Path, keep: int, newest: int) -> None:
     """Of the steps up to `newest` keep the last `keep`, and what one of those calls the best.
 
     Later steps were passed over when the training was resumed; it will replace them.
     """
-    paths = [path for path in _newest_first(folder) if _step_of(path) <= newest]
+    paths = [path for path in _paths_newest_first(folder) if _step_of(path) <= newest]
     wanted = {_best_step(path) for path in paths[:keep]}
     for path in paths[keep:]:
         if _step_of(path) not in wanted:
-            remove(path)
+            remove_folder(path)
 
 
-def _newest_first(folder: Path) -> list[Path]:
-    found = [folder / name for name in names_in(folder) if NAME.fullmatch(name)]
+def _paths_newest_first(folder: Path) -> list[Path]:
+    found = [folder / name for name in list_names(folder) if STEP_NAME.fullmatch(name)]
     return sorted(found, key=_step_of, reverse=True)
 
 
@@ -208,7 +224,7 @@ def _step_of(path: Path) -> int:
 
 def _best_step(path: Path) -> int | None:
     try:
-        return State.model_validate_json(_bytes(path / STATE)).best_step
+        return State.model_validate_json(_read_bytes(path / STATE)).best_step
     except (IntegrityError, ValidationError):
         return None
 
@@ -223,7 +239,7 @@ def manifest_text(step: int, files: dict[str, str]) -> str:
 def _read_manifest(path: Path) -> tuple[int, dict[str, str]]:
     """Step and hashes; the text must be, byte for byte, what we would write for them."""
     where = path / MANIFEST
-    data = _bytes(where)
+    data = _read_bytes(where)
     try:
         found = json.loads(data)
         _refuse_newer(where, found["format"])
@@ -231,14 +247,14 @@ def _read_manifest(path: Path) -> tuple[int, dict[str, str]]:
         same = data == manifest_text(step, files).encode()
     except (KeyError, TypeError, ValueError, RecursionError):
         raise IntegrityError(f"{where}: not what was written") from None
-    if not same or path.name != f"step-{step:08d}" or not _is_layout(set(files)):
+    if not same or path.name != f"step-{step:08d}" or not _is_valid_layout(set(files)):
         raise IntegrityError(f"{where}: not what was written")
     return step, files
 
 
-def _is_layout(names: set[str]) -> bool:
+def _is_valid_layout(names: set[str]) -> bool:
     tensors = names - {LOG, STATE}
-    cut = any(tensors) and all(map(SHARD.fullmatch, tensors))
+    cut = any(tensors) and all(map(SHARD_NAME.fullmatch, tensors))
     return {LOG, STATE} <= names and (tensors == {MODEL, OPTIMIZER} or cut)
 
 
@@ -249,24 +265,24 @@ def _refuse_newer(where: Path, number: object) -> None:
         )
 
 
-def _checked(path: Path, sha256: str) -> bytes:
-    data = _bytes(path)
+def _read_verified(path: Path, sha256: str) -> bytes:
+    data = _read_bytes(path)
     if sha256_of(data) != sha256:
         raise IntegrityError(f"{path}: SHA-256 differs from what was written")
     return data
 
 
-def _check(path: Path, sha256: str) -> None:
+def _verify_hash(path: Path, sha256: str) -> None:
     """The same without holding the file: a shard may be large."""
-    if _from(path, sha256_of_file) != sha256:
+    if _read_file(path, sha256_of_file) != sha256:
         raise IntegrityError(f"{path}: SHA-256 differs from what was written")
 
 
-def _bytes(path: Path) -> bytes:
-    return _from(path, Path.read_bytes)
+def _read_bytes(path: Path) -> bytes:
+    return _read_file(path, Path.read_bytes)
 
 
-def _from(path: Path, read: Callable[[Path], T]) -> T:
+def _read_file(path: Path, read: Callable[[Path], T]) -> T:
     """What is read from a plain file. A disk that refuses is no reason to pass a checkpoint over:
     it may be whole, and going on without it would replace it."""
     if path.is_symlink() or not path.is_file():

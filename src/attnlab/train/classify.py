@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.models.encoder import Classifier, Texts
-from attnlab.train.batch import Batches, changed
-from attnlab.train.checkpoint import best
+from attnlab.train.batch import Batches, map_tensors
+from attnlab.train.checkpoint import best_checkpoint
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Trained
+from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors, restore_model
 
-Rows = Callable[[], Iterable[tuple[np.ndarray, Texts]]]
+NumberedBatches = Callable[[], Iterable[tuple[np.ndarray, Texts]]]
 
 
 def cross_entropy(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
@@ -36,7 +36,7 @@ def cross_entropy(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Predictions:
     """Logits and gold classes by row; what follows from them."""
 
     logits: np.ndarray  # (rows, classes)
@@ -65,26 +65,26 @@ class Predicted:
 
 
 @torch.no_grad()
-def predict(model: nn.Module, rows: Iterable[tuple[np.ndarray, Texts]]) -> Predicted:
+def predict(model: nn.Module, rows: Iterable[tuple[np.ndarray, Texts]]) -> Predictions:
     """Logits of every row by its number, in evaluation mode; the mode is put back."""
     device, was = next(model.parameters()).device, model.training
     model.eval()
     places, logits, labels = [], [], []
     for chosen, batch in rows:
-        here = changed(batch, lambda tensor: tensor.to(device))
+        here = map_tensors(batch, lambda tensor: tensor.to(device))
         places.append(np.asarray(chosen))
         logits.append(model(here.ids, here.hidden, here.kinds).float().cpu().numpy())
         labels.append(batch.labels.numpy())
     model.train(was)
     order = np.argsort(np.concatenate(places))
-    return Predicted(np.concatenate(logits)[order], np.concatenate(labels)[order])
+    return Predictions(np.concatenate(logits)[order], np.concatenate(labels)[order])
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FitResult:
     """How the training went; the model now holds its best weights."""
 
-    trained: Trained
+    trained: TrainResult
     best_step: int | None
 
     @property
@@ -98,13 +98,13 @@ def fit(  # noqa: PLR0913  (the loop's own arguments, and dev)
     batches: Batches,
     settings: TrainSettings,
     *,
-    dev: Rows,
+    dev: NumberedBatches,
     checkpoints: Path | None = None,
     hooks: Hooks | None = None,
-    heard: Callable[[Predicted], Mapping[str, float] | None] = lambda predicted: None,
-) -> Fitted:
+    heard: Callable[[Predictions], Mapping[str, float] | None] = lambda predicted: None,
+) -> FitResult:
     """Train in place; with a folder it can be stopped and goes on, without one it is quicker."""
-    kept = _Kept(model)
+    kept = _BestWeights(model)
 
     def evaluate(trained: nn.Module) -> dict[str, float]:
         found = predict(trained, dev())
@@ -120,11 +120,11 @@ def fit(  # noqa: PLR0913  (the loop's own arguments, and dev)
         if checkpoints is None:
             kept.restore()
         else:
-            best(checkpoints).load_model(model)
-    return Fitted(done, done.best_step)
+            best_checkpoint(checkpoints).load_model(model)
+    return FitResult(done, done.best_step)
 
 
-class _Kept:
+class _BestWeights:
     """A copy of what learns, of the lowest error so far."""
 
     def __init__(self, model: Classifier) -> None:

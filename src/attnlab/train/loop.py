@@ -20,27 +20,29 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import UsageError
-from attnlab.train.batch import Batches, changed, fingerprint
+from attnlab.train.atomic_folder import lock_folder
+from attnlab.train.batch import Batches, fingerprint, map_tensors
 from attnlab.train.checkpoint import (
     LOG,
     Checkpoint,
     CheckpointWarning,
     Snapshot,
     State,
-    latest,
-    prune,
+    latest_checkpoint,
+    prune_checkpoints,
 )
-from attnlab.train.determinism import environment, seed_step, surroundings
-from attnlab.train.folder import owned
+from attnlab.train.determinism import environment, isolate_torch_state, seed_step
 from attnlab.train.log import MetricLog, parse_log
-from attnlab.train.optimizer import optimizer_for
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.ranks import Ranks
-from attnlab.train.result import Ending, Hooks, Progress, Trained
+from attnlab.train.result import Ending, Hooks, Progress, TrainResult
 from attnlab.train.schedule import learning_rate
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Loss, Update, Updater, nll
 
-LINE = frozenset({"step", "loss", "learning_rate", "gradient_norm", "tokens"})  # of the log
+RESERVED_NAMES = frozenset(
+    {"step", "loss", "learning_rate", "gradient_norm", "tokens"}
+)  # of the log
 
 
 def train(  # noqa: PLR0913  (what a training is made of)
@@ -52,7 +54,7 @@ def train(  # noqa: PLR0913  (what a training is made of)
     checkpoints: Path | None = None,
     hooks: Hooks | None = None,
     ranks: Ranks | None = None,
-) -> Trained:
+) -> TrainResult:
     """Train the model in place, from the newest checkpoint if the folder has one.
 
     `ranks`: the processes that share each batch; every one calls this with the same arguments, the
@@ -61,13 +63,13 @@ def train(  # noqa: PLR0913  (what a training is made of)
     model is left in evaluation mode.
     """
     ranks = ranks or Ranks()
-    ranks.hold(model)
-    updater = Updater(model, optimizer_for(model, settings), loss, settings, ranks)
+    ranks.prepare_model(model)
+    updater = Updater(model, build_optimizer(model, settings), loss, settings, ranks)
     with ExitStack() as stack:
-        stack.enter_context(ranks.noticing())
-        if checkpoints is not None and ranks.leads:
-            stack.enter_context(owned(checkpoints))
-        stack.enter_context(surroundings(updater.device, settings.deterministic))
+        stack.enter_context(ranks.translate_errors())
+        if checkpoints is not None and ranks.is_main:
+            stack.enter_context(lock_folder(checkpoints))
+        stack.enter_context(isolate_torch_state(updater.device, settings.deterministic))
         stack.callback(model.eval)
         return _Loop(updater, batches, checkpoints, hooks or Hooks()).run()
 
@@ -81,7 +83,7 @@ class _Loop:
         self.updater, self.batches, self.folder, self.hooks = updater, batches, folder, hooks
         self.model, self.settings, self.device = updater.model, updater.settings, updater.device
         self.ranks = updater.ranks
-        self.here = environment(self.device, self.ranks.size, self.ranks.parts)
+        self.here = environment(self.device, self.ranks.size, self.ranks.shards)
         self.state = State(settings=self.settings.identity(), environments=(self.here,))
         self.log = MetricLog()
         self.stored = 0  # the step of the newest checkpoint
@@ -89,14 +91,14 @@ class _Loop:
         self.batch: Any = None
         self.following: Any = None
 
-    def run(self) -> Trained:
+    def run(self) -> TrainResult:
         """All steps that are left."""
         self._resume()
-        self.ranks.begin(self.state.step)
+        self.ranks.check_same_start(self.state.step)
         self.model.train()
         while self.state.step < self.settings.steps:
-            if self.hooks.stop is not None and self.ranks.any(self.hooks.stop()):
-                self.ranks.level(self.model)
+            if self.hooks.stop is not None and self.ranks.any_rank(self.hooks.stop()):
+                self.ranks.broadcast_buffers(self.model)
                 self._save()
                 return self._trained("stopped")
             update = self._step()
@@ -108,14 +110,14 @@ class _Loop:
     def _resume(self) -> None:
         if self.folder is None:
             return
-        found = latest(self.folder)
+        found = latest_checkpoint(self.folder)
         if found is not None:
             _check_same(found, self.settings, self.batches)
             found.load_model(self.model)
             found.load_optimizer(self.model, self.updater.optimizer)
             self.state = _with_environment(found.state, self.here)
             self.stored = found.state.step
-        beside = self.folder / LOG if self.ranks.leads else None
+        beside = self.folder / LOG if self.ranks.is_main else None
         self.log = MetricLog(beside, found.read(LOG) if found else b"")
 
     def _step(self) -> Update:
@@ -133,7 +135,7 @@ class _Loop:
 
     def _fetch(self, step: int) -> Any:
         batch = self.batches.batch(step)
-        return changed(batch, lambda tensor: tensor.to(self.device, non_blocking=True))
+        return map_tensors(batch, lambda tensor: tensor.to(self.device, non_blocking=True))
 
     def _count(self, update: Update, seconds: float) -> None:
         timed = {
@@ -161,15 +163,15 @@ class _Loop:
         }
         improved, evaluates = False, self.settings.is_due(self.settings.evaluate_every, done)
         if evaluates or self.settings.is_due(self.settings.checkpoint_every, done):
-            self.ranks.level(self.model)
+            self.ranks.broadcast_buffers(self.model)
         if self.hooks.evaluate and evaluates:
             found = self._evaluate()
-            improved = self.ranks.agreed(self._note_best(found["value"]))
+            improved = self.ranks.decide(self._note_best(found["value"]))
             line |= {name: v if math.isfinite(v) else None for name, v in found.items()}
         self.log.add(line)
         if improved or self.settings.is_due(self.settings.checkpoint_every, done):
             self._save()
-        if self.hooks.progress is not None and self.ranks.leads:
+        if self.hooks.progress is not None and self.ranks.is_main:
             self.hooks.progress(Progress(done, self.settings.steps, update.loss, self._speed()))
 
     def _evaluate(self) -> dict[str, float]:
@@ -179,7 +181,7 @@ class _Loop:
             found = self.ranks.run(self.model, self.hooks.evaluate)
         self.model.train()
         named = dict(found) if isinstance(found, Mapping) else {"value": float(found)}
-        if "value" not in named or not LINE.isdisjoint(named):
+        if "value" not in named or not RESERVED_NAMES.isdisjoint(named):
             raise UsageError(f"evaluate: needs a 'value', and no {' or '.join(sorted(LINE))}")
         return named
 
@@ -196,16 +198,16 @@ class _Loop:
             return
         self.state = self.state.model_copy(update={"data": fingerprint(self.batch)})
         snapshot = Snapshot(self.state, self.model, self.updater.optimizer, self.log.data)
-        self.ranks.save(self.folder, snapshot)
+        self.ranks.save_checkpoint(self.folder, snapshot)
         self.stored = self.state.step
-        if self.ranks.leads:
-            prune(self.folder, self.settings.keep, self.stored)
+        if self.ranks.is_main:
+            prune_checkpoints(self.folder, self.settings.keep, self.stored)
 
     def _speed(self) -> float | None:
         return self.state.timed_tokens / self.state.seconds if self.state.seconds else None
 
-    def _trained(self, ending: Ending, problem: str = "") -> Trained:
-        return Trained(
+    def _trained(self, ending: Ending, problem: str = "") -> TrainResult:
+        return TrainResult(
             ending=ending,
             steps=self.state.step,
             tokens=self.state.tokens,

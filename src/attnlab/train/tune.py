@@ -53,7 +53,7 @@ class TuneSettings(Settings):
 
 
 @dataclass(frozen=True)
-class Counts:
+class ParameterCounts:
     """Numbers that learn, numbers that are written to disk, and those of the head among them."""
 
     trained: int
@@ -65,18 +65,20 @@ class Counts:
         return asdict(self)
 
 
-def tuned(encoder: Encoder, classes: int, settings: TuneSettings, seed: Seed) -> Classifier:
+def build_classifier(
+    encoder: Encoder, classes: int, settings: TuneSettings, seed: Seed
+) -> Classifier:
     """A classifier on a copy of the encoder, of which only what the method says may learn."""
-    room(encoder, settings)
+    max_text_tokens(encoder, settings)
     own = Encoder(encoder.name, copy.deepcopy(encoder.library), encoder.tokenizer, encoder.sha256)
     generator = seed.child("head").torch_generator()
     model = Classifier(own, classes, generator, settings.pooling)
     model.encoder.requires_grad_(settings.method == "full")
     if settings.method == "lora":
-        with _drawing(seed.child("adapter")):
+        with _seed_torch(seed.child("adapter")):
             _add_lora(model.encoder, settings)
     elif settings.method in PREFIXES:
-        with _drawing(seed.child("adapter")):
+        with _seed_torch(seed.child("adapter")):
             model.extra = Prefix(model.encoder, settings, seed.child("vectors"))
     return model.eval()
 
@@ -87,7 +89,7 @@ def check_installed(method: str) -> None:
         require("models", f"method {method!r}", "peft")
 
 
-def room(encoder: Encoder, settings: TuneSettings) -> int:
+def max_text_tokens(encoder: Encoder, settings: TuneSettings) -> int:
     """Tokens left for a text: the context, less the trained vectors before it."""
     check_installed(settings.method)
     left = encoder.context - (settings.prefix_length if settings.method in PREFIXES else 0)
@@ -130,19 +132,19 @@ class Prefix(nn.Module):
         return None if self.at_input else self._wrapped[0].get_prompt(batch_size=rows)
 
 
-def counted(model: Classifier) -> Counts:
+def count_parameters(model: Classifier) -> ParameterCounts:
     """What learns and what is stored, tied tensors once."""
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     stored = sum(tensor.numel() for tensor in model_tensors(model).values())
-    return Counts(trained, stored, sum(p.numel() for p in model.head.parameters()))
+    return ParameterCounts(trained, stored, sum(p.numel() for p in model.head.parameters()))
 
 
-def expected(encoder: Encoder, classes: int, settings: TuneSettings) -> int | None:
+def expected_trainable(encoder: Encoder, classes: int, settings: TuneSettings) -> int | None:
     """The closed formula of the method; None where none is known for this encoder."""
     d, layers, n = encoder.width, encoder.layers, settings.prefix_length
     head = classes * d + classes
     if settings.method == "full":
-        whole = bert_numbers(encoder.library.config)
+        whole = bert_parameter_count(encoder.library.config)
         return None if whole is None else whole + head
     added = {
         "head": 0,
@@ -153,7 +155,7 @@ def expected(encoder: Encoder, classes: int, settings: TuneSettings) -> int | No
     return added[settings.method] + head
 
 
-def bert_numbers(config: Any) -> int | None:
+def bert_parameter_count(config: Any) -> int | None:
     """(V + P + T + 2)d + L(4(d² + d) + 2df + f + d + 4d): a BERT without its pooler.
 
     V words, P positions, T segments, f the width inside; 2d a layer norm, three of which are
@@ -167,13 +169,15 @@ def bert_numbers(config: Any) -> int | None:
     return table * d + config.num_hidden_layers * layer
 
 
-def learns(model: Classifier) -> set[str]:
+def trainable_names(model: Classifier) -> set[str]:
     """Names of the parameters that ought to learn, for the audit freeze."""
     return {name for name, p in model.named_parameters() if p.requires_grad}
 
 
-def described(model: Classifier, settings: TuneSettings, labels: tuple[str, ...]) -> dict[str, Any]:
-    """What `rebuilt` must know besides the tensors, as plain JSON."""
+def describe_classifier(
+    model: Classifier, settings: TuneSettings, labels: tuple[str, ...]
+) -> dict[str, Any]:
+    """What `rebuild_classifier` must know besides the tensors, as plain JSON."""
     return {
         "format": FORMAT,
         "model": model.base.name,
@@ -183,7 +187,9 @@ def described(model: Classifier, settings: TuneSettings, labels: tuple[str, ...]
     }
 
 
-def rebuilt(document: Mapping[str, Any], tensors: Mapping[str, Tensor], encoder: Encoder) -> Any:
+def rebuild_classifier(
+    document: Mapping[str, Any], tensors: Mapping[str, Tensor], encoder: Encoder
+) -> Any:
     """The classifier again, from its description, its tensors and the same base encoder."""
     try:
         number, sha256 = int(document["format"]), str(document["sha256"])
@@ -198,7 +204,7 @@ def rebuilt(document: Mapping[str, Any], tensors: Mapping[str, Tensor], encoder:
             f"tuned on another {document.get('model')}: its weights have SHA-256 {sha256[:12]}, "
             f"these {encoder.sha256[:12]}"
         )
-    model = tuned(encoder, classes, settings, Seed(0))
+    model = build_classifier(encoder, classes, settings, Seed(0))
     restore_model(model, tensors)
     return model.eval()
 
@@ -215,7 +221,7 @@ def _add_lora(library: Any, settings: TuneSettings) -> None:
 
 
 @contextmanager
-def _drawing(seed: Seed) -> Iterator[None]:
+def _seed_torch(seed: Seed) -> Iterator[None]:
     """peft draws from torch's global generator: inside it is a stream of ours, then as before."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed.number)

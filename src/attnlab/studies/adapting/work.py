@@ -19,8 +19,8 @@ from attnlab.studies.finetune.settings import FinetuneSettings
 from attnlab.studies.finetune.watch import after, before, collapsed, few, invariant, told
 from attnlab.studies.finetune.work import AUDITED_ROWS, SCORED_AT_ONCE, Prepared, training
 from attnlab.tasks.labelled import majority
-from attnlab.train.classify import Predicted, predict
-from attnlab.train.tune import counted, expected
+from attnlab.train.classify import Predictions, predict
+from attnlab.train.tune import count_parameters, expected_trainable
 
 AXES = ("learning_rate", "batch", "epochs")
 
@@ -47,10 +47,12 @@ def settings_of(c: Mapping[str, Any]) -> FinetuneSettings:
 
 def _before(search: Search, s: FinetuneSettings) -> dict[str, str]:
     """split-overlap and freeze, on a model of its own."""
-    from attnlab.train.tune import tuned
+    from attnlab.train.tune import build_classifier
 
     p = search.p
-    model = tuned(p.encoder, len(p.data.labels), s.tuning(), search.seed).to(search.context.device)
+    model = build_classifier(p.encoder, len(p.data.labels), s.tuning(), search.seed).to(
+        search.context.device
+    )
     return before(model, s, p.data, training(s, len(p.train)), few(p.train, AUDITED_ROWS))
 
 
@@ -124,7 +126,7 @@ def _single(search: Search, s: FinetuneSettings, said: dict[str, str], *, whole:
 
 def _whole(model: Classifier, p: Prepared) -> dict[str, Any]:
     parts = [predict(model, rows.in_order(SCORED_AT_ONCE)) for rows in (p.dev, p.test)]
-    both = Predicted(
+    both = Predictions(
         np.concatenate([part.logits for part in parts]),
         np.concatenate([part.labels for part in parts]),
     )
@@ -161,7 +163,7 @@ def _of_cell(cell: Cell) -> dict[str, Any]:
 
 
 def _sizes(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any]:
-    counts = counted(model)
+    counts = count_parameters(model)
     return {
         "majority": majority(p.data.test),
         "dev_majority": majority(p.data.dev),
@@ -170,5 +172,5 @@ def _sizes(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any
         "trained": counts.trained,
         "stored": counts.stored,
         "cut": p.train.report(),
-        "by_formula": expected(p.encoder, len(p.data.labels), s.tuning()),
+        "by_formula": expected_trainable(p.encoder, len(p.data.labels), s.tuning()),
     }

@@ -12,9 +12,9 @@ from attnlab.audit.collapse import collapse
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.studies.counting.model import TERMS, Counter
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
-from attnlab.train.batch import changed
+from attnlab.train.batch import map_tensors
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Trained
+from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
 
 SHOWN = 2  # test rows whose attention maps are kept
@@ -26,7 +26,7 @@ def work(trial: Trial, context: TrialContext) -> Outcome:
     c, seed, sizes = trial.config, trial.stream, Sizes.of(trial.config)
     model = Counter(sizes, c["arm"], seed.child("weights").torch_generator()).to(context.device)
     drawn = draw(sizes, c["scored"], seed.child("test"))
-    test: Rows = changed(drawn, lambda tensor: tensor.to(context.device))
+    test: Rows = map_tensors(drawn, lambda tensor: tensor.to(context.device))
     done = _trained(trial, context, model, "first", test)
     if done.ending == "diverged":
         return Outcome({"first_accuracy": math.nan}, reasons={"first_accuracy": done.problem})
@@ -72,7 +72,7 @@ def settings_of(c: Any, phase: str) -> TrainSettings:
 
 def _trained(
     trial: Trial, context: TrialContext, model: Counter, phase: str, test: Rows
-) -> Trained:
+) -> TrainResult:
     """Curves are measured on test rows; nothing is chosen by them."""
     c = trial.config
     fresh = Fresh(Sizes.of(c), c["batch"], trial.stream.child("train", phase))
@@ -152,7 +152,7 @@ def constant(model: Counter, rows: Rows) -> str:
     return f"fail: {found.why}" if found.verdict == "fail" else found.verdict
 
 
-def curve(done: Trained) -> dict[str, list[float]]:
+def curve(done: TrainResult) -> dict[str, list[float]]:
     """Accuracy while the start is trained."""
     lines = [line for line in done.log if line.get("value") is not None]
     return {

@@ -11,7 +11,7 @@ from attnlab.core.files import sha256_file, sha256_files
 from attnlab.lab.study import StudySettings
 
 if TYPE_CHECKING:
-    from attnlab.tasks.labelled import Labelled
+    from attnlab.tasks.labelled import LabelledData
     from attnlab.train.tune import TuneSettings
 
 KNOWN = ("sentiment", "boolq", "snli")
@@ -101,7 +101,7 @@ def data_sha256(data: str) -> str:
     path = Path(data)
     try:
         if path.is_dir():
-            from attnlab.tasks.folder import split_files
+            from attnlab.tasks.split_folder import split_files
 
             return sha256_files(split_files(path).values())
         if path.is_file():
@@ -128,7 +128,7 @@ def model_sha256(model: str) -> str:
 
 def labelled(s: FinetuneSettings) -> "Labelled":
     """The data, if they are still those that were asked for."""
-    from attnlab.tasks.labelled import Columns, read_labelled
+    from attnlab.tasks.labelled import Columns, read_labelled_table
 
     if s.data in KNOWN:
         return _known(s.data)
@@ -136,10 +136,10 @@ def labelled(s: FinetuneSettings) -> "Labelled":
         raise UsageError(f"{s.data}: changed since this run was started")
     path, columns = Path(s.data), Columns(s.text, s.label, s.second or None)
     if path.is_dir():
-        from attnlab.tasks.folder import read_folder
+        from attnlab.tasks.split_folder import read_folder
 
         return read_folder(path, columns)
-    return read_labelled(path, columns)
+    return read_labelled_table(path, columns)
 
 
 def _known(name: str) -> "Labelled":

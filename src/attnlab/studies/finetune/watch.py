@@ -19,14 +19,20 @@ from attnlab.core.seeds import Seed
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder
 from attnlab.studies.finetune.settings import RATES, FinetuneSettings
-from attnlab.tasks.encoded import Encoded
-from attnlab.tasks.labelled import Labelled
-from attnlab.train.batch import changed
-from attnlab.train.classify import Predicted, cross_entropy
-from attnlab.train.optimizer import optimizer_for
+from attnlab.tasks.encoder_inputs import EncodedExamples
+from attnlab.tasks.labelled import LabelledData
+from attnlab.train.batch import map_tensors
+from attnlab.train.classify import Predictions, cross_entropy
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import decode, encode, model_tensors
-from attnlab.train.tune import described, expected, learns, rebuilt, tuned
+from attnlab.train.tensors import from_safetensors, model_tensors, to_safetensors
+from attnlab.train.tune import (
+    build_classifier,
+    describe_classifier,
+    expected_trainable,
+    rebuild_classifier,
+    trainable_names,
+)
 from attnlab.train.update import Updater
 
 INVARIANT_ROWS = 16
@@ -39,7 +45,7 @@ class Watch:
     def __init__(self, labels: tuple[str, ...]) -> None:
         self.labels, self.now = labels, ""
 
-    def __call__(self, predicted: Predicted) -> dict[str, float]:
+    def __call__(self, predicted: Predictions) -> dict[str, float]:
         """What the line of the log gets besides accuracy and loss."""
         found = collapsed(predicted, self.labels)
         self.now = f", collapsed: {found.why}" if found.verdict == "fail" else ""
@@ -58,7 +64,7 @@ def first_epoch(evaluations: Sequence[Mapping[str, Any]], steps: int) -> str:
     return f"fail: collapsed at step {line['step']}, within the first epoch: {share}"
 
 
-def collapsed(predicted: Predicted, labels: tuple[str, ...]) -> Finding:
+def collapsed(predicted: Predictions, labels: tuple[str, ...]) -> Finding:
     """The audit collapse, in the words of the classes."""
     said = [[labels[i] for i in side] for side in (predicted.classes, predicted.labels)]
     return collapse(*said)
@@ -70,7 +76,11 @@ def told(finding: Finding) -> str:
 
 
 def before(
-    model: Classifier, s: FinetuneSettings, data: Labelled, settings: TrainSettings, batch: Texts
+    model: Classifier,
+    s: FinetuneSettings,
+    data: LabelledData,
+    settings: TrainSettings,
+    batch: Texts,
 ) -> dict[str, str]:
     """split-overlap and freeze: on the data and on the untrained model, which is put back.
 
@@ -82,25 +92,25 @@ def before(
     overlap = split_overlap(
         data.texts(), labels=labels, classes=len(data.labels), chosen_on="dev", reported_on="test"
     )
-    updater = Updater(model, optimizer_for(model, settings), cross_entropy, settings)
-    here = changed(batch, lambda tensor: tensor.to(updater.device))
+    updater = Updater(model, build_optimizer(model, settings), cross_entropy, settings)
+    here = map_tensors(batch, lambda tensor: tensor.to(updater.device))
 
     def step() -> None:
         updater.start(here)
         updater.finish(0, settings.learning_rate)
 
     steps = 2 if s.method == "lora" else 1
-    count = expected(model.base, len(data.labels), s.tuning())
+    count = expected_trainable(model.base, len(data.labels), s.tuning())
     with torch.random.fork_rng(devices=[]):
-        frozen = freeze(model, step, learns(model), count=count, steps=steps)
+        frozen = freeze(model, step, trainable_names(model), count=count, steps=steps)
     return {"audit_split-overlap": told(overlap), "audit_freeze": told(frozen)}
 
 
 def after(
     model: Classifier,
     s: FinetuneSettings,
-    data: Labelled,
-    test: Predicted,
+    data: LabelledData,
+    test: Predictions,
     batch: Texts,
     base: Encoder | None = None,
 ) -> dict[str, str]:
@@ -129,7 +139,7 @@ def effect(
     device = next(model.parameters()).device
     if base is None:
         base = open_encoder(s.model)
-    here: Any = changed(batch, lambda tensor: tensor.to(device))
+    here: Any = map_tensors(batch, lambda tensor: tensor.to(device))
 
     def answer(other: Classifier) -> Tensor:
         other.to(device).eval()
@@ -138,14 +148,14 @@ def effect(
     others = {}
     if s.method not in ("head", "full"):
         seed = Seed(s.first_seed).child("audit")
-        rand = tuned(base, len(labels), s.tuning(), seed)
-        none = tuned(base, len(labels), s.tuning().model_copy(update=PLAIN), seed)
+        rand = build_classifier(base, len(labels), s.tuning(), seed)
+        none = build_classifier(base, len(labels), s.tuning().model_copy(update=PLAIN), seed)
         _shake(rand, seed)
         for other in (rand, none):
             other.head.load_state_dict(model.head.state_dict())
         others = {"a random part": lambda: answer(rand), "none": lambda: answer(none)}
-    tensors = decode(encode(model_tensors(model)))
-    again = rebuilt(described(model, s.tuning(), labels), tensors, base)
+    tensors = from_safetensors(to_safetensors(model_tensors(model)))
+    again = rebuild_classifier(describe_classifier(model, s.tuning(), labels), tensors, base)
     return adapter_effect(lambda: answer(model), others, lambda: answer(again))
 
 
@@ -153,7 +163,7 @@ PLAIN = {"method": "head", "pooling": "mean"}
 
 
 @torch.no_grad()
-def invariant(model: Classifier, rows: Encoded) -> Finding:
+def invariant(model: Classifier, rows: EncodedExamples) -> Finding:
     """metric-invariance of the loss on a few rows: alone, together, with more padding.
 
     In float64, where rounding cannot hide that padding is read; float32 weights come back exactly.
@@ -167,7 +177,7 @@ def invariant(model: Classifier, rows: Encoded) -> Finding:
             now = chosen[start : start + size]
             longest = int(max(len(rows.ids[i]) for i in now))
             batch = rows.batch(now, min(longest + pads, rows.longest))
-            here: Any = changed(batch, lambda tensor: tensor.to(device))
+            here: Any = map_tensors(batch, lambda tensor: tensor.to(device))
             logits = model(here.ids, here.hidden, here.kinds)
             total += float(functional.cross_entropy(logits, here.labels, reduction="sum"))
         return total / len(chosen)

@@ -18,14 +18,20 @@ from attnlab.studies.distillation.models import redrawn
 from attnlab.studies.finetune.settings import FinetuneSettings, labelled
 from attnlab.studies.finetune.watch import Watch, after, before, few, first_epoch, invariant, told
 from attnlab.studies.train_text.work import _threads as threads  # pyright: ignore[reportPrivateUsage]
-from attnlab.tasks.encoded import Encoded, Shuffled, encode
-from attnlab.tasks.labelled import Labelled, majority
+from attnlab.tasks.encoder_inputs import EncodedExamples, ShuffledBatches, encode_examples
+from attnlab.tasks.labelled import LabelledData, majority
 from attnlab.train.checkpoint import CheckpointWarning
-from attnlab.train.classify import Fitted, Predicted, fit, predict
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.classify import FitResult, Predictions, fit, predict
+from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
-from attnlab.train.tune import counted, described, expected, room, tuned
+from attnlab.train.tune import (
+    build_classifier,
+    count_parameters,
+    describe_classifier,
+    expected_trainable,
+    max_text_tokens,
+)
 
 DOCUMENT = "tuned.json"
 PREFIX = "tuned."  # of the arrays
@@ -38,11 +44,11 @@ FIFTIETHS = 50
 class Prepared:
     """The data, the encoder, and the splits in ids."""
 
-    data: Labelled
+    data: LabelledData
     encoder: Encoder
-    train: Encoded
-    dev: Encoded
-    test: Encoded
+    train: EncodedExamples
+    dev: EncodedExamples
+    test: EncodedExamples
 
 
 def prepared(s: FinetuneSettings, seed: Seed | None = None) -> Prepared:
@@ -60,11 +66,11 @@ def begun(s: FinetuneSettings, encoder: Encoder, seed: Seed) -> Encoder:
     return replace(encoder, library=library)
 
 
-def assembled(s: FinetuneSettings, data: Labelled, encoder: Encoder) -> Prepared:
+def assembled(s: FinetuneSettings, data: LabelledData, encoder: Encoder) -> Prepared:
     """These data in this encoder's ids."""
-    most = room(encoder, s.tuning())
+    most = max_text_tokens(encoder, s.tuning())
     longest = min(s.longest or most, most)
-    parts = [encode(encoder.tokenizer, rows, longest) for rows in data.as_dict().values()]
+    parts = [encode_examples(encoder.tokenizer, rows, longest) for rows in data.as_dict().values()]
     return Prepared(data, encoder, *parts)
 
 
@@ -75,7 +81,7 @@ def finetuned(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outco
         p = prepared(s, seed)
         if len({row.label for row in p.data.train}) < 2:
             raise UsageError(f"{s.data}: the rows that are learnt from have one label only")
-        model = tuned(p.encoder, len(p.data.labels), s.tuning(), seed).to(context.device)
+        model = build_classifier(p.encoder, len(p.data.labels), s.tuning(), seed).to(context.device)
         settings = training(s, len(p.train))
         small = few(p.train, AUDITED_ROWS)
         said = before(model, s, p.data, settings, small)
@@ -133,7 +139,7 @@ def an_epoch(s: FinetuneSettings, rows: int) -> int:
 def document(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any]:
     """What `predict` needs besides the tensors."""
     return {
-        **described(model, s.tuning(), p.data.labels),
+        **describe_classifier(model, s.tuning(), p.data.labels),
         "longest": p.train.longest,
         "pair": p.data.train[0].second is not None,
     }
@@ -141,13 +147,13 @@ def document(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, A
 
 def _fit(
     model: Classifier, p: Prepared, settings: TrainSettings, context: TrialContext, rest: Any
-) -> Fitted:
+) -> FitResult:
     s, seed, watch = rest
     hooks = Hooks(
         progress=lambda at: context.step(at.step, at.steps, _words(at) + watch.now),
         stop=context.stopping,
     )
-    batches = Shuffled(p.train, s.batch, seed.child("order"))
+    batches = ShuffledBatches(p.train, s.batch, seed.child("order"))
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)
         done = fit(
@@ -169,7 +175,7 @@ def _words(at: Progress) -> str:
 
 
 def _scores(
-    p: Prepared, s: FinetuneSettings, test: Predicted, dev: Predicted
+    p: Prepared, s: FinetuneSettings, test: Predictions, dev: Predictions
 ) -> dict[str, float | int | str]:
     share = wilson(test.right, len(test.labels))
     return {
@@ -190,8 +196,8 @@ def _scores(
 
 
 def _counts(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, int | None]:
-    found = counted(model)
-    formula = expected(p.encoder, len(p.data.labels), s.tuning())
+    found = count_parameters(model)
+    formula = expected_trainable(p.encoder, len(p.data.labels), s.tuning())
     return {
         "trained": found.trained,
         "stored": found.stored,
@@ -205,7 +211,7 @@ def _samples(p: Prepared) -> list[str]:
     return [f"row {cut.row} lost {cut.tokens} tokens: {cut.text[:300]}" for cut in p.train.shown]
 
 
-def curves(done: Trained) -> dict[str, list[float]]:
+def curves(done: TrainResult) -> dict[str, list[float]]:
     """Training loss of each fiftieth of the steps; dev where it was scored."""
     parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
     scored = [line for line in done.log if line.get("value") is not None]

@@ -21,14 +21,14 @@ from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.audited import audit_metrics
 from attnlab.studies.train_text.study import BASELINES, TextSettings, content_sha256
-from attnlab.tasks.batches import Blocks
+from attnlab.tasks.batches import PackedBatches
 from attnlab.tasks.corpus import Corpus
 from attnlab.tasks.ngram import NGram
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
-from attnlab.train.checkpoint import CheckpointWarning, best
+from attnlab.train.checkpoint import CheckpointWarning, best_checkpoint
 from attnlab.train.loop import train
-from attnlab.train.ranks import ranks_here
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.ranks import current_ranks
+from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
 
 FIFTIETHS = 50
@@ -46,21 +46,21 @@ class Text:
 def trained(s: TextSettings, trial: Trial, context: TrialContext) -> Outcome:
     """The model of lowest dev loss, what it scores, and what counting scores."""
     with _threads(s.threads):
-        text, seed, ranks = prepared(s), trial.stream, ranks_here()
+        text, seed, ranks = prepared(s), trial.stream, current_ranks()
         model = _untrained(s, text, trial)
-        if ranks.parts == 1:
+        if ranks.shards == 1:
             model.to(context.device)  # a sharded one goes there block by block
-        batches = Blocks(text.train, s.block, s.batch, seed.child("order"))
+        batches = PackedBatches(text.train, s.block, s.batch, seed.child("order"))
         start = audit_metrics(model, "start")
         done = _train(model, batches, s, text, context)
-        if not ranks.leads:
+        if not ranks.is_main:
             return Outcome({})  # the first process goes on alone, and tells
         if done.ending == "diverged":
             return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": done.problem})
         assert context.checkpoints is not None
-        if ranks.parts > 1:  # whole again, here
+        if ranks.shards > 1:  # whole again, here
             model = _untrained(s, text, trial).to(context.device)
-        best(context.checkpoints).load_model(model)
+        best_checkpoint(context.checkpoints).load_model(model)
         model.eval()
         metrics = {
             **start,
@@ -150,8 +150,8 @@ def sample(model: GPT, tokenizer: Tokenizer, s: TextSettings, trial: Trial) -> s
 
 
 def _train(
-    model: GPT, batches: Blocks, s: TextSettings, text: Text, context: TrialContext
-) -> Trained:
+    model: GPT, batches: PackedBatches, s: TextSettings, text: Text, context: TrialContext
+) -> TrainResult:
     settings = TrainSettings(
         steps=s.steps,
         batch=s.batch,
@@ -181,7 +181,7 @@ def _train(
             settings,
             checkpoints=context.checkpoints,
             hooks=hooks,
-            ranks=ranks_here(),
+            ranks=current_ranks(),
         )
     if done.ending == "stopped":
         raise TrialStopped
@@ -208,7 +208,7 @@ def _windows(stream: np.ndarray, s: TextSettings) -> Iterator[Any]:
         yield pieces[place]
 
 
-def _curves(done: Trained) -> dict[str, list[float]]:
+def _curves(done: TrainResult) -> dict[str, list[float]]:
     parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
     scored = [line for line in done.log if line.get("value") is not None]
     return {
