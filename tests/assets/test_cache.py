@@ -117,7 +117,7 @@ def resign(folder: Path, **changes: object) -> None:
     value = json.loads((folder / "MANIFEST.json").read_text())
     value.pop("sha256")
     signed = shelf.Manifest.model_validate({**value, **changes})
-    text = shelf._signed(signed)  # type: ignore[reportPrivateUsage]
+    text = shelf._manifest_text(signed)  # type: ignore[reportPrivateUsage]
     (folder / "MANIFEST.json").write_text(text)
 
 
@@ -246,9 +246,9 @@ def test_waiting_for_another_writer(pebbles: Path, monkeypatch: pytest.MonkeyPat
             self.seen.append(text)
 
     with (
-        shelf.writing(SDIST[0], Noted()),
+        shelf.write_lock(SDIST[0], Noted()),
         pytest.raises(RunInUseError, match="being fetched by another"),
-        shelf.writing(SDIST[0], Noted()),
+        shelf.write_lock(SDIST[0], Noted()),
     ):
         pass
     assert Noted.seen == [f"waiting for another process that fetches {SDIST[0]}"]

@@ -155,7 +155,7 @@ def test_new_folders_have_their_names_on_the_disk(
 ) -> None:
     """Otherwise power loss takes a whole output folder along, with what was stored in it."""
     synced: list[str] = []
-    real = files._sync_folder  # pyright: ignore[reportPrivateUsage]
+    real = files.sync_folder  # pyright: ignore[reportPrivateUsage]
 
     def noted(folder: Path) -> None:
         synced.append(str(folder.relative_to(tmp_path)))

@@ -17,10 +17,10 @@ from attnlab.core.tokens import IGNORE
 from attnlab.measure.perplexity import (
     Perplexity,
     Scores,
-    Triple,
+    ScoringBatch,
+    corpus_perplexity,
     score,
-    sentence,
-    summed,
+    sentence_perplexity,
     token_nll,
     windows,
 )
@@ -51,9 +51,11 @@ def bigram(ids: Tensor, hidden: Tensor | None) -> Tensor:
     return embedding(ids, TABLE)
 
 
-def padded(rows_: list[list[int]], batch: int, extra: int = 0, left: bool = False) -> list[Triple]:
+def padded(
+    rows_: list[list[int]], batch: int, extra: int = 0, left: bool = False
+) -> list[ScoringBatch]:
     """The rows in batches, padded `extra` places beyond the longest, on either side."""
-    made: list[Triple] = []
+    made: list[ScoringBatch] = []
     for start in range(0, len(rows_), batch):
         part = rows_[start : start + batch]
         longest = max(map(len, part)) - 1 + extra
@@ -139,10 +141,10 @@ def test_a_model_that_looks_at_its_neighbours_is_scored_alone_by_sentence() -> N
     rows_ = [[0, 5, 3, 1], [0, 2, 1], [0, 7, 1]]
     batched = score(token_nll(neighbours), padded(rows_, 3)).sentences[0]
     alone = score(token_nll(bigram), padded(rows_, 3)).sentences[0]
-    assert sentence(token_nll(neighbours), rows_[0]) == pytest.approx(alone, rel=1e-13)
+    assert sentence_perplexity(token_nll(neighbours), rows_[0]) == pytest.approx(alone, rel=1e-13)
     assert abs(batched - alone) > 0.1
     with pytest.raises(UsageError, match="fewer than two tokens"):
-        sentence(token_nll(bigram), [0])
+        sentence_perplexity(token_nll(bigram), [0])
 
 
 @given(rows, st.integers(1, 12))
@@ -151,7 +153,7 @@ def test_summed_is_the_corpus_perplexity(rows_: list[list[int]], batch: int) -> 
     def nll(ids: Tensor, targets: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
         return token_nll(bigram)(ids, targets, hidden).sum(), (targets != IGNORE).sum()
 
-    found = summed(nll, padded(rows_, batch, 2))
+    found = corpus_perplexity(nll, padded(rows_, batch, 2))
     expected = score(token_nll(bigram), padded(rows_, 1)).perplexity
     assert found.tokens == expected.tokens
     assert found.corpus == pytest.approx(expected.corpus, rel=1e-13)

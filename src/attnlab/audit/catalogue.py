@@ -26,7 +26,7 @@ from attnlab.audit.saturation import saturation
 from attnlab.audit.subject import Subject
 from attnlab.audit.tying_and_save import tying_and_save
 from attnlab.audit.wrap import subject_of
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 
 
@@ -86,7 +86,7 @@ def chosen(only: Iterable[str]) -> tuple[Audit, ...]:
     wanted = list(only)
     for name in wanted:
         if name not in NAMES:
-            raise UsageError(f"unknown audit {name!r}: {nearest(name, NAMES)}")
+            raise UsageError(f"unknown audit {name!r}: {suggest(name, NAMES)}")
     return tuple(audit for audit in MODEL_AUDITS if not wanted or audit.name in wanted)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attnlab.audit.finding import Finding
-from attnlab.core.config import Settings, build, content_hash, nearest
+from attnlab.core.config import Settings, build, content_hash, suggest
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Table
@@ -81,7 +81,7 @@ class Study(ABC):
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
         """The study with a preset's settings, then the overrides, validated together."""
         if scale not in SCALES:
-            raise UsageError(f"unknown scale {scale!r}: {nearest(scale, SCALES)}")
+            raise UsageError(f"unknown scale {scale!r}: {suggest(scale, SCALES)}")
         return cls(build(cls.Settings, {**cls.presets.get(scale, {}), **overrides}))
 
     @property

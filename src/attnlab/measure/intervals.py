@@ -1,6 +1,6 @@
 """Estimates with intervals: t over seeds, Wilson and bootstrap over items, Holm over comparisons.
 
-scipy is imported where it is needed: it is half of a command's start.
+scipy is imported where it is needed, because its import takes half of a command's start-up time.
 """
 
 import math
@@ -27,12 +27,12 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """False when too few runs gave an interval."""
+        """False when there were too few runs for an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
     def half_width(self) -> float:
-        """(high - low) / 2."""
+        """Half the length of the interval."""
         return (self.high - self.low) / 2
 
 
@@ -58,7 +58,7 @@ def t_quantile(p: float, freedom: int) -> float:
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = LEVEL) -> Estimate:
-    """Mean of a_i − b_i over runs that share everything but the arm (t interval)."""
+    """Mean of a_i − b_i over pairs of runs with the same seed (t interval)."""
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if x.shape != y.shape:
         raise ValueError(f"paired runs must match: {x.shape} against {y.shape}")
@@ -69,7 +69,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = LEVEL) -> Estim
 def bootstrap_mean(
     items: ArrayLike, rng: np.random.Generator, level: float = LEVEL, draws: int = 10_000
 ) -> Estimate:
-    """Percentile bootstrap of the mean over items (test rows); never use it over a few seeds."""
+    """Percentile bootstrap of the mean over items (test rows); not for a few seeds."""
     v = np.asarray(items, dtype=float)
     if v.size < 20:
         raise ValueError(f"bootstrap over {v.size} items: too few, use mean_interval")
@@ -88,7 +88,7 @@ def bootstrap_mean(
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
     """(p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n): a share of n items (Wilson 1927).
 
-    Unlike p ± z√(p(1−p)/n) it stays within 0 … 1 and is of use at 0, at n and for small n.
+    Unlike p ± z√(p(1−p)/n) it stays within 0 … 1 and is informative at 0, at n and for small n.
     """
     method = f"Wilson interval over items, {level:.0%}"
     if not 0 <= successes <= n:
@@ -98,7 +98,7 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
     p, z = successes / n, _z_quantile((1 + level) / 2)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-    low = 0.0 if successes == 0 else middle - half  # exact ends, which rounding would miss
+    low = 0.0 if successes == 0 else middle - half  # exact, despite rounding
     high = 1.0 if successes == n else middle + half
     return Estimate(p, low, high, n, method)
 

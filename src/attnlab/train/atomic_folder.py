@@ -22,9 +22,7 @@ def partial_path(target: Path) -> Path:
     return target.with_name(PARTIAL + target.name)
 
 
-def commit_folder(
-    target: Path, files: Iterable[tuple[str, bytes]], exist_ok: bool = False
-) -> None:
+def commit_folder(target: Path, files: Iterable[tuple[str, bytes]], exist_ok: bool = False) -> None:
     """Write (name, bytes) files to a temporary folder, fsync it, then rename it to `target`.
 
     Before the rename nobody reads the folder, so its files are written first and synced together:

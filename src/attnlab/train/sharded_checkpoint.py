@@ -74,7 +74,9 @@ def _write_without_collectives(
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
     writer.set_up_storage_writer(rank == 0)
     plan = writer.prepare_local_plan(planner.create_local_plan())
-    plan = writer.prepare_global_plan([plan] * size)[rank]  # index in the list = number of the shard
+    plan = writer.prepare_global_plan([plan] * size)[
+        rank
+    ]  # index in the list = number of the shard
     results = writer.write_data(planner.finish_plan(plan), planner).wait()
     return sorted({result.storage_data.relative_path for result in results})
 
