@@ -44,7 +44,7 @@ def quiet() -> Iterator[None]:
     UNPICKLED.clear()
     watching = True
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "checkpoint passed over"
+        warnings.simplefilter("ignore")  # "checkpoint skipped"
         yield
     watching = False
 

@@ -103,13 +103,13 @@ def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[int] = []
-    plain = EncodedExamples.in_order
+    plain = EncodedExamples.batches_by_length
 
     def counting(self: EncodedExamples, batch: int) -> Any:
         read.append(id(self))
         return plain(self, batch)
 
-    monkeypatch.setattr(EncodedExamples, "in_order", counting)
+    monkeypatch.setattr(EncodedExamples, "batches_by_length", counting)
     trials = {str(t.config["kind"]): t for t in smoke(FineTuning).trials()}
     for kind, times in {"search": 1, "long": 0, "size": 0, "collapse": 1}.items():
         c = trials[kind].config

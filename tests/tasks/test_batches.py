@@ -1,4 +1,4 @@
-"""A batch is a function of seed and step; every row once an epoch; padding is never scored."""
+"""A batch is a function of seed and step; every row once per epoch; padding is not scored."""
 
 import time
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def some_rows(count: int, longest: int = 17, seed: int = 5) -> list[np.ndarray]:
 
 
 def rows_of(batch: Batch) -> list[list[int]]:
-    """The rows again: ids and the last scored target."""
+    """Recover the rows of a batch: ids and the last scored target."""
     found = []
     for ids, targets in zip(batch.ids, batch.targets, strict=True):
         scored = targets[targets != IGNORE]
@@ -128,8 +128,8 @@ def test_sentences_keep_every_token_they_do_not_count_as_cut(
     assert found.ids.shape[1] <= block
     assert bool((~found.key_padding_mask).any(dim=0).all())  # padded to the longest and no further
     assert all(row in [r[: block + 1] for r in rows] for row in rows_of(found))
-    assert data.cut_tokens == sum(max(0, len(r) - block - 1) for r in rows)
-    assert data.cut_rows == sum(len(r) > block + 1 for r in rows)
+    assert data.truncated_tokens == sum(max(0, len(r) - block - 1) for r in rows)
+    assert data.truncated_rows == sum(len(r) > block + 1 for r in rows)
     assert [k.tolist() for k in data.kept] == [r[: block + 1] for r in rows]
 
 

@@ -1,4 +1,4 @@
-"""Worlds of birthplaces: groups that do not mix, files of a course, what can be known at all."""
+"""Birthplace worlds: disjoint groups of people, files of a course, the facts a text states."""
 
 from pathlib import Path
 

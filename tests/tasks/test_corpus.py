@@ -1,4 +1,4 @@
-"""Any text in: one clear line or a sound split. Splits are partitions, free of order."""
+"""Any text gives a valid split or a one-line error; splits do not depend on the order."""
 
 import math
 import time
@@ -232,7 +232,7 @@ def test_sentences_take_linear_time(text: str) -> None:
 @settings(max_examples=200, derandomize=True, deadline=None)
 def test_pieces_of_any_text_can_be_split_or_say_why(text: str) -> None:
     try:
-        found = Corpus.of(text)
+        found = Corpus.from_text(text)
     except UsageError:
         assert len({collapse_whitespace(s) for s in split_sentences(text)}) < 2
         return
@@ -245,7 +245,7 @@ def test_pieces_of_any_text_can_be_split_or_say_why(text: str) -> None:
 @settings(max_examples=100, derandomize=True, deadline=None)
 def test_passages_are_the_split_with_neighbours_joined(numbers: list[int]) -> None:
     text = "\n\n".join(f"paragraph {n}\nof two lines" for n in numbers)
-    found = Corpus.of(text)
+    found = Corpus.from_text(text)
     splits, passages = found.split(0.3, 0.2), found.passages(0.3, 0.2)
     joined = [p for part in passages.parts for p in part]
     assert all(p in text for p in joined)

@@ -1,4 +1,4 @@
-"""A play by hand: what is said stays, all else goes. The real plays: test_shakespeare.py."""
+"""A small play: speeches are kept, all else is dropped. The real plays: test_shakespeare.py."""
 
 from attnlab.tasks.corpus import split_sentences
 from attnlab.tasks.drama import extract_speeches, strip_front_matter

@@ -1,4 +1,4 @@
-"""Examples in ids: the tokenizer's own pairs, cuts that are shown, and little padding."""
+"""Encoder inputs: the tokenizer's format for pairs, truncation that is reported, padding."""
 
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,10 @@ def test_pairs_as_each_tokenizer_wants_them(bert: Any, tmp_path: Path) -> None:
         "film",
         "</s>",
     ]
-    assert found.kinds is not None and found.kinds[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert found.token_types is not None and found.token_types[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
     roberta = open_encoder(roberta_folder(tmp_path / "roberta")).tokenizer
     other = encode_examples(roberta, pair, 31)
-    assert other.kinds is None
+    assert other.token_types is None
     assert roberta.convert_ids_to_tokens(other.ids[0]).count("</s>") == 3
 
 
@@ -46,18 +46,18 @@ def test_what_was_cut_is_told(bert: Any) -> None:
     rows = [Example(words(4), None, 0), Example(words(20), None, 1), Example(words(9), None, 0)]
     found = encode_examples(bert, rows, 11)
     assert [len(r) for r in found.ids] == [6, 11, 11]
-    assert (found.cut_rows, found.cut_tokens, found.tokens) == (1, 11, 6 + 22 + 11)
-    assert found.shown[0].row == 1 and found.shown[0].text == words(11, 9)
+    assert (found.truncated_rows, found.truncated_tokens, found.tokens) == (1, 11, 6 + 22 + 11)
+    assert found.examples[0].row == 1 and found.examples[0].text == words(11, 9)
     assert found.report() == "1 of 3 texts were cut to 11 tokens and lost 11 tokens, 28.2% of all"
     assert encode_examples(bert, rows, 31).report() == "all 3 texts fit into 31 tokens"
 
 
 def test_of_a_pair_the_longer_text_is_cut(bert: Any) -> None:
     found = encode_examples(bert, [Example(words(3), words(20, 5), 0)], 13)
-    assert len(found.ids[0]) == 13 and found.cut_tokens == 26 - 13
+    assert len(found.ids[0]) == 13 and found.truncated_tokens == 26 - 13
     kept = bert.convert_ids_to_tokens(found.ids[0])
     assert kept[1:4] == words(3).split() and kept[5:12] == words(7, 5).split()
-    assert found.shown[0].text == words(13, 12)
+    assert found.examples[0].text == words(13, 12)
 
 
 def test_bad_examples(bert: Any) -> None:
@@ -99,7 +99,7 @@ def test_every_row_once_an_epoch_and_little_padding(bert: Any) -> None:
 def test_padding_is_hidden_and_rows_keep_their_numbers(bert: Any) -> None:
     rows = ragged(bert, 29)
     seen = []
-    for chosen, batch in rows.in_order(5):
+    for chosen, batch in rows.batches_by_length(5):
         for number, ids, hidden in zip(chosen, batch.ids, batch.hidden, strict=True):
             assert ids[~hidden].tolist() == rows.ids[number].tolist()
             assert set(ids[hidden].tolist()) <= {rows.pad}

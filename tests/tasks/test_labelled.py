@@ -1,4 +1,4 @@
-"""Tables with labels, split by content; a bad one is one line that says where."""
+"""Labelled tables are split by content; a bad one gives a one-line error with its place."""
 
 import csv
 import io
@@ -82,7 +82,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "no text": ("a.csv", 'review,stars\nx,1\n" ",1\n', "line 3: 'review' is empty"),
     "quote": ("a.csv", 'review,stars\nx,1\n"y,1\n', "line 3: not a table"),
     "twice": ("a.csv", "review,review\nx,1\n", "line 1: two columns"),
-    "header": ("a.csv", "review,stars\n", "a header and no row"),
+    "header": ("a.csv", "review,stars\n", "a header without rows"),
     "separators": ("a.csv", ";;\n;\n", "no field of this table"),
     "empty": ("a.csv", "", "empty"),
     "ending": ("a.xlsx", "review,stars\nx,1\n", "a table ends in"),

@@ -1,4 +1,4 @@
-"""Mixed batches: the rows of every source, nothing added that is seen or scored."""
+"""Mixed batches: the rows of every source; added padding is masked and not scored."""
 
 import pytest
 import torch

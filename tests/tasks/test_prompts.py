@@ -1,4 +1,4 @@
-"""Only the answer and its end are learnt, whatever the pads are called."""
+"""Only the answer and its end are scored, whatever the padding id is."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The real plays and poems: all of them, nothing but them."""
+"""The asset with the real plays and poems: complete, and nothing else in it."""
 
 import re
 
@@ -76,7 +76,7 @@ def test_words_batches_and_baselines_fit_together(corpus: Corpus) -> None:
     tokenizer = train_tokenizer("word", train, min_count=5)
     rows, held = tokenizer.rows(train), tokenizer.rows(dev)
     data = SentenceBatches(rows, 128, 32, Seed(3))
-    assert data.cut_rows < 0.005 * data.rows
+    assert data.truncated_rows < 0.005 * data.rows
     unknown = np.mean(np.concatenate(held) == tokenizer.unknown)
     assert 0.02 < unknown < 0.08
     perplexity = []

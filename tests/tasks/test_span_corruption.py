@@ -1,4 +1,4 @@
-"""Span corruption: exact reassembly, every legal draw, the promised mean, no first match."""
+"""Span corruption: rows can be inverted, every legal span is drawn, the mean length is T/4."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.core.tokens import IGNORE
+from attnlab.core.tokens import IGNORE, Ids
 from attnlab.tasks.span_corruption import (
     CorruptedBatches,
     Corruption,
@@ -28,14 +28,18 @@ def draws(length: int, how: Corruption, seed: int = 3) -> list[Span]:
     return [Span(*map(int, row)) for row in how.draw([length] * DRAWS, rng)]
 
 
-def restore(row: np.ndarray) -> tuple[np.ndarray, Span]:
-    """The document and the span that `Corruption.row` was given, read from the marks."""
-    marks = np.flatnonzero(row == VOCABULARY.start).tolist()
-    end = len(row) - int((row == VOCABULARY.pad).sum())
+def invert_row(row: Ids) -> tuple[np.ndarray, Span]:
+    """Recover the truncated document and the span from a row of `Corruption.row`."""
+    ids = np.asarray(row, dtype=np.int32)
+    marks = np.flatnonzero(ids == VOCABULARY.start).tolist()
+    pads = np.flatnonzero(ids == VOCABULARY.pad)
+    end = int(pads[0]) if len(pads) else len(ids)
     if len(marks) == 3 and marks[2] == end - 1:
         end = marks.pop()
+    padded = not len(pads) or (ids[pads[0] :] == VOCABULARY.pad).all()
+    assert len(marks) == 2 and padded, "not a row"
     one, two = marks
-    prefix, suffix, masked = row[:one], row[one + 1 : two], row[two + 1 : end]
+    prefix, suffix, masked = ids[:one], ids[one + 1 : two], ids[two + 1 : end]
     document = np.concatenate([prefix, masked, suffix])
     return document, Span(len(document), one, len(masked))
 
@@ -54,7 +58,7 @@ def test_a_row_gives_back_exactly_what_was_cut(
     span = Span(*map(int, how.draw([len(ids)], Seed(seed).numpy_generator())[0]))
     row = how.row(ids, span, VOCABULARY)
     assert len(row) == 48
-    document, found = restore(row)
+    document, found = invert_row(row)
     assert found == span and np.array_equal(document, ids[: span.total])
     written = span.total + 2 + closed
     assert (row[:written] != VOCABULARY.pad).all() and (row[written:] == VOCABULARY.pad).all()
@@ -107,7 +111,7 @@ def test_the_drawn_span_is_masked_not_the_first_that_reads_the_same() -> None:
     ids = VOCABULARY.encode("abcabcabcabc")
     row = Corruption(29).row(ids, Span(12, 6, 3), VOCABULARY)
     assert show_row(row, VOCABULARY) == "abcabc⁇abc⁇abc" + 16 * "□"
-    document, span = restore(row)
+    document, span = invert_row(row)
     assert span == Span(12, 6, 3) and VOCABULARY.decode(document) == "abcabcabcabc"
 
 
@@ -153,7 +157,7 @@ def test_trimming_leaves_out_padding_alone_and_the_span_can_be_scored_alone() ->
     how = Corruption(61, scored="span", closed=True)
     batch = CorruptedBatches(TEXTS, VOCABULARY, how, 4, Seed(7)).batch(3)
     for x, y in zip(batch.ids, batch.targets, strict=True):
-        _, span = restore(x.numpy())
+        _, span = invert_row(x.numpy())
         assert int((y != IGNORE).sum()) == span.length + 1
 
 

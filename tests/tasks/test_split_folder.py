@@ -1,4 +1,4 @@
-"""Folders of splits: BoolQ's and anyone's files; SST-2's are in test_labelled.py."""
+"""Folders of splits: BoolQ's and users' files; test_labelled.py tests SST-2's."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Articles and summaries: rows as they are, splits that share nothing, budgets that are kept."""
+"""Articles and summaries: reading rows, disjoint splits, truncation to a token budget."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def rows(n: int) -> list[SummaryRow]:
 
 
 def overlap_free(splits: SummarySplits) -> bool:
-    """By row, by article and by summary, as the audit sees it."""
+    """The splits by row, by article and by summary, for the audit split-overlap."""
     parts = splits.as_dict()
     views = (
         parts,

@@ -1,4 +1,4 @@
-"""Ids and back: exact for characters and bytes, markers out of reach of any text."""
+"""Encoding and decoding: exact for char and bpe; no text produces a special token."""
 
 import time
 

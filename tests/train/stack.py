@@ -1,9 +1,9 @@
-"""Tiny with blocks, and with all that is awkward to cut into parts.
+"""Tiny with blocks, and with parameters that are hard to shard.
 
 embedding = head   tied, outside of the blocks
-scale              one number: cannot be cut
+scale              a scalar: cannot be sharded
 turn               one matrix that two blocks own
-bend               one module that the model and both blocks reach
+bend               one module that the model and both blocks contain
 """
 
 import hashlib
@@ -50,13 +50,13 @@ class Stack(Tiny):
 
     @staticmethod
     def cut() -> list[nn.Parameter]:
-        """The parameters that a sharded training cuts."""
+        """The parameters that a sharded training shards."""
         whole = {"scale", "blocks.0.turn"}
         return [p for name, p in Stack().named_parameters() if name not in whole]
 
     @staticmethod
     def uncut() -> int:
-        """How many numbers stay whole: `scale` and `turn`."""
+        """Number of unsharded parameters: those of `scale` and `turn`."""
         return 1 + WIDTH * WIDTH
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Stack(Tiny):
         return self.head(self.norm(x))
 
 
-assert VOCAB % 2 and VOCAB % 3 and WIDE % 2, "uneven parts"
+assert VOCAB % 2 and VOCAB % 3 and WIDE % 2, "uneven shards"
 
 
 def content(folder: Path, dtype: torch.dtype = torch.float32, **asked: Any) -> str:

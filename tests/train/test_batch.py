@@ -52,7 +52,7 @@ def test_any_shape_is_changed_and_cut_by_rows(batch: object) -> None:
 def test_more_pieces_than_rows_and_rows_that_differ() -> None:
     assert len(list(split_batch(Batch(IDS, IDS), 100))) == 7
     for odd in (Batch(IDS, IDS[:5]), {"ids": IDS, "scale": torch.tensor(3.0)}, {"note": "no rows"}):
-        with pytest.raises(UsageError, match="same rows"):
+        with pytest.raises(UsageError, match="same number of rows"):
             list(split_batch(odd, 2))
 
 

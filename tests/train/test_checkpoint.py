@@ -1,4 +1,4 @@
-"""Each prefix of a save, each damaged file: the step before is taken, with a warning."""
+"""Incomplete saves and damaged files: the previous checkpoint is used, with a warning."""
 
 import errno
 import json
@@ -37,7 +37,7 @@ ALL = (*FILES, MANIFEST)
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Steps 6 and 9 of twelve are there: copy it, do not change it."""
+    """A folder with the checkpoints of steps 6 and 9 of 12; tests copy it and never change it."""
     folder = tmp_path_factory.mktemp("stored")
     run(folder, stopping(9), evaluate_every=0)
     return folder
@@ -56,7 +56,7 @@ def own(stored: Path, in_memory: Path) -> Path:
 
 
 def goes_on(folder: Path, wanted: str, problem: str) -> None:
-    """Resuming takes step 6, says why not 9, and ends in the same bits."""
+    """Resume from step 6, with a warning about step 9, and end with the same bits."""
     with pytest.warns(CheckpointWarning, match=problem):
         found = latest_checkpoint(folder)
     assert found is not None and found.state.step == 6
@@ -67,7 +67,7 @@ def goes_on(folder: Path, wanted: str, problem: str) -> None:
 
 @pytest.mark.parametrize("count", range(len(ALL)))
 def test_each_prefix_of_a_save_is_passed_over(own: Path, wanted: str, count: int) -> None:
-    """Worse than a kill can leave: the final name with only its first files."""
+    """Worse than what a kill can leave: the final folder with only its first files."""
     newest = own / "step-00000009"
     for name in ALL[count:]:
         (newest / name).unlink()
@@ -166,7 +166,7 @@ def test_a_newer_format_is_refused_untouched(own: Path) -> None:
 def test_a_disk_that_cannot_be_read_is_no_damage(
     own: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
-    """Passing over a whole checkpoint because of a bad moment would replace it."""
+    """Skipping a valid checkpoint after a read error would replace it."""
 
     def refusing(path: Path) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -180,7 +180,7 @@ def test_a_disk_that_cannot_be_read_is_no_damage(
 
 
 def test_written_then_on_the_disk_then_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file and the folder are synchronised after their last write and before the rename."""
+    """Each file and the folder are synced after their last write and before the rename."""
     events: list[tuple[str, str]] = []
     opened: dict[int, str] = {}
     real_open, real_fsync, real_rename = os.open, os.fsync, os.rename

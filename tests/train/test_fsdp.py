@@ -1,4 +1,4 @@
-"""Processes that hold a model together do the steps of one that holds it alone."""
+"""Sharded training computes the same steps as a single process."""
 
 import json
 import os
@@ -27,19 +27,19 @@ from attnlab.train.determinism import environment
 from attnlab.train.fsdp import ShardedProcessGroup, find_blocks, parameters_across_groups
 from attnlab.train.ranks import Ranks, join_process_group
 
-from .parts import STEPS
+from .sharded_teams import STEPS
 from .stack import Stack
 from .test_checkpoint import DAMAGE
 from .tiny import ROWS, Endless
 
-SCRIPT = Path(__file__).with_name("parts.py")
+SCRIPT = Path(__file__).with_name("sharded_teams.py")
 # float64, sums of at most 40 terms taken in another order, AdamW's division by √v: measured 1e-16
 CLOSE = 1e-10
 Lines = list[dict[str, Any]]
 
 
 def said(folder: Path, *scenes: str, script: Path = SCRIPT) -> Lines:
-    """The lines of parts.py; a traceback anywhere is a failure."""
+    """The lines that sharded_teams.py prints; a traceback anywhere is a failure."""
     done = subprocess.run(
         [sys.executable, str(script), str(folder), *scenes],
         capture_output=True,
@@ -53,7 +53,7 @@ def said(folder: Path, *scenes: str, script: Path = SCRIPT) -> Lines:
 
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> Lines:
-    """All that needs no folder of its own, with torch loaded once."""
+    """Run all scenes that need no separate folder in one process, so that torch is loaded once."""
     scenes = ("equal", "averaged", "held", "moved", "faults", "frozen", "stored")
     return said(tmp_path_factory.getbasetemp() / "parts", *scenes)
 
@@ -74,7 +74,7 @@ def test_averaged_gradients_would_be_seen(lines: Lines) -> None:
 
 
 def test_each_holds_its_part_and_no_more(lines: Lines) -> None:
-    """At most 1/N of what can be cut, rounded up to whole rows, and what cannot: fails if whole."""
+    """A process holds at most 1/N of the sharded parameters, rounded up to rows, and the rest."""
     (whole,) = named(lines, "held", "whole")
     assert whole["told"]["weights"] == sum(p.numel() for p in Stack().parameters())
     apart = Stack.uncut()
@@ -123,7 +123,7 @@ def test_frozen_weights_and_every_optimizer(lines: Lines) -> None:
 
 @pytest.fixture(scope="module")
 def stored(lines: Lines) -> tuple[Path, str]:
-    """Steps 6 and 9 of twelve of two processes, and what they end in."""
+    """A folder with checkpoints of steps 6 and 9 by two processes, and the final digest."""
     (line,) = named(lines, "stored", "content")
     return Path(line["folder"]), line["told"]
 
@@ -180,7 +180,7 @@ def test_nothing_is_a_pickle_and_nothing_more_is_read(
 def test_a_manifest_that_leaves_a_shard_out_is_found(
     stored: tuple[Path, str], in_memory: Path
 ) -> None:
-    """Even one that is right by itself: the parts must cover the tensors."""
+    """Even if its hashes are right: the shards must cover the tensors."""
     own = shutil.copytree(stored[0] / "before", in_memory / "own")
     newest = own / "step-00000009"
     gone = shards_in(newest)[0]
@@ -188,7 +188,7 @@ def test_a_manifest_that_leaves_a_shard_out_is_found(
     files = json.loads((newest / MANIFEST).read_text())["files"]
     files.pop(gone.name)
     (newest / MANIFEST).write_text(manifest_text(9, files))
-    with pytest.raises(IntegrityError, match=r"parts of .* are missing"):
+    with pytest.raises(IntegrityError, match=r"shards of .* are missing"):
         open_checkpoint(newest).load_model(Stack(dtype=torch.float64))
     for name in ("../x.safetensors", "shard-1.safetensors", "model.safetensors"):
         (newest / MANIFEST).write_text(manifest_text(9, {**files, name: "0" * 64}))
@@ -210,7 +210,7 @@ def test_damage_costs_steps_not_bits(stored: tuple[Path, str], in_memory: Path) 
 
 
 class Some(ShardedProcessGroup):
-    """One of several, without the others."""
+    """One rank of a group, without the other processes."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size

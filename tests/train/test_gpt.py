@@ -1,4 +1,4 @@
-"""The house's GPT under the loop: it learns, and its random parts resume bit for bit."""
+"""Our GPT in the training loop: it learns, and its random parts resume bit for bit."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def gpt(merge: Merge.Config, position: Position.Config) -> GPT:
 
 
 def text() -> list[int]:
-    """Every word is followed by three times itself: one look back is enough."""
+    """Each token is three times the previous one (mod size): one step of context is enough."""
     words, word = [], 1
     for number in range(600):
         words.append(word)

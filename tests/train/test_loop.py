@@ -85,7 +85,7 @@ def test_every_optimizer_resumes(in_memory: Path, choice: dict[str, Any]) -> Non
 
 
 def test_a_lost_buffer_would_be_seen(in_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: what the model counts is not stored, and the bits differ."""
+    """The planted fault: the counting buffer is not stored, and the bits differ."""
     run(in_memory / "whole")
     run(in_memory / "own", stopping(5))
     real = Tiny.forward
@@ -134,7 +134,7 @@ def test_an_evaluation_that_would_confuse_the_log(found: dict[str, float]) -> No
 
 
 def test_a_checkpoint_that_may_be_gone_back_to_keeps_its_best(in_memory: Path) -> None:
-    """Step 9 calls 2 the best; a new best at 10 must not take 2 away while 9 is kept."""
+    """The best step of checkpoint 9 is 2: a new best at 10 must not delete 2 while 9 is kept."""
     values = iter([1.0, 4.0, 3.0, 2.0, 0.5, 9.0])
     hooks = Hooks(evaluate=lambda model: next(values), stop=iter([False] * 10 + [True]).__next__)
     run(in_memory, hooks, evaluate_every=2, checkpoint_every=3)
@@ -201,7 +201,7 @@ def test_other_threads_are_said_and_remembered(
 
 
 def test_diverged_leaves_the_checkpoints_alone(in_memory: Path) -> None:
-    """The learning rate is far too large: the run ends where the numbers end."""
+    """The learning rate is far too large: the run ends at the first number that is not finite."""
     choice = {"optimizer": "sgd", "learning_rate": 1e30, "clip": 0.0, "warmup_fraction": 0.0}
     found = run(in_memory, Hooks(), checkpoint_every=1, **choice)
     assert found.ending == "diverged" and f"step {found.steps + 1}: " in found.problem

@@ -1,4 +1,4 @@
-"""Several processes do the steps of one; one that is killed costs nothing but time."""
+"""Several processes compute the steps of one; killing one of them costs only time."""
 
 import os
 import random
@@ -20,10 +20,10 @@ from attnlab.train.ranks import ProcessGroup, Ranks, current_ranks
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
 
+from .rank_script import training
 from .tiny import ROWS, Batch, Endless, Tiny, digest
-from .together import training
 
-SCRIPT = Path(__file__).with_name("together.py")
+SCRIPT = Path(__file__).with_name("rank_script.py")
 START = (
     "import sys; from attnlab.lab.supervise import supervise; "
     "sys.exit(supervise(sys.argv[2:], int(sys.argv[1]), lambda t: print('note', t, flush=True)))"
@@ -32,7 +32,7 @@ SEED = 53
 
 
 class Some(ProcessGroup):
-    """One of several, without the others."""
+    """One rank of a group, without the other processes."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -129,7 +129,7 @@ def test_a_checkpoint_of_two_goes_on_in_one(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_two_then_one_then_two(tmp_path: Path) -> None:
-    """Stopped by SIGKILL in each number, resumed in another: the result of one process."""
+    """Kill a training and resume it with another number of processes: the result is the same."""
     folder = tmp_path / "run"
     for processes, until in ((2, 30), (1, 60), (3, 90)):
         process = started(processes, str(folder), "adamw64", "120", "0.02")
@@ -150,7 +150,7 @@ def wait_for_step(process: "subprocess.Popen[str]", step: int) -> None:
 
 
 def rank_process(folder: Path, rank: int) -> psutil.Process:
-    """The process of this rank that trains in the folder."""
+    """Return the id of the process of this rank that trains in the folder."""
     for _ in range(600):
         for found in psutil.process_iter():
             try:
@@ -168,7 +168,7 @@ def rank_process(folder: Path, rank: int) -> psutil.Process:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_changes_no_bit(tmp_path: Path, rank: int) -> None:
-    """Five kills of one rank; dropout, counting buffer and all."""
+    """Kill one rank five times; the model has dropout and a counting buffer."""
     finished(started(2, str(tmp_path / "calm"), "noisy", "90"))
     folder, rng = tmp_path / "killed", random.Random(SEED + rank)
     process = started(2, str(folder), "noisy", "90", "0.03")

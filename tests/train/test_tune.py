@@ -1,4 +1,4 @@
-"""Ways to adapt an encoder: counts by closed formula, freezing, effect, and the way to disk."""
+"""Fine-tuning methods: parameter counts by formula, freezing, effect, saving and loading."""
 
 import json
 import subprocess
@@ -75,7 +75,7 @@ def answers(model: Classifier) -> Tensor:
 
 
 def moved(model: Classifier) -> Classifier:
-    """Everything that learns, pushed off its start."""
+    """Change every trainable parameter a little, so that no adapter is at its initial value."""
     generator = Seed(13).torch_generator()
     with torch.no_grad():
         for p in model.parameters():
@@ -168,13 +168,13 @@ FRESH = """
 import json, sys, torch
 from safetensors.torch import load_file, save_file
 from attnlab.models.encoder import open_encoder
-from attnlab.train.tune import rebuilt
+from attnlab.train.tune import rebuild_classifier
 torch.set_num_threads(1)
 base, folder = sys.argv[1:]
 for line in open(f"{folder}/all.jsonl"):
     d = json.loads(line)
     name = d["tune"]["method"]
-    model = rebuilt(d, load_file(f"{folder}/{name}.safetensors"), open_encoder(base))
+    model = rebuild_classifier(d, load_file(f"{folder}/{name}.safetensors"), open_encoder(base))
     b = load_file(f"{folder}/batch.safetensors")
     with torch.no_grad():
         save_file({"x": model(b["ids"], b["hidden"], b["kinds"])}, f"{folder}/{name}.out")
@@ -253,7 +253,7 @@ class Fixed:
 
 
 def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: Path) -> None:
-    """A rate at which it learns and falls apart: with and without a folder, the best comes back."""
+    """The rate is so large that accuracy falls again: the best weights are restored."""
     heard: list[float] = []
     found, rows = [], [(np.arange(6), batch())]
     for folder in (None, tmp_path / "steps"):
@@ -267,7 +267,7 @@ def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: P
             settings,
             dev=lambda: rows,
             checkpoints=folder,
-            heard=lambda p: heard.append(p.accuracy),
+            on_predictions=lambda p: heard.append(p.accuracy),
         )
         best = max(line["dev_accuracy"] for line in done.evaluations)
         after = predict(model, rows)
@@ -287,7 +287,7 @@ def test_prediction_is_by_row_number(encoder: Encoder) -> None:
     plain, other = predict(model, [(np.arange(6), b)]), predict(model, [(order, mixed)])
     np.testing.assert_allclose(plain.logits, other.logits, atol=1e-5)
     np.testing.assert_array_equal(plain.labels, other.labels)
-    assert plain.right == int((plain.classes == plain.labels).sum())
+    assert plain.correct == int((plain.classes == plain.labels).sum())
     log_p = torch.log_softmax(torch.from_numpy(plain.logits).double(), dim=1)
     assert plain.loss == pytest.approx(-float(log_p[torch.arange(6), b.labels].mean()), abs=1e-12)
 

@@ -1,4 +1,4 @@
-"""A fine-tuning that is stopped and goes on ends in the weights of an undisturbed one."""
+"""A fine-tuning that is stopped and resumed ends with the weights of an uninterrupted one."""
 
 from pathlib import Path
 
@@ -38,10 +38,10 @@ def test_stopped_and_resumed(tmp_path: Path, method: Method) -> None:
                 model,
                 ShuffledBatches(rows, 5, Seed(2)),
                 settings,
-                dev=lambda: rows.in_order(7),
+                dev=lambda: rows.batches_by_length(7),
                 checkpoints=folder,
                 hooks=Hooks(stop=lambda at=at, seen=seen: next(seen) >= at),
-                heard=lambda p: {"top_share": float((p.classes == 0).mean())},
+                on_predictions=lambda p: {"top_share": float((p.classes == 0).mean())},
             )
         assert done is not None and done.trained.ending == "done"
         ends.append({n: t.detach().clone() for n, t in model_tensors(model).items()})

@@ -1,4 +1,4 @@
-"""A language model of a few hundred numbers, and its endless data: what the loop's tests train.
+"""A language model of a few hundred parameters and its endless data, for the tests of the loop.
 
 It has what makes resuming hard: tied weights, dropout that draws from torch's global generator,
 and a buffer that counts its calls and changes what the next one computes.
@@ -65,7 +65,7 @@ class Tiny(nn.Module):
 
 
 class Endless:
-    """Batch `step` of a stream: counting upwards from a random word, with holes in the targets."""
+    """Endless batches: rows count upwards from a random id, and some targets are ignored."""
 
     def __init__(self, seed: int = 0, pause: float = 0.0) -> None:
         self.seed, self.pause = seed, pause
@@ -85,7 +85,7 @@ def settings(**values: Any) -> TrainSettings:
 
 
 def dev_loss(model: nn.Module) -> float:
-    """A held-out batch; it moves the model's counter as real evaluations may."""
+    """Loss on a held-out batch; it increases the model's counter as real evaluations may."""
     assert isinstance(model, Tiny) and not model.training and not torch.is_grad_enabled()
     batch = Endless(seed=999).batch(0)
     total, scored = model.nll(batch.ids, batch.targets, None)

@@ -55,7 +55,7 @@ def predicted(
     rows = encode_examples(
         encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"]
     )
-    found = predict(model, rows.in_order(32))
+    found = predict(model, rows.batches_by_length(32))
     shares = torch.from_numpy(found.logits).double().softmax(dim=1).tolist()
     labels = document["labels"]
     answers = [
@@ -64,7 +64,7 @@ def predicted(
             **({"second": b} if b is not None else {}),
             "label": labels[best],
             "probabilities": dict(zip(labels, share, strict=True)),
-            "cut_tokens": int(rows.lost[i]),
+            "cut_tokens": int(rows.lost_tokens[i]),
         }
         for i, ((a, b), best, share) in enumerate(zip(pairs, found.classes, shares, strict=True))
     ]

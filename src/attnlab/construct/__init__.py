@@ -7,12 +7,11 @@ of this room imports numpy and nothing heavier when it is opened.
 """
 
 from attnlab.construct.average import average
-from attnlab.construct.batch import select_many
+from attnlab.construct.batch import identity, select_many
 from attnlab.construct.design import design
 from attnlab.construct.extract import Extraction, extract
 from attnlab.construct.goals import Goal, parse_goal
 from attnlab.construct.hard import gradient_curve, hard_attention, jacobian_norms
-from attnlab.construct.identity import identity
 from attnlab.construct.inputs import attention_weights, resolve_scale
 from attnlab.construct.match import match
 from attnlab.construct.pair import average_scale

@@ -1,7 +1,8 @@
-"""min |q| subject to a plan's convex conditions; with unit keys, the key's direction given.
+"""Minimise |q| subject to the convex conditions of a design, with cvxpy and Clarabel.
 
 The one condition that is not convex, score <= scale |q|, is replaced by score <= scale u . q for a
-unit vector u: narrower, so what is found is right; repeated with u = q / |q| it only gets shorter.
+unit vector u. That is stricter, so a solution remains valid; solving again with u = q / |q| can
+only shorten it.
 """
 
 from __future__ import annotations
@@ -10,67 +11,67 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.numerics import Array
 
-Array = NDArray[np.float64]
-
-_INSIDE = 1e-6  # of a level: more than the solver's error
+_INSIDE = 1e-6  # distance kept from a level: more than the solver's error
 
 
 def shortest_query(plan: DesignProblem, along: Array | None = None) -> Array | None:
-    """The shortest q, or None where there is none (or the solver gives up).
+    """The shortest q, or None where there is none or the solver gives up.
 
-    Without `along`: what is asked of the keys that stay alone, the replaced ones taken as free.
+    Without `along`, only the conditions on keys that stay count; the replaced keys are free.
     """
     import cvxpy as cp
 
     basis = plan.cone.basis
     if basis.shape[1] == 0:
         return np.zeros(plan.width)
-    seen = plan.scale * (plan.keys @ basis)
-    # Mean score in units of which the rows are of order 1: the solver likes it so.
-    size = float(np.linalg.norm(np.vstack([plan.cone.inside, seen]), axis=1).max()) or 1.0
+    reduced = plan.scale * (plan.keys @ basis)
+    # The solver is most accurate when the rows are of order 1.
+    size = float(np.linalg.norm(np.vstack([plan.cone.inside, reduced]), axis=1).max()) or 1.0
     first, second = np.split(plan.cone.inside / size, [len(plan.rows_before)])
     y = cp.Variable(basis.shape[1])
-    rules: list[Any] = []
+    constraints: list[Any] = []
     if len(first):
-        rules.append(cp.log_sum_exp(first @ y) <= plan.level_before - _INSIDE)
+        constraints.append(cp.log_sum_exp(first @ y) <= plan.level_before - _INSIDE)
     if along is not None:
-        rules += _with_key(plan, y, seen / size, plan.scale * (along @ basis) / size)
+        constraints += _key_constraints(
+            plan, y, reduced / size, plan.scale * (along @ basis) / size
+        )
     elif len(second):
-        rules.append(cp.log_sum_exp(second @ y) <= plan.level_staying - _INSIDE)
-    if not rules:
+        constraints.append(cp.log_sum_exp(second @ y) <= plan.level_staying - _INSIDE)
+    if not constraints:
         return np.zeros(plan.width)
-    if not solve_problem(cp.Problem(cp.Minimize(cp.sum_squares(y)), rules)):
+    if not solve_problem(cp.Problem(cp.Minimize(cp.sum_squares(y)), constraints)):
         return None
     return basis @ np.asarray(y.value, np.float64) / size
 
 
-def _with_key(plan: DesignProblem, y: Any, seen: Array, along: Array) -> list[Any]:
-    """The second goal where the replaced keys score between -along . y and along . y."""
+def _key_constraints(plan: DesignProblem, y: Any, reduced: Array, along: Array) -> list[Any]:
+    """The second goal for replaced keys with scores between -along . y and along . y."""
     import cvxpy as cp
 
     reach = along @ y
-    rules: list[Any] = []
-    level = seen[plan.fixed[0]] @ y if plan.fixed else reach
+    constraints: list[Any] = []
+    level = reduced[plan.fixed[0]] @ y if plan.fixed else reach
     outside = [i for i in plan.staying if i not in plan.after.members]
-    parts = [seen[outside] @ y - level] if outside else []
+    parts = [reduced[outside] @ y - level] if outside else []
     parts += [cp.reshape(-reach - level, (1,), order="C")] * len(plan.leaving)
     if parts:
-        rules.append(cp.log_sum_exp(cp.hstack(parts)) <= plan.level_after - _INSIDE)
+        constraints.append(cp.log_sum_exp(cp.hstack(parts)) <= plan.level_after - _INSIDE)
     if plan.fixed and plan.joining:
-        rules += [level <= reach, -level <= reach]
-    return rules
+        constraints += [level <= reach, -level <= reach]
+    return constraints
 
 
 def solve_problem(problem: Any) -> bool:
-    """Whether the solver is content."""
+    """Solve with Clarabel; whether it reports an optimum."""
     import cvxpy as cp
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a doubtful answer is judged by what it does
+        warnings.simplefilter("ignore")  # callers check an inaccurate solution themselves
         try:
             problem.solve(solver=cp.CLARABEL)
         except (cp.SolverError, ValueError):

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.construct.cone import Cone, find_long_direction
 from attnlab.construct.goals import Target
-from attnlab.construct.segment import log_sum_exp
-
-Array = NDArray[np.float64]
+from attnlab.construct.numerics import Array, log_sum_exp
 
 
 @dataclass(frozen=True, eq=False)

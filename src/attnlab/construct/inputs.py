@@ -1,77 +1,99 @@
-"""weights = softmax(scale * K q): the arrays every construction starts from, and their checks."""
+"""Check keys, values, weights and scale, and compute attention = softmax(scale * K q)."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlab.construct.numerics import Array, softmax
 from attnlab.core.errors import UsageError
 
-Array = NDArray[np.float64]
 Scale = str | float
 
-# Beyond these the square of a norm, or of the query it needs, is no double any more.
+# Beyond these the square of a norm, or of the query that it needs, does not fit in a double.
 LARGEST, SMALLEST = 1e100, 1e-100
 
 
-def attention_weights(keys: Array, query: Array, scale: Scale = 1.0) -> Array:
-    """softmax(scale * K q), by differences to the key of the highest score.
+@dataclass(frozen=True, eq=False)
+class AttentionInputs:
+    """Checked keys (n, h), the factor of the scores and, if given, one value per key."""
 
-    k_i - k_top is rounded once, relative to itself: keys that share a large offset lose nothing.
+    keys: Array
+    scale: float
+    values: Array | None
+
+    @staticmethod
+    def check(keys: Any, scale: Scale = 1.0, values: Any = None) -> AttentionInputs:
+        """Raise UsageError unless the keys, the scale and the values fit together."""
+        checked_keys = check_keys(keys)
+        n, h = checked_keys.shape
+        return AttentionInputs(checked_keys, resolve_scale(scale, h), check_values(values, n))
+
+    def weights(self, query: Array) -> Array:
+        """The attention of this query over the keys."""
+        return attention_weights(self.keys, query, self.scale)
+
+    def output(self, weights: Array) -> Array | None:
+        """weights @ V, or None where no values were given."""
+        return None if self.values is None else weights @ self.values
+
+
+def attention_weights(keys: Array, query: Array, scale: Scale = 1.0) -> Array:
+    """softmax(scale * K q), computed from differences to the key with the highest score.
+
+    k_i - k_top is rounded once, relative to itself: keys that share a large offset lose no digits.
     """
     factor = resolve_scale(scale, keys.shape[1])
     top = keys[int(np.argmax(keys @ query))]
-    scores = factor * ((keys - top) @ query)
-    weights = np.exp(scores - scores.max())
-    return weights / weights.sum()
+    return softmax(factor * ((keys - top) @ query))
 
 
 def resolve_scale(scale: Scale, h: int) -> float:
-    """1 or 1/sqrt(h): "1", "sqrt", or any positive number."""
+    """The factor of the scores: 1/sqrt(h) for "sqrt", otherwise the positive number given."""
     if scale == "sqrt":
         return 1 / math.sqrt(h)
     try:
-        value = float(scale)
+        factor = float(scale)
     except (TypeError, ValueError):
-        raise UsageError(f"scale must be 1, sqrt or a positive number: got {scale!r}") from None
-    if not math.sqrt(SMALLEST) <= value <= math.sqrt(LARGEST):
+        factor = math.nan
+    if not math.sqrt(SMALLEST) <= factor <= math.sqrt(LARGEST):
         raise UsageError(f"scale must be 1, sqrt or a positive number: got {scale!r}")
-    return value
+    return factor
 
 
 def check_keys(keys: Any) -> Array:
-    """K as float64, one key a row: two axes, not empty, finite, squares within doubles."""
+    """K as a finite float64 matrix with one key per row, at least one key and one dimension."""
     return check_matrix(keys, "keys")
 
 
 def check_values(values: Any, n: int) -> Array | None:
-    """V as float64, one value a key; None where none are given."""
+    """V as a float64 matrix with one row per key, or None where no values are given."""
     if values is None:
         return None
-    found = check_matrix(values, "values")
-    if len(found) != n:
-        raise UsageError(f"there are {n} keys but {len(found)} values: one value a key")
-    return found
+    matrix = check_matrix(values, "values")
+    if len(matrix) != n:
+        raise UsageError(f"there are {n} keys but {len(matrix)} values: give one value per key")
+    return matrix
 
 
 def check_vector(vector: Any, size: int, name: str) -> Array:
-    """A vector of this length; a matrix of one row or column is one too."""
-    found = check_numbers(vector, name)
-    if found.ndim == 2 and 1 in found.shape:
-        found = found.reshape(-1)
-    if found.ndim != 1 or found.size != size:
-        shape = " x ".join(map(str, found.shape)) or "a single number"
+    """A vector of this length; a matrix with a single row or column counts as a vector."""
+    numbers = check_numbers(vector, name)
+    if numbers.ndim == 2 and 1 in numbers.shape:
+        numbers = numbers.reshape(-1)
+    if numbers.ndim != 1 or numbers.size != size:
+        shape = " x ".join(map(str, numbers.shape)) or "a single number"
         raise UsageError(f"the {name} must be {size} numbers: got {shape}")
-    return found
+    return numbers
 
 
 def check_index(index: Any, n: int) -> int:
-    """0, 1, ..., n - 1."""
+    """The index of one of n keys, counted from 0."""
     try:
         value = operator.index(index)
     except TypeError:
@@ -81,47 +103,55 @@ def check_index(index: Any, n: int) -> int:
     return value
 
 
+def check_pair(pair: Iterable[Any], n: int) -> tuple[int, int]:
+    """The indices of two different keys, in the order given."""
+    indices = [check_index(index, n) for index in pair]
+    if len(indices) != 2 or indices[0] == indices[1]:
+        raise UsageError(f"name two different keys: got {', '.join(map(str, indices))}")
+    return indices[0], indices[1]
+
+
 def check_members(members: Iterable[Any], n: int) -> list[int]:
-    """Distinct indices, at least one, in increasing order."""
-    found = [check_index(member, n) for member in members]
-    if not found:
+    """At least one index, no index twice, in increasing order."""
+    indices = [check_index(member, n) for member in members]
+    if not indices:
         raise UsageError("name at least one key to average over")
-    if len(set(found)) < len(found):
-        raise UsageError(f"every key is named once: got {', '.join(map(str, found))}")
-    return sorted(found)
+    if len(set(indices)) < len(indices):
+        raise UsageError(f"name every key only once: got {', '.join(map(str, indices))}")
+    return sorted(indices)
 
 
-def check_weight(weight: Any) -> float:
-    """Strictly between 0 and 1: softmax at a finite query leaves every key some weight."""
+def check_weight(weight: Any, name: str = "a weight") -> float:
+    """A number strictly between 0 and 1: softmax of finite scores leaves every key some weight."""
     try:
         value = float(weight)
     except (TypeError, ValueError):
-        raise UsageError(f"a weight lies strictly between 0 and 1: got {weight!r}") from None
+        value = math.nan
     if not 0 < value < 1:
-        raise UsageError(f"a weight lies strictly between 0 and 1: got {weight!r}")
+        raise UsageError(f"{name} lies strictly between 0 and 1: got {weight!r}")
     return value
 
 
 def check_matrix(given: Any, name: str) -> Array:
-    """Two axes, neither empty."""
-    found = check_numbers(given, name)
-    if found.ndim != 2 or 0 in found.shape:
-        raise UsageError(f"{name} must be a matrix, one row a key: got shape {found.shape}")
-    return found
+    """A finite float64 matrix with at least one row and one column."""
+    matrix = check_numbers(given, name)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise UsageError(f"{name} must be a matrix with one row per key: got shape {matrix.shape}")
+    return matrix
 
 
 def check_numbers(given: Any, name: str) -> Array:
-    """float64, real, finite, no larger than 1e100; not so small that they round away."""
+    """A finite float64 array whose largest entry is 0 or between 1e-100 and 1e100 in size."""
     try:
-        found = np.asarray(given)
-        if found.dtype.kind not in "biuf":
+        array = np.asarray(given)
+        if array.dtype.kind not in "biuf":
             raise ValueError
-        found = np.array(found, dtype=np.float64)
+        array = np.array(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise UsageError(f"{name} must be real numbers, every row as long as the first") from None
-    if not np.isfinite(found).all():
+        raise UsageError(f"{name} must be real numbers in rows of equal length") from None
+    if not np.isfinite(array).all():
         raise UsageError(f"{name} must be finite: there is a NaN or an infinity")
-    most = float(np.abs(found).max(initial=0.0))
-    if most > LARGEST or 0 < most < SMALLEST:
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST or 0 < largest < SMALLEST:
         raise UsageError(f"{name} must be between 1e-100 and 1e100 in size, or zero")
-    return found
+    return array

@@ -1,9 +1,9 @@
-"""The shortest q with f(q) <= t, or the proof that there is none; both by one inequality.
+"""The shortest q with f(q) <= t, or the proof that there is none, both by one inequality:
 
     for all q and lambda:   f(q) >= H(lambda) - ||q|| ||D^T lambda||
 
-so a query that reaches t is at least (H(lambda) - t) / ||D^T lambda|| long, and does not exist
-where D^T lambda = 0 and H(lambda) > t. The bound is evaluated with its rounding error taken off.
+So a query that reaches t has norm at least (H(lambda) - t) / ||D^T lambda||, and none exists where
+D^T lambda = 0 and H(lambda) > t. The bound is evaluated with its rounding error subtracted.
 """
 
 from __future__ import annotations
@@ -15,38 +15,46 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from attnlab.construct.hull import Infimum, infimum
-from attnlab.construct.log_sum_exp import EPS, Array, SingleProblem, log_sum_and_softmax
+from attnlab.construct.log_sum_exp import SingleProblem, log_sum_and_softmax
+from attnlab.construct.numerics import EPS, Array, entropy, largest_norm
 from attnlab.construct.path_following import follow_path
 
 Verdict = Literal["reached", "impossible", "undecided"]
 
-NEAR = 1e3  # rows have length 1 at most: a query longer than this asks for a look at the hull
-_GAP = 1e-6  # a bound nearer to the norm than this proves that the query is the shortest
-_EVEN = 1e-13  # two values of f nearer than this are equal
-_NUDGES = 60
+FAR = 1e3  # rows have length at most 1: for a longer query the convex hull is examined first
+_GAP = 1e-6  # a bound closer to the norm than this proves that the query is the shortest
+_EQUAL = 1e-13  # two values of f closer than this are equal
+_ADJUSTMENTS = 60
 _LONGEST = 1e120
 
 
 @dataclass(frozen=True)
 class MinNormResult:
-    """`query` reaches the level (shortest), or `lowest` says why none does."""
+    """The shortest `query` that reaches the level, or the `infimum` that shows there is none."""
 
     verdict: Verdict
     query: Array
     value: float  # f(query)
     bound: float  # no query shorter than this reaches the level
-    residual: float  # of the conditions of optimality, relative
+    residual: float  # relative error of the optimality conditions
     infimum: Infimum | None = None
 
     @property
     def norm(self) -> float:
-        """||query||."""
+        """The Euclidean norm of the query."""
         return float(np.linalg.norm(self.query))
 
     @property
     def proven(self) -> bool:
-        """Whether the bound leaves no room for a shorter query."""
+        """Whether the bound rules out a shorter query."""
         return self.bound >= (1 - _GAP) * self.norm
+
+
+class ReducedRows(NamedTuple):
+    """Rows of length at most one in other coordinates; a query q there is lift @ q here."""
+
+    rows: Array
+    lift: Array
 
 
 def min_norm_query(
@@ -54,7 +62,7 @@ def min_norm_query(
 ) -> MinNormResult:
     """min ||q|| subject to log sum exp(rows q) <= level.
 
-    `rounding` is the relative error of a row; `known` the infimum of f, where it has been found.
+    `rounding` is the relative error of a row; `known` is the infimum of f where it is known.
     """
     m, h = rows.shape
     if m == 0 or np.log(m) <= level + 4 * EPS * (1 + abs(level)):
@@ -62,43 +70,37 @@ def min_norm_query(
     size = largest_norm(rows)
     if size == 0:
         return _impossible(rows, level, infimum(rows))
-    scaled, span = _narrow(rows / size)
-    path = follow_path(SingleProblem(scaled), np.array([level]), np.zeros((1, span.shape[1])), NEAR)
+    scaled, span = _reduce(rows / size)
+    start = np.zeros((1, span.shape[1]))
+    path = follow_path(SingleProblem(scaled), np.array([level]), start, FAR)
     if path.solved[0]:
-        found = accept_query(rows, level, span @ path.q[0] / size)
-        if found is not None and found.proven:
-            return found
-    low = infimum(scaled, rounding) if known is None else _moved(known, size * span.T)
+        result = accept_query(rows, level, span @ path.q[0] / size)
+        if result is not None and result.proven:
+            return result
+    low = infimum(scaled, rounding) if known is None else _transform(known, size * span.T)
     return decide(rows, level, low, ReducedRows(scaled, span / size))
 
 
-class ReducedRows(NamedTuple):
-    """Rows in other coordinates, of length one at most: a query q there is lift @ q here."""
-
-    rows: Array
-    lift: Array
-
-
-def decide(rows: Array, level: float, low: Infimum, frame: ReducedRows) -> MinNormResult:
-    """The level against the infimum: a query, or the proof that there is none."""
-    if low.value < level - _EVEN or not low.sure:
-        start = np.zeros((1, frame.lift.shape[1]))
-        path = follow_path(SingleProblem(frame.rows), np.array([level]), start, np.inf)
-        tries = [path.q[0], *_along(frame.rows, level, low)]
-        found = [accept_query(rows, level, frame.lift @ q) for q in tries]
-        good = [one for one in found if one is not None]
-        if good:
-            return min(good, key=lambda one: one.norm)
-    low = _moved(low, frame.lift)
-    if low.value < level - _EVEN or not low.sure:
+def decide(rows: Array, level: float, low: Infimum, reduced: ReducedRows) -> MinNormResult:
+    """Compare the level with the infimum: return a query, or the proof that there is none."""
+    if low.value < level - _EQUAL or not low.sure:
+        start = np.zeros((1, reduced.lift.shape[1]))
+        path = follow_path(SingleProblem(reduced.rows), np.array([level]), start, np.inf)
+        candidates = [path.q[0], *_search_direction(reduced.rows, level, low)]
+        results = [accept_query(rows, level, reduced.lift @ q) for q in candidates]
+        accepted = [result for result in results if result is not None]
+        if accepted:
+            return min(accepted, key=lambda result: result.norm)
+    low = _transform(low, reduced.lift)
+    if low.value < level - _EQUAL or not low.sure:
         return replace(_impossible(rows, level, low), verdict="undecided")
-    if low.kind == "inside" and low.value <= level + _EVEN:
-        return _outcome("reached", rows, level, low.query, low)
+    if low.kind == "inside" and low.value <= level + _EQUAL:
+        return _reached(rows, level, low.query, low)
     return _impossible(rows, level, low)
 
 
-def _along(rows: Array, level: float, low: Infimum) -> Iterator[Array]:
-    """Where f passes the level on the way to an infimum that lies at infinity."""
+def _search_direction(rows: Array, level: float, low: Infimum) -> Iterator[Array]:
+    """Where f crosses the level on the way to an infimum at infinity, by doubling the length."""
     if low.direction is None:
         return
     length = 1.0
@@ -111,66 +113,58 @@ def _along(rows: Array, level: float, low: Infimum) -> Iterator[Array]:
 
 
 def accept_query(rows: Array, level: float, q: Array) -> MinNormResult | None:
-    """q as an outcome, its length settled on the rows as given; None if it misses the level."""
+    """The result for q with its length adjusted on these rows; None if it misses the level."""
     if not np.isfinite(q).all():
         return None
-    query = scale_to_level(rows, level, q)
-    found = _outcome("reached", rows, level, query, None)
-    return found if found.value <= level and np.isfinite(found.norm) else None
+    result = _reached(rows, level, _scale_to_level(rows, level, q), None)
+    return result if result.value <= level and np.isfinite(result.norm) else None
 
 
-def scale_to_level(rows: Array, level: float, q: Array) -> Array:
-    """q times the factor next to 1 that makes f(q) <= level hold in floating point."""
-    for nudge in range(_NUDGES):
+def _scale_to_level(rows: Array, level: float, q: Array) -> Array:
+    """q times the factor close to 1 with which f(q) <= level holds in floating point."""
+    for attempt in range(_ADJUSTMENTS):
         f, p = log_sum_and_softmax((rows @ q)[None])
         excess = float(f[0]) - level
-        if nudge > 2 and excess <= 0:
+        if attempt > 2 and excess <= 0:
             break
         slope = -float(p[0] @ (rows @ q))
         if slope <= 0:
             break
-        q = q * (1 + excess / slope + (2.0 ** min(nudge - 2, 20) * EPS if nudge > 2 else 0.0))
+        nudge = 2.0 ** min(attempt - 2, 20) * EPS if attempt > 2 else 0.0
+        q = q * (1 + excess / slope + nudge)
     return q
 
 
-def _outcome(
-    verdict: Verdict, rows: Array, level: float, q: Array, low: Infimum | None
-) -> MinNormResult:
+def _reached(rows: Array, level: float, q: Array, low: Infimum | None) -> MinNormResult:
+    """A query that reaches the level; `low` is given where the level is the infimum itself."""
     f, p = log_sum_and_softmax((rows @ q)[None])
     g = p[0] @ rows
-    length, steep = float(np.linalg.norm(q)), float(np.linalg.norm(g))
-    off = np.linalg.norm(q / length + g / steep) if length and steep else 1.0
-    if low is not None and verdict == "reached":
-        off = 0.0 if length == 0 else steep / largest_norm(rows)  # the level is the infimum: g = 0
-    residual = float(max(off, abs(float(f[0]) - level)))
-    return MinNormResult(verdict, q, float(f[0]), norm_bound(rows, level, p[0]), residual, low)
+    length, slope = float(np.linalg.norm(q)), float(np.linalg.norm(g))
+    error = np.linalg.norm(q / length + g / slope) if length and slope else 1.0
+    if low is not None:
+        error = 0.0 if length == 0 else slope / largest_norm(rows)  # the gradient vanishes there
+    residual = float(max(error, abs(float(f[0]) - level)))
+    return MinNormResult("reached", q, float(f[0]), _norm_bound(rows, level, p[0]), residual, low)
 
 
 def _impossible(rows: Array, level: float, low: Infimum) -> MinNormResult:
-    """No query reaches the level: the best one, or for an infimum not attained where it begins."""
+    """No query reaches the level: the best one, or where the way to the infimum begins."""
     f, _ = log_sum_and_softmax((rows @ low.query)[None])
-    bound = norm_bound(rows, level, low.weights)
+    bound = _norm_bound(rows, level, low.weights)
     return MinNormResult("impossible", low.query, float(f[0]), bound, low.change, low)
 
 
-def norm_bound(rows: Array, level: float, p: Array) -> float:
-    """(H(p) - t) / ||D^T p||, rounded so that it stays a bound: m terms, eps / 2 each."""
-    used = p > 0
-    rounding = (int(used.sum()) + 4) * EPS
-    entropy = -float((p[used] * np.log(p[used])).sum())
-    pull = float(np.linalg.norm(p @ rows)) + rounding * float(p @ np.linalg.norm(rows, axis=1))
-    lead = entropy - rounding * (1 + entropy) - level
-    return max(lead, 0.0) / pull if pull > 0 else np.inf if lead > 0 else 0.0
+def _norm_bound(rows: Array, level: float, p: Array) -> float:
+    """(H(p) - t) / ||D^T p||, rounded downwards: the error of m terms is eps / 2 each."""
+    rounding = (int((p > 0).sum()) + 4) * EPS
+    h = entropy(p)
+    size = float(np.linalg.norm(p @ rows)) + rounding * float(p @ np.linalg.norm(rows, axis=1))
+    excess = h - rounding * (1 + h) - level
+    return max(excess, 0.0) / size if size > 0 else np.inf if excess > 0 else 0.0
 
 
-def largest_norm(rows: Array) -> float:
-    """max_i ||d_i||, without overflow."""
-    size = float(np.abs(rows).max(initial=0.0))
-    return size * float(np.linalg.norm(rows / size, axis=1).max()) if size else 0.0
-
-
-def _narrow(rows: Array) -> tuple[Array, Array]:
-    """With fewer rows than dimensions the shortest query lies in their span: its coordinates."""
+def _reduce(rows: Array) -> tuple[Array, Array]:
+    """Coordinates in the span of the rows where they are fewer than dimensions, and the span."""
     m, h = rows.shape
     if m >= h:
         return rows, np.eye(h)
@@ -178,7 +172,7 @@ def _narrow(rows: Array) -> tuple[Array, Array]:
     return rows @ span, span
 
 
-def _moved(low: Infimum, way: Array) -> Infimum:
-    """The same in other coordinates."""
-    direction = None if low.direction is None else way @ low.direction
-    return replace(low, query=way @ low.query, direction=direction)
+def _transform(low: Infimum, matrix: Array) -> Infimum:
+    """The infimum with its query and direction in other coordinates."""
+    direction = None if low.direction is None else matrix @ low.direction
+    return replace(low, query=matrix @ low.query, direction=direction)

@@ -1,6 +1,7 @@
-"""The keys that a query found by `design` asks for: each the nearest to the old one.
+"""The new keys for a query found by `design`, each as close as possible to the old one.
 
-One key: `replace_key`. Several: members all at one score t, the others low enough together,
+A single key is found by `replace_key`. Of several, the members all get one score t, and the others
+get scores low enough in total:
 
     sum over keys outside of exp(score - t) <= m rest/(1 - rest).
 """
@@ -10,54 +11,45 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.construct.design_problem import DesignProblem
-from attnlab.construct.inputs import attention_weights
+from attnlab.construct.inputs import AttentionInputs
+from attnlab.construct.numerics import Array, log_sum_exp
 from attnlab.construct.replace import replace_key
-from attnlab.construct.result import Construction
-from attnlab.construct.segment import Segment, log_sum_exp
-
-Array = NDArray[np.float64]
+from attnlab.construct.result import Construction, name_keys
+from attnlab.construct.segment import Segment
 
 
 def replace_free_keys(plan: DesignProblem, q: Array) -> Construction:
-    """The second goal with the keys in `free` replaced for this query."""
-    if len(plan.free) == 1:
-        goal, values = plan.after.goal, plan.after.values
-        return replace_key(plan.keys, q, plan.free[0], goal, plan.unit_norm, plan.scale, values)
+    """Replace the keys in `free` so that this query meets the second goal."""
+    goal, values, new = plan.after.goal, plan.after.values, list(plan.free)
+    if len(new) == 1:
+        return replace_key(plan.keys, q, new[0], goal, plan.unit_norm, plan.scale, values)
     keys = plan.keys.copy()
     for index, score in _scores(plan, q).items():
         segment = Segment(plan.keys, q, index, plan.scale, plan.unit_norm)
         keys[index] = segment.key_at(score - segment.base)
-    weights = attention_weights(keys, q, plan.scale)
-    met = plan.after.met(weights)
-    new = list(plan.free)
-    values = plan.after.values
-    return Construction(
+    inputs = AttentionInputs(keys, plan.scale, values)
+    weights = inputs.weights(q)
+    total, met = plan.after.total(weights), plan.after.met(weights)
+    verdict = f"meets {goal}: {total:.4g} of the weight in total" if met else f"misses {goal}"
+    return Construction.of_query(
+        inputs,
+        q,
         feasible=met,
-        why=f"With new keys {', '.join(map(str, new))} the query "
-        + (
-            f"meets {plan.after.goal}: {plan.after.total(weights):.4g} of the weight in total."
-            if met
-            else f"misses {plan.after.goal}."
-        ),
-        query=q,
+        why=f"With new {name_keys(new)} the query {verdict}.",
         key=keys[new],
-        weights=weights,
-        output=None if values is None else weights @ values,
         attained=True,
-        norm=float(np.linalg.norm(q)),
         also={
             "change": float(np.linalg.norm(keys - plan.keys)),
-            "total": plan.after.total(weights),
+            "total": total,
             "uneven": plan.after.uneven(weights),
         },
     )
 
 
 def _scores(plan: DesignProblem, q: Array) -> dict[int, float]:
-    """The score of every new key."""
+    """The score that each new key shall have."""
     old = plan.scale * (plan.keys @ q)
     reach = plan.reach(q)
     outside = [i for i in plan.staying if i not in plan.after.members]
@@ -68,11 +60,11 @@ def _scores(plan: DesignProblem, q: Array) -> dict[int, float]:
         level = reach
     else:
         level = max(float(old[plan.joining].max()), rest - plan.level_staying)
-    found = dict.fromkeys(plan.joining, level)
-    room = plan.level_after + level  # log of what all outside may add up to
-    left = room + math.log(-math.expm1(min(rest - room, -1e-12)))
+    scores = dict.fromkeys(plan.joining, level)
+    allowed = plan.level_after + level  # log of the sum of exp(score) that keys outside may have
+    left = allowed + math.log(-math.expm1(min(rest - allowed, -1e-12)))
     for index in plan.leaving:
-        found[index] = max(min(float(old[index]), left - math.log(len(plan.leaving))), -reach)
-        if plan.unit_norm and plan.width == 1:  # 1 or -1
-            found[index] = -reach
-    return found
+        scores[index] = max(min(float(old[index]), left - math.log(len(plan.leaving))), -reach)
+        if plan.unit_norm and plan.width == 1:  # the key is 1 or -1
+            scores[index] = -reach
+    return scores

@@ -1,10 +1,11 @@
-"""A folder of splits: train, dev and, where it has labels, test, each a .csv, .tsv or .jsonl.
+"""Labelled data in a folder with the files train, dev and test, each a .csv, .tsv or .jsonl.
 
     SST-2's files    a sentence and 0 or 1 in a .tsv, with or without header
     BoolQ's files    question, passage and answer in a .jsonl
-    anyone's         the columns that were named
+    other files      the columns that the user names
 
-Without labels in test, dev is cut in two by hash: one half chooses, the other is reported.
+If test is missing or has no labels, dev is split in two by hash: one half to choose by, one to
+report.
 """
 
 from pathlib import Path
@@ -30,8 +31,8 @@ FILE_STEMS = {
 
 
 def split_files(folder: Path) -> dict[str, Path]:
-    """The file of each split; UsageError when one that is needed is missing, or is there twice."""
-    found: dict[str, Path] = {}
+    """Find the file of each split; a missing train or dev, or two candidates, raise UsageError."""
+    split_paths: dict[str, Path] = {}
     for split, names in FILE_STEMS.items():
         files = [
             path
@@ -42,20 +43,21 @@ def split_files(folder: Path) -> dict[str, Path]:
         if len(files) > 1:
             raise UsageError(f"{folder}: {files[0].name} and {files[1].name}: which is {split}?")
         if files:
-            found[split] = files[0]
+            split_paths[split] = files[0]
         elif split != "test":
             known = ", ".join(f"{split}{ending}" for ending in TABLE_SUFFIXES)
             raise UsageError(f"{folder}: no {split} in this folder ({known})")
-    return found
+    return split_paths
 
 
 def read_folder(folder: Path, columns: Columns) -> LabelledData:
-    """SST-2's or BoolQ's files, known by their columns, or anyone's."""
+    """Read a folder of splits; SST-2's and BoolQ's files are recognised by their columns."""
     files = split_files(folder)
-    given = _columns(files["train"])
-    if {"question", "passage"} <= given and given & set(ANSWER_KEYS) and columns.text not in given:
+    present = _columns(files["train"])
+    is_boolq = {"question", "passage"} <= present and present & set(ANSWER_KEYS)
+    if is_boolq and columns.text not in present:
         return boolq(files)
-    if files["train"].suffix == ".tsv" and columns.text not in given:
+    if files["train"].suffix == ".tsv" and columns.text not in present:
         return sst2(files)
     return _read_with_columns(folder.resolve().name, files, columns)
 
@@ -68,8 +70,8 @@ def _columns(path: Path) -> set[str]:
 
 def _read_with_columns(name: str, files: dict[str, Path], columns: Columns) -> LabelledData:
     rows = read_table(files["train"])
-    given = [row.label(columns.label) for row in rows]
-    labels = class_names(given, str(files["train"]), len(rows))
+    row_labels = [row.label(columns.label) for row in rows]
+    labels = class_names(row_labels, str(files["train"]), len(rows))
     train = to_examples(rows, columns, labels)
     dev = to_examples(read_table(files["dev"]), columns, labels)
     if "test" in files and columns.label in _columns(files["test"]):

@@ -1,13 +1,11 @@
 """Articles with summaries written by people: XSum (one sentence) and Multi-LexSum (several).
 
-    split(row) = dev, test or train by SHA-256 of its article, as documents in tasks/corpus.py
-
-Rows that share their article or their summary (case and white space do not count) are in one
-split, so no answer of the test split was trained on. The baseline without a model is `lead_sentences`: the
-first sentences of the article, by the rule of measure/sentences.py.
+Rows are split into train, dev and test by the SHA-256 of their article, as in tasks/corpus.py. Rows
+that share an article or a summary (case and white space do not count) are in the same split, so
+that no answer of the test split was trained on. The baseline without a model is `lead_sentences`,
+the first sentences of the article as measure/sentences.py splits them.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
@@ -17,8 +15,9 @@ from typing import Any
 from attnlab.core.errors import UsageError
 from attnlab.measure.sentences import sentences
 from attnlab.tasks.corpus import Corpus, collapse_whitespace, read_text
+from attnlab.tasks.texts import parse_json
 
-ARTICLE = ("document", "article")  # keys of a row, the first that is there
+ARTICLE = ("document", "article")  # keys of a JSON row; the first that it has is read
 SUMMARY = ("summary", "highlights")
 
 
@@ -32,19 +31,19 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class SummarySplits:
-    """Rows to learn from, to choose by, and to look at once."""
+    """Rows to train on, to choose settings by (dev), and to evaluate on once (test)."""
 
     train: tuple[SummaryRow, ...]
     dev: tuple[SummaryRow, ...]
     test: tuple[SummaryRow, ...]
 
     def as_dict(self) -> dict[str, tuple[SummaryRow, ...]]:
-        """By name, as the audit split-overlap takes them."""
+        """Return the splits by name, as the audit split-overlap takes them."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
 def xsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
-    """999 BBC articles; the summary is the sentence that introduced each and was cut from it.
+    """Read 999 BBC articles; the summary is the introductory sentence, removed from the article.
 
     Of the asset's 1,000 rows, line 220 has no article (a gallery of pictures) and is left out.
     """
@@ -52,47 +51,47 @@ def xsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
 
 
 def multi_lexsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
-    """868 court cases: the long summary as the article, the short one (4.3 sentences) to write."""
+    """Read 868 court cases; the long summary serves as the article, the short one as summary."""
     return _asset("multi-lexsum", files)
 
 
 def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
-    """Rows of a JSONL file with document (or article) and summary; rows without text are left out.
+    """Read a JSONL file with the keys document (or article) and summary; skip rows without text.
 
-    Line ends are \\n, white space at the ends is none of the text.
+    Line ends become \\n, and white space at both ends of a text is removed.
     """
-    found = []
+    rows = []
     for number, line in enumerate(read_text(path).removesuffix("\n").split("\n"), 1):
         row = _row(line, f"{path}: line {number}")
         if row.article and row.summary:
-            found.append(row)
-    if not found:
+            rows.append(row)
+    if not rows:
         raise UsageError(f"{path}: no row has both an article and a summary")
-    return tuple(found)
+    return tuple(rows)
 
 
 def split_rows(rows: Sequence[SummaryRow], dev: float = 0.1, test: float = 0.2) -> SummarySplits:
-    """Train, dev and test by the hash of the article; rows that share a text stay together."""
-    group = _duplicate_groups(rows)
-    parts = Corpus(tuple(dict.fromkeys(group)), "rows").split(dev, test).parts
-    place = {collapse_whitespace(key): i for i, part in enumerate(parts) for key in part}
-    chosen: tuple[list[SummaryRow], ...] = ([], [], [])
-    for row, key in zip(rows, group, strict=True):
-        chosen[place[collapse_whitespace(key)]].append(row)
-    return SummarySplits(*map(tuple, chosen))
+    """Split by the hash of the article; rows that share a text stay together."""
+    keys = _duplicate_groups(rows)
+    parts = Corpus(tuple(dict.fromkeys(keys)), "rows").split(dev, test).parts
+    split_of = {collapse_whitespace(key): i for i, part in enumerate(parts) for key in part}
+    splits: tuple[list[SummaryRow], ...] = ([], [], [])
+    for row, key in zip(rows, keys, strict=True):
+        splits[split_of[collapse_whitespace(key)]].append(row)
+    return SummarySplits(*map(tuple, splits))
 
 
 def truncate_words(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
-    """The longest beginning of whole words with len(encode(beginning)) <= budget.
+    """Truncate a text to its first words so that len(encode(text)) <= budget, by binary search.
 
-    Longest where more words never take fewer tokens, as with any tokenizer that never joins
-    words; within the budget always. UsageError where not even the first word fits.
+    The result is the longest one if more words never take fewer tokens, which holds for every
+    tokenizer that never joins words. UsageError if not even the first word fits.
     """
     text = text.rstrip()
     if len(encode(text)) <= budget:
         return text
     ends = [word.end() for word in re.finditer(r"\S+", text)]
-    low, high = 0, len(ends) - 1  # words that fit, and index of the end that does not
+    low, high = 0, len(ends) - 1  # number of words that fit; index of an end that does not
     while low < high:
         middle = (low + high) // 2
         fits = len(encode(text[: ends[middle]])) <= budget
@@ -103,7 +102,7 @@ def truncate_words(text: str, budget: int, encode: Callable[[str], Sized]) -> st
 
 
 def lead_sentences(article: str, count: int = 1, between: str = " ") -> str:
-    """The first `count` sentences of an article: the baseline without a model."""
+    """Return the first `count` sentences of an article: the baseline without a model."""
     if count < 1:
         raise UsageError(f"a lead has at least one sentence, not {count}")
     return between.join(sentences(article)[:count])
@@ -118,25 +117,21 @@ def _asset(name: str, files: Sequence[Path] | None) -> tuple[SummaryRow, ...]:
 
 
 def _row(line: str, where: str) -> SummaryRow:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", None) or type(error).__name__
-        raise UsageError(f"{where}: not JSON ({why})") from None
-    if not isinstance(found, dict):
+    fields = parse_json(line, where)
+    if not isinstance(fields, dict):
         raise UsageError(f"{where}: must be an object with an article and a summary")
-    return SummaryRow(_field(found, ARTICLE, where), _field(found, SUMMARY, where))
+    return SummaryRow(_field(fields, ARTICLE, where), _field(fields, SUMMARY, where))
 
 
-def _field(found: dict[str, Any], names: Iterable[str], where: str) -> str:
-    value = next((found[name] for name in names if name in found), None)
+def _field(fields: dict[str, Any], names: Iterable[str], where: str) -> str:
+    value = next((fields[name] for name in names if name in fields), None)
     if not isinstance(value, str):
         raise UsageError(f"{where}: needs a text under {' or '.join(map(repr, names))}")
     return value.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
 def _duplicate_groups(rows: Sequence[SummaryRow]) -> list[str]:
-    """For each row the least article among those it is tied to by a shared text."""
+    """Return for each row the smallest article of its group (union-find over shared texts)."""
     leader: dict[str, str] = {}
 
     def find(key: str) -> str:

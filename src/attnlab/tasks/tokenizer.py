@@ -1,12 +1,12 @@
-"""Text as numbers: whole words, characters, or byte-pair pieces, on the `tokenizers` library.
+"""Word, character and byte-pair tokenizers, on the `tokenizers` library.
 
     word  <START> to be , or not to be . <STOP>     rare words are <UNK>; white space is not kept
     char  <START> t o _ b e ... <STOP>              characters never seen in training are <UNK>
-    bpe   <START> to Ġbe , Ġor ... <STOP>           bytes below: nothing is unknown
+    bpe   <START> to Ġbe , Ġor ... <STOP>           falls back to bytes: nothing is unknown
 
-Ids 0, 1, 2 are <START>, <STOP>, <UNK> in each. A text that spells "<STOP>" out gets ordinary
-pieces, never the marker. Padding uses <STOP>'s id: it is hidden and never scored. char and bpe
-decode to the text they encoded, character for character.
+Ids 0, 1, 2 are always <START>, <STOP>, <UNK>. The characters "<STOP>" in a text become ordinary
+tokens, never the special token. Padding uses the id of <STOP>; it is masked and never scored. char
+and bpe decode to exactly the text they encoded.
 """
 
 import re
@@ -24,23 +24,21 @@ Kind = Literal["word", "char", "bpe"]
 SPECIAL_TOKENS = ("<START>", "<STOP>", "<UNK>")
 BPE_VOCABULARY = 4096
 BYTES = 256
-MAX_CHARACTERS_PER_CALL = (
-    1_000_000  # characters handed over at once: the library keeps some 100 bytes a token
-)
-MAX_TEXTS_PER_CALL = 20_000  # texts handed over at once
+MAX_CHARACTERS_PER_CALL = 1_000_000  # the library keeps about 100 bytes per token of a call
+MAX_TEXTS_PER_CALL = 20_000
 
 _WORD = r"[\p{L}\p{N}\p{M}_]+(?:['’\-][\p{L}\p{N}\p{M}_]+)*|-{2,}|\S"
 _NO_SPACE_BEFORE = r"^(?![,.;:!?)\]}]+$)"
-# GPT-2's rule with a longest run: one line without a space must not become one endless word
+# GPT-2's rule with a limit on every run: a line without spaces must not become one huge word
 _PIECES = (
     r"'(?:s|t|re|ve|m|ll|d)| ?\p{L}{1,40}| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]{1,8}"
     r"|\s{1,8}(?!\S)|\s{1,8}"
 )
-_BETWEEN_WORDS = re.compile(r"(?<=\S)[ \n\t](?=\S)")  # every kind starts a new piece here
+_BETWEEN_WORDS = re.compile(r"(?<=\S)[ \n\t](?=\S)")  # every tokenizer starts a new token here
 
 
 class Tokenizer:
-    """encode and decode, and the ids of the markers; `to_json` is a tokenizer.json file."""
+    """Encodes and decodes texts; `start`, `stop`, `unknown` and `pad` are the special ids."""
 
     start: int = 0
     stop: int = 1
@@ -49,21 +47,21 @@ class Tokenizer:
 
     def __init__(self, library: Library) -> None:
         if tuple(library.id_to_token(i) for i in range(len(SPECIAL_TOKENS))) != SPECIAL_TOKENS:
-            raise IntegrityError(f"tokenizer: ids 0, 1, 2 are not {', '.join(SPECIAL)}")
+            raise IntegrityError(f"tokenizer: ids 0, 1, 2 are not {', '.join(SPECIAL_TOKENS)}")
         self._library = library
-        self._library.encode_special_tokens = True  # "<STOP>" in a text is text
+        self._library.encode_special_tokens = True  # "<STOP>" in a text is ordinary text
         self.size: int = library.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """The text's ids, without markers."""
+        """Return the ids of a text, without special tokens."""
         return [i for piece in _split_long_text(text) for i in self._ids(piece)]
 
     def row(self, text: str) -> list[int]:
-        """<START> text <STOP>."""
+        """Return the ids of <START> text <STOP>."""
         return [self.start, *self.encode(text), self.stop]
 
     def rows(self, texts: Iterable[str]) -> list[np.ndarray]:
-        """`row` of every text, as int32 arrays; the library's threads share the work."""
+        """Return `row` of every text as int32 arrays; the library encodes them in parallel."""
         texts = [_check_unicode(t) for t in texts]
         parts = (
             texts[i : i + MAX_TEXTS_PER_CALL] for i in range(0, len(texts), MAX_TEXTS_PER_CALL)
@@ -75,28 +73,28 @@ class Tokenizer:
         ]
 
     def stream(self, documents: Iterable[str]) -> np.ndarray:
-        """<START> document <STOP> <START> document <STOP> ... in one int32 array."""
+        """Return <START> document <STOP> <START> document <STOP> … in one int32 array."""
         parts = [part for document in documents for part in self._parts(document)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; <START> and <STOP> are left out, <UNK> is shown."""
+        """Return the text of ids; <START> and <STOP> are left out, <UNK> is shown."""
         kept = [int(i) for i in ids if i not in (self.start, self.stop)]
         if any(not 0 <= i < self.size for i in kept):
             raise UsageError(f"token ids must lie in 0..{self.size - 1}")
         return self._library.decode(kept, skip_special_tokens=False)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Each id's own name, for labels: markers as written, a space as Ġ in bpe."""
+        """Return each id as a token, for labels in figures; bpe writes a space as Ġ."""
         return [self._library.id_to_token(int(i)) or SPECIAL_TOKENS[self.unknown] for i in ids]
 
     def to_json(self) -> str:
-        """The library's JSON text, which `tokenizers` and `transformers` read as well."""
+        """Return the text of a tokenizer.json file, which `transformers` reads as well."""
         return self._library.to_str()
 
     @staticmethod
     def from_json(text: str) -> "Tokenizer":
-        """The tokenizer that `to_json` wrote."""
+        """Load a tokenizer from the text that `to_json` returned."""
         try:
             library = Library.from_str(text)
         except Exception as error:  # the library raises bare Exception
@@ -116,10 +114,10 @@ class Tokenizer:
 def train_tokenizer(
     kind: str, documents: Iterable[str], *, min_count: int = 1, vocabulary: int | None = None
 ) -> Tokenizer:
-    """A vocabulary from the train split: what occurs min_count times, the most frequent first.
+    """Train a tokenizer on documents: tokens with at least `min_count` uses, most frequent first.
 
-    `vocabulary` is the largest size, markers included (word, char: no limit unless given; bpe:
-    4,096). Ties go by the alphabet, so neither order nor number of documents in memory matters.
+    `vocabulary` is the largest size, special tokens included (default: no limit for word and char,
+    4,096 for bpe). Ties go by the alphabet, so the order of the documents does not matter.
     """
     if kind not in get_args(Kind):
         raise UsageError(f"tokenizer {kind!r}: {suggest(kind, get_args(Kind))}")
@@ -136,10 +134,10 @@ def train_tokenizer(
     library.train_from_iterator(
         (p for d in documents for p in _split_long_text(_check_unicode(d))), trainer
     )
-    # for those who read the JSON file with another library: a text begins with <START> there too
+    # other libraries that read the JSON file then begin a text with <START> too
     library.post_processor = processors.TemplateProcessing(
-        single=f"{SPECIAL[0]} $A",
-        pair=f"{SPECIAL[0]} $A $B",
+        single=f"{SPECIAL_TOKENS[0]} $A",
+        pair=f"{SPECIAL_TOKENS[0]} $A $B",
         special_tokens=[(SPECIAL_TOKENS[0], 0)],
     )
     if library.get_vocab_size() <= len(SPECIAL_TOKENS):
@@ -190,7 +188,10 @@ def _bpe_library(min_count: int, vocabulary: int | None) -> tuple[Library, train
 
 
 def _split_long_text(text: str) -> Iterator[str]:
-    """The text cut between words every million characters; in the middle only if it has none."""
+    """Split a text between words after at most MAX_CHARACTERS_PER_CALL characters.
+
+    A word is split only if the second half of that length has no space.
+    """
     start = 0
     while len(text) - start > MAX_CHARACTERS_PER_CALL:
         end = start + MAX_CHARACTERS_PER_CALL

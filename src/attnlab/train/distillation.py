@@ -1,13 +1,15 @@
-"""What a student can learn from a teacher: its texts, or its probabilities p = softmax(logits / T).
+"""Distillation losses: a student learns a teacher's texts or its probabilities.
 
-    sequence          −log s(y)                        y: a text, the teacher's or a person's
-    forward KL        T² Σ_v t_v (log t_v − log s_v)   the student must cover what the teacher says
-    reverse KL        T² Σ_v s_v (log s_v − log t_v)   the student must not say what it would not
-    Jensen–Shannon    half of each, against the mean m = (t + s)/2
+With t and s the teacher's and the student's probabilities softmax(logits / T):
 
-A student that equals its teacher has loss and gradient 0 in the last three; in the first it has the
-teacher's own loss. T² keeps the size of the gradient as T grows (Hinton, Vinyals and Dean 2015).
-Only scored positions count: the prompt and the padding are IGNORE in the targets.
+    sequence          −log s(y)                        y: a text by the teacher or by a person
+    forward KL        T² Σ_v t_v (log t_v − log s_v)   the student must cover the teacher's tokens
+    reverse KL        T² Σ_v s_v (log s_v − log t_v)   the student must avoid all other tokens
+    Jensen–Shannon    T² ½ [KL(t ‖ m) + KL(s ‖ m)]     m = (t + s)/2
+
+A student that equals its teacher has loss and gradient 0 in the last three; in the first, its loss
+is the teacher's. T² keeps the gradient's size as T grows (Hinton, Vinyals and Dean 2015).
+Only scored positions count: in the targets, prompt and padding are IGNORE.
 """
 
 import math
@@ -37,7 +39,7 @@ def forward_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Te
 
 
 def reverse_kl(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
-    """T² KL(student ‖ teacher) at every position, in nats."""
+    """T² KL(student ‖ teacher) at every position, in nats; logits (…, vocab)."""
     return forward_kl(teacher, student, temperature)
 
 
@@ -57,24 +59,27 @@ DIVERGENCES: dict[str, Divergence] = {
 
 
 def logits_of(model: nn.Module, batch: Any) -> Tensor:
-    """With gradient, for our models and for those of transformers."""
+    """Compute logits (batch, pos, vocab) of a model of ours or of transformers, with gradients."""
     if hasattr(model, "nll"):
         return model(batch.ids, batch.key_padding_mask)
-    real = None if batch.key_padding_mask is None else (~batch.key_padding_mask).long()
-    return model(input_ids=batch.ids, attention_mask=real, use_cache=False).logits
+    mask = None if batch.key_padding_mask is None else (~batch.key_padding_mask).long()
+    return model(input_ids=batch.ids, attention_mask=mask, use_cache=False).logits
 
 
 def sequence_nll(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-    """Σ −log s(y) over scored positions, and how many there are: tuning on texts."""
+    """Σ −log s(y) over the scored positions, and how many there are: training on texts."""
     logits = logits_of(model, batch).flatten(0, 1).float()
-    wanted = batch.targets.flatten()
-    total = functional.cross_entropy(logits, wanted, ignore_index=IGNORE, reduction="sum")
-    return total, (wanted != IGNORE).sum()
+    targets = batch.targets.flatten()
+    total = functional.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
+    return total, (targets != IGNORE).sum()
 
 
 @dataclass(frozen=True)
 class DistillationLoss:
-    """A loss for the training loop: a divergence from the teacher at the scored positions."""
+    """A loss for the training loop: the divergence from the teacher's probabilities.
+
+    `divergence` is a key of DIVERGENCES; `temperature` is T.
+    """
 
     teacher: nn.Module
     divergence: str = "forward"
@@ -88,19 +93,19 @@ class DistillationLoss:
             raise UsageError(f"temperature must be above 0, got {self.temperature}")
 
     def __call__(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """Σ divergence, and the number of scored positions."""
-        self.teacher.eval()  # dropout would make the teacher another one at every step
+        """Sum the divergence over the scored positions; return (sum, number of positions)."""
+        self.teacher.eval()  # with dropout the teacher would change at every step
         scored = batch.targets != IGNORE
         with torch.no_grad():
             teacher = logits_of(self.teacher, batch)[scored]
         student = logits_of(model, batch)[scored]
         check_same_vocabulary(student.shape[-1], teacher.shape[-1])
-        found = DIVERGENCES[self.divergence](student, teacher, self.temperature)
-        return found.sum(), scored.sum()
+        divergences = DIVERGENCES[self.divergence](student, teacher, self.temperature)
+        return divergences.sum(), scored.sum()
 
 
 def check_same_vocabulary(student: int, teacher: int) -> None:
-    """Probabilities of different tokens cannot be compared."""
+    """Raise UsageError if the vocabulary sizes of student and teacher differ."""
     if student != teacher:
         raise UsageError(
             f"the student has {student:,} tokens and the teacher {teacher:,}: their probabilities "

@@ -37,7 +37,7 @@ class ShardFiles:
     """The files to read from a checkpoint folder, and all files whose hashes were verified."""
 
     folder: Path
-    files: Collection[str]
+    names: Collection[str]
     verified: Collection[str]
 
 
@@ -114,7 +114,7 @@ def _read_tensor_specs(files: ShardFiles) -> dict[str, Tensor]:
         raise IntegrityError(f"{folder}: not safetensors: {error}") from None
     stored: Any = metadata.storage_data
     names = {
-        at.fqn for at, where in stored.items() if Path(where.relative_path).name in files.files
+        at.fqn for at, where in stored.items() if Path(where.relative_path).name in files.names
     }
     specs: dict[str, Tensor] = {}
     for name in sorted(names):

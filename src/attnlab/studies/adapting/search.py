@@ -88,14 +88,14 @@ class Search:
             model,
             ShuffledBatches(self.p.train, s.batch, self.seed.child("order")),
             settings,
-            dev=lambda: self.p.dev.in_order(SCORED_AT_ONCE),
+            dev=lambda: self.p.dev.batches_by_length(SCORED_AT_ONCE),
             hooks=Hooks(
                 stop=self.context.stopping,
                 progress=lambda at: self.context.step(
                     at.step, at.steps, f"rate {s.rate:g}, loss {at.loss:.3f}{heard.now}"
                 ),
             ),
-            heard=self._heard(heard, model),
+            on_predictions=self._heard(heard, model),
         )
         if done.trained.ending == "stopped":
             raise TrialStopped
@@ -108,7 +108,7 @@ class Search:
         def heard(dev: Predictions) -> dict[str, float]:
             line = watch(dev)
             if self.with_train:
-                own = predict(model, self.p.train.in_order(SCORED_AT_ONCE))
+                own = predict(model, self.p.train.batches_by_length(SCORED_AT_ONCE))
                 line |= {"train_accuracy": own.accuracy, "own_loss": own.loss}
             return line
 

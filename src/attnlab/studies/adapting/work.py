@@ -78,17 +78,17 @@ def _searched(
         update={"learning_rate": best["rate"], "batch": best["batch"], "epochs": best["epochs"]}
     )
     model, p = search.model(own), search.p
-    test = predict(model, p.test.in_order(SCORED_AT_ONCE))
-    train = predict(model, p.train.in_order(SCORED_AT_ONCE))
+    test = predict(model, p.test.batches_by_length(SCORED_AT_ONCE))
+    train = predict(model, p.train.batches_by_length(SCORED_AT_ONCE))
     said |= after(model, own, p.data, test, few(p.train, AUDITED_ROWS), p.encoder)
     said["audit_metric-invariance"] = told(invariant(model, p.dev))
-    share = wilson(test.right, len(test.labels))
+    share = wilson(test.correct, len(test.labels))
     return Outcome(
         {
             "accuracy": share.value,
             "accuracy_low": share.low,
             "accuracy_high": share.high,
-            "right": test.right,
+            "right": test.correct,
             "tested": len(test.labels),
             "test_loss": test.loss,
             "train_accuracy": train.accuracy,
@@ -125,7 +125,7 @@ def _single(search: Search, s: FinetuneSettings, said: dict[str, str], *, whole:
 
 
 def _whole(model: Classifier, p: Prepared) -> dict[str, Any]:
-    parts = [predict(model, rows.in_order(SCORED_AT_ONCE)) for rows in (p.dev, p.test)]
+    parts = [predict(model, rows.batches_by_length(SCORED_AT_ONCE)) for rows in (p.dev, p.test)]
     both = Predictions(
         np.concatenate([part.logits for part in parts]),
         np.concatenate([part.labels for part in parts]),

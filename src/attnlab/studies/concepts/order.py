@@ -74,7 +74,7 @@ def vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
     """The mean of each sentence's states, scaled to length 1."""
     rows = encode_examples(encoder.tokenizer, examples, LONGEST)
     out = torch.zeros(len(examples), encoder.width)
-    for chosen, batch in rows.in_order(32):
+    for chosen, batch in rows.batches_by_length(32):
         options = {} if batch.kinds is None else {"token_type_ids": batch.kinds}
         states = encoder.library(
             input_ids=batch.ids, attention_mask=(~batch.hidden).long(), **options

@@ -33,9 +33,11 @@ def read_pairs(trial: Trial) -> Outcome:
     encoder = open_encoder(c["encoder"])
     chosen = draw(boolq().dev, c["pairs"], trial.stream.child("pairs"))
     rows = encode_examples(encoder.tokenizer, chosen, c["longest"])
-    assert rows.kinds is not None
+    assert rows.token_types is not None
     special = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
-    forms = [is_pair(ids, kinds, *special) for ids, kinds in zip(rows.ids, rows.kinds, strict=True)]
+    forms = [
+        is_pair(ids, kinds, *special) for ids, kinds in zip(rows.ids, rows.token_types, strict=True)
+    ]
     moved = [distances(encoder, rows.batch([i]), chosen[i]) for i in range(len(chosen))]
     wide = rows.batch(range(len(chosen)))
     return Outcome(
@@ -45,8 +47,8 @@ def read_pairs(trial: Trial) -> Outcome:
             "rows": wide.ids.shape[0],
             "places": wide.ids.shape[1],
             "padding_share": float(wide.hidden.float().mean()),
-            "cut_rows": rows.cut_rows,
-            "cut_tokens": rows.cut_tokens,
+            "cut_rows": rows.truncated_rows,
+            "cut_tokens": rows.truncated_tokens,
             **{name: float(np.mean([m[name] for m in moved])) for name in moved[0]},
             "masked_most": max(m["masked"] for m in moved),
         },

@@ -1,7 +1,7 @@
 """Audits inside a trial, as metrics: `audit_NAME` is 'pass', 'not-applicable' or 'fail: why'.
 
-What is judged is what trains: the batches of tasks/prompts.py and the losses of train/distillation.py,
-not copies of them. `collected` makes one finding an audit of all trials.
+What is judged is what trains: the batches of tasks/prompts.py and the losses of
+train/distillation.py, not copies of them. `collected` makes one finding an audit of all trials.
 """
 
 from collections.abc import Sequence

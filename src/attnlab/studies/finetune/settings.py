@@ -26,7 +26,7 @@ def about(text: str, default: Any, **limits: Any) -> Any:
 
 
 class FinetuneSettings(StudySettings):
-    """Labelled texts, an encoder, a method and a training."""
+    """LabelledData texts, an encoder, a method and a training."""
 
     seeds: int = about("models, each with its own seed", 1, ge=1)
     first_seed: int = about("the first of these seeds", 0, ge=0)
@@ -126,7 +126,7 @@ def model_sha256(model: str) -> str:
     raise UsageError(f"{model}: no such folder, asset, or owner/name of a hub")
 
 
-def labelled(s: FinetuneSettings) -> "Labelled":
+def labelled(s: FinetuneSettings) -> "LabelledData":
     """The data, if they are still those that were asked for."""
     from attnlab.tasks.labelled import Columns, read_labelled_table
 
@@ -142,7 +142,7 @@ def labelled(s: FinetuneSettings) -> "Labelled":
     return read_labelled_table(path, columns)
 
 
-def _known(name: str) -> "Labelled":
+def _known(name: str) -> "LabelledData":
     from attnlab.tasks.boolq import boolq
     from attnlab.tasks.sentiment import rotten_tomatoes
     from attnlab.tasks.snli import snli

@@ -122,7 +122,7 @@ def after(
     known = answer_baselines(gold, train, len(data.labels))
     found: Mapping[str, Finding] = {
         "collapse": collapsed(test, data.labels),
-        "baselines": baselines(wilson(test.right, len(gold)), known),
+        "baselines": baselines(wilson(test.correct, len(gold)), known),
         "adapter-effect": effect(model, s, data.labels, batch, base),
     }
     return {f"audit_{name}": told(finding) for name, finding in found.items()}
@@ -176,7 +176,7 @@ def invariant(model: Classifier, rows: EncodedExamples) -> Finding:
         for start in range(0, len(chosen), size):
             now = chosen[start : start + size]
             longest = int(max(len(rows.ids[i]) for i in now))
-            batch = rows.batch(now, min(longest + pads, rows.longest))
+            batch = rows.batch(now, min(longest + pads, rows.max_tokens))
             here: Any = map_tensors(batch, lambda tensor: tensor.to(device))
             logits = model(here.ids, here.hidden, here.kinds)
             total += float(functional.cross_entropy(logits, here.labels, reduction="sum"))

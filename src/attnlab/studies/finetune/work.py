@@ -89,8 +89,8 @@ def finetuned(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outco
         done = _fit(model, p, settings, context, (s, seed, watch))
         if done.trained.ending == "diverged":
             return Outcome({"accuracy": math.nan}, reasons={"accuracy": done.trained.problem})
-        test = predict(model, p.test.in_order(SCORED_AT_ONCE))
-        dev = predict(model, p.dev.in_order(SCORED_AT_ONCE))
+        test = predict(model, p.test.batches_by_length(SCORED_AT_ONCE))
+        dev = predict(model, p.dev.batches_by_length(SCORED_AT_ONCE))
         said |= after(model, s, p.data, test, small)
         said["audit_metric-invariance"] = told(invariant(model, p.dev))
         said["collapse_first_epoch"] = first_epoch(done.evaluations, an_epoch(s, len(p.train)))
@@ -140,7 +140,7 @@ def document(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, A
     """What `predict` needs besides the tensors."""
     return {
         **describe_classifier(model, s.tuning(), p.data.labels),
-        "longest": p.train.longest,
+        "longest": p.train.max_tokens,
         "pair": p.data.train[0].second is not None,
     }
 
@@ -160,10 +160,10 @@ def _fit(
             model,
             batches,
             settings,
-            dev=lambda: p.dev.in_order(SCORED_AT_ONCE),
+            dev=lambda: p.dev.batches_by_length(SCORED_AT_ONCE),
             checkpoints=context.checkpoints,
             hooks=hooks,
-            heard=watch,
+            on_predictions=watch,
         )
     if done.trained.ending == "stopped":
         raise TrialStopped
@@ -177,12 +177,12 @@ def _words(at: Progress) -> str:
 def _scores(
     p: Prepared, s: FinetuneSettings, test: Predictions, dev: Predictions
 ) -> dict[str, float | int | str]:
-    share = wilson(test.right, len(test.labels))
+    share = wilson(test.correct, len(test.labels))
     return {
         "accuracy": share.value,
         "accuracy_low": share.low,
         "accuracy_high": share.high,
-        "right": test.right,
+        "right": test.correct,
         "tested": len(test.labels),
         "test_loss": test.loss,
         "majority": majority(p.data.test),
@@ -208,7 +208,7 @@ def _counts(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, in
 
 def _samples(p: Prepared) -> list[str]:
     """What no row can show: the ends of texts that were cut away."""
-    return [f"row {cut.row} lost {cut.tokens} tokens: {cut.text[:300]}" for cut in p.train.shown]
+    return [f"row {cut.row} lost {cut.tokens} tokens: {cut.text[:300]}" for cut in p.train.examples]
 
 
 def curves(done: TrainResult) -> dict[str, list[float]]:

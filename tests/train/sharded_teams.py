@@ -1,6 +1,6 @@
-"""Teams of processes that hold a model together, many in one process: each member is a fork.
+"""Teams of processes that shard a model; each member is a fork of this process.
 
-    python parts.py FOLDER NAME …      says one JSON line a team: what each member found
+    python sharded_teams.py FOLDER NAME …   prints one JSON line per team: what each member returned
 
 torch is loaded once, so a team costs a second or less.
 """
@@ -43,7 +43,7 @@ def say(**line: Any) -> None:
 
 
 def team(name: str, size: int, work: Work, cut: bool = True) -> list[Any]:
-    """What each of `size` forks says: {"found": …}, or {"error": …} by class and text."""
+    """Run `work` in `size` forks; return {"found": …} or {"error": …} of each, by rank."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -82,7 +82,7 @@ def member(write: int, work: Work, cut: bool) -> None:
 
 
 def training(folder: Path | None, ranks: Ranks, until: int = STEPS, **more: Any) -> TrainResult:
-    """A training in float64 that leaves after `until` steps of this process."""
+    """Train in float64; the process stops after `until` steps."""
     left = iter([False] * until + [True] * 2)
     model = more.pop("model", None) or Stack(noisy=False, dtype=torch.float64)
     loss = more.pop("loss", nll)
@@ -117,7 +117,7 @@ def equal(folder: Path) -> None:
 
 
 def averaged(folder: Path) -> None:
-    """The planted fault: FSDP's own default."""
+    """The planted fault: gradients are averaged, which is the default of FSDP."""
     asked = {"optimizer": "sgd", "learning_rate": 0.1, "clip": 0.0}
     training(folder / "one", Ranks(), **asked)
 
@@ -135,7 +135,7 @@ def averaged(folder: Path) -> None:
 
 
 def held(folder: Path) -> None:
-    """Numbers of weights, gradients and optimizer in each process, and of the largest part."""
+    """Count the weights, gradients and optimizer values that each process holds."""
 
     def count(ranks: Ranks) -> dict[str, int]:
         model = Stack(dtype=torch.float64)
@@ -178,7 +178,7 @@ def moved(folder: Path) -> None:
 
 
 def faults(folder: Path) -> None:
-    """A disk that refuses one process; a gradient that is not finite in one process's rows."""
+    """One process cannot write to the disk; the gradient of one process is not finite."""
     own = folder / "refused"
 
     def refused(ranks: Ranks) -> Any:
@@ -211,7 +211,7 @@ def faults(folder: Path) -> None:
 
 
 def frozen(folder: Path) -> None:
-    """Some weights do not learn; the optimizers without a fused form; evaluations do no harm."""
+    """Frozen weights, and the optimizers without a fused version for sharded tensors."""
 
     def fixed() -> Stack:
         model = Stack(noisy=False, dtype=torch.float64)
@@ -227,14 +227,14 @@ def frozen(folder: Path) -> None:
 
 
 def stored(folder: Path) -> None:
-    """Two checkpoints of two processes, and what the same training ends in."""
+    """Save checkpoints of two processes, and print the digest of the finished training."""
     team("stored", 2, lambda ranks: training(folder / "before", ranks, 9).steps)
     team("stored", 2, lambda ranks: training(folder / "whole", ranks).steps)
     say(name="content", told=content(folder / "whole", torch.float64), folder=str(folder))
 
 
 def resumed(folder: Path) -> None:
-    """Go on in each of these folders, from whatever is there."""
+    """Resume the training in each of these folders."""
     for own in sorted(folder.iterdir()):
         team("resumed", 2, lambda ranks, own=own: training(own, ranks).steps)
         say(name="content", told=content(own, torch.float64))

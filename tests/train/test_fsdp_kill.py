@@ -1,4 +1,4 @@
-"""Processes that hold a model together: 200 steps, kills, silence, a save torn at every call."""
+"""Sharded training over 200 steps: kills, a silent process, a save interrupted at every call."""
 
 import os
 import random
@@ -12,11 +12,11 @@ import pytest
 
 from attnlab.train.ranks import Ranks
 
-from .parts import distance
+from .rank_script import dtype_of, training
+from .sharded_teams import distance
 from .stack import content
+from .test_fsdp import SCRIPT, named, said
 from .test_ranks import finished, rank_process, started, wait_for_step
-from .test_sharded import SCRIPT, named, said
-from .together import dtype_of, training
 
 SEED = 61
 
@@ -36,7 +36,7 @@ def test_two_hundred_steps(tmp_path: Path, kind: str, tolerance: float, processe
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("processes", "rank"), [(2, 0), (2, 1), (3, 1)])
 def test_a_killed_process_changes_no_bit(tmp_path: Path, processes: int, rank: int) -> None:
-    """Five kills of one rank; dropout, counting buffer and all."""
+    """Kill one rank five times; the model has dropout and a counting buffer."""
     finished(started(processes, str(tmp_path / "calm"), "sharded-noisy", "90"))
     folder, rng = tmp_path / "killed", random.Random(SEED + rank)
     process = started(processes, str(folder), "sharded-noisy", "90", "0.03")
@@ -67,7 +67,7 @@ def test_a_process_that_falls_silent_is_replaced_within_a_minute(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_save_torn_at_every_call_costs_no_bit(in_memory: Path) -> None:
-    """One of two is killed or refused at each call; the last checkpoint or the new one stays."""
+    """Kill one of two processes, or fail its write, at each call: a valid checkpoint remains."""
     lines = said(in_memory, script=SCRIPT.with_name("torn.py"))
     (wanted,) = named(lines, "", "content")
     points = named(lines, "", "point")
@@ -89,7 +89,7 @@ def test_a_save_torn_at_every_call_costs_no_bit(in_memory: Path) -> None:
 @pytest.mark.timeout(600)
 def test_torchrun_restarts_it_too(tmp_path: Path) -> None:
     finished(started(2, str(tmp_path / "calm"), "sharded-noisy", "60"))
-    script = SCRIPT.with_name("together.py")
+    script = SCRIPT.with_name("rank_script.py")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command += ["--max-restarts", "3", "--standalone", str(script), str(tmp_path / "run")]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}

@@ -1,8 +1,8 @@
-"""One of the processes of a training: `python together.py FOLDER KIND STEPS [PAUSE]`.
+"""One process of a data-parallel training: `python rank_script.py FOLDER KIND STEPS [PAUSE]`.
 
 KIND: adamw64, sgd32, gentle32 (no dropout: comparable with one process) or noisy (dropout and a
-counting buffer); after "sharded-" of a model with blocks, in parts if there are several processes.
-The first process prints a line a step, then the digest.
+counting buffer). The prefix "sharded-" trains a model with blocks, sharded if there are several
+processes. Rank 0 prints a line per step, then the digest.
 """
 
 import os
