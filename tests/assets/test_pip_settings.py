@@ -167,7 +167,7 @@ def test_files_that_are_none(home: Path, text: str) -> None:
 def test_a_file_that_is_not_text(home: Path) -> None:
     write(home, user="")
     (home / "config" / "pip" / "pip.conf").write_bytes(b"[global]\nproxy = \xff\xfe\n")
-    with pytest.raises(UsageError, match="not text"):
+    with pytest.raises(UsageError, match="not a text file"):
         read_settings()
 
 

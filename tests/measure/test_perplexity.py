@@ -143,7 +143,7 @@ def test_a_model_that_looks_at_its_neighbours_is_scored_alone_by_sentence() -> N
     alone = score(token_nll(bigram), padded(rows_, 3)).sentences[0]
     assert sentence_perplexity(token_nll(neighbours), rows_[0]) == pytest.approx(alone, rel=1e-13)
     assert abs(batched - alone) > 0.1
-    with pytest.raises(UsageError, match="fewer than two tokens"):
+    with pytest.raises(UsageError, match="at least two tokens"):
         sentence_perplexity(token_nll(bigram), [0])
 
 
