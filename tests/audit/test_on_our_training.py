@@ -73,8 +73,9 @@ def test_the_batches_the_loop_met() -> None:
     rows = [
         digest(row[~hide])
         for b in first
+        if b.key_padding_mask is not None
         for row, hide in zip(b.ids, b.key_padding_mask, strict=True)
-    ]  # pyright: ignore[reportArgumentType]
+    ]
     assert len(rows) == len(ROWS)
 
 

@@ -13,6 +13,9 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.products.finetune.settings import RATES, FinetuneSettings
+from attnlab.products.finetune.watch import before, few, invariant
+from attnlab.products.finetune.work import training
 from attnlab.studies.adapting import search as room
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.fine_tuning import FineTuning
@@ -21,9 +24,6 @@ from attnlab.studies.adapting.optimizers import Optimizers
 from attnlab.studies.adapting.search import Search, grid, halving
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.studies.adapting.work import settings_of, work
-from attnlab.studies.finetune.settings import RATES, FinetuneSettings
-from attnlab.studies.finetune.watch import before, few, invariant
-from attnlab.studies.finetune.work import training
 from attnlab.tasks.encoder_inputs import EncodedExamples
 from attnlab.train.tune import build_classifier
 

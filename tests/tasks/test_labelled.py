@@ -83,7 +83,7 @@ BAD: dict[str, tuple[str, str, str]] = {
     "quote": ("a.csv", 'review,stars\nx,1\n"y,1\n', "line 3: not a table"),
     "twice": ("a.csv", "review,review\nx,1\n", "line 1: two columns"),
     "header": ("a.csv", "review,stars\n", "a header without rows"),
-    "separators": ("a.csv", ";;\n;\n", "no field of this table"),
+    "separators": ("a.csv", ";;\n;\n", "every field of this table is empty"),
     "empty": ("a.csv", "", "empty"),
     "ending": ("a.xlsx", "review,stars\nx,1\n", "a table ends in"),
     "json": ("a.jsonl", '{"review": "x", "stars": 1}\n{"review"\n', "line 2: not JSON"),

@@ -20,6 +20,7 @@ class Finding:
     why: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
     undermines: tuple[str, ...] = ()  # claims left undecided without a pass, by name
+    when: str = ""  # moment of a training it speaks of: "start", "end"
 
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `--json`."""

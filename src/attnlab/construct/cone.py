@@ -1,8 +1,8 @@
-"""Find a direction d with row . d < 0 for every row and equation . d = 0, or refute that one exists.
+"""Find a direction d with row . d < 0 for every row and equation . d = 0, or refute it.
 
 By Gordan's theorem either such a d exists, or there are lambda >= 0 with sum one and mu of any sign
-with sum lambda_i row_i = sum mu_e equation_e: a weighted mean of numbers that should all be negative
-is then zero whatever d is. Small lambda are checked in exact arithmetic.
+with sum lambda_i row_i = sum mu_e equation_e: a weighted mean of numbers that should all be
+negative is then zero whatever d is. Small lambda are checked in exact arithmetic.
 
 `find_long_direction` asks whether such a d exists with l . d <= |d| for every l of a list. This
 maximises a convex function, so branch and bound decides it; each bound is a linear program.

@@ -25,7 +25,7 @@ from attnlab.construct.numerics import Array
 
 
 def infeasibility_gap(plan: DesignProblem, shares: Array) -> float:
-    """Right side minus left side of the inequality at the required levels; above 0, no query exists."""
+    """Right minus left side of the inequality at the required levels; above 0, no query exists."""
     cut = len(plan.rows_before)
     gap = 0.0
     for part, level in ((shares[:cut], plan.level_before), (shares[cut:], plan.level_after)):

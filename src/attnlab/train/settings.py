@@ -15,49 +15,63 @@ STORAGE_SETTINGS = ("checkpoint_every", "keep")  # when checkpoints are written 
 class TrainSettings(Settings):
     """One training: `steps` optimizer steps on batches of `batch` rows."""
 
-    steps: int = Field(2000, ge=1, description="number of optimizer steps")
-    batch: int = Field(32, ge=1, description="rows per step, whatever `accumulate` is")
+    steps: int = Field(default=2000, ge=1, description="number of optimizer steps")
+    batch: int = Field(default=32, ge=1, description="rows per step, whatever `accumulate` is")
     accumulate: int = Field(
-        1, ge=1, description="micro-batches per step (gradient accumulation), to save memory"
+        default=1,
+        ge=1,
+        description="micro-batches per step (gradient accumulation), to save memory",
     )
     seed: int = Field(
-        0, ge=0, lt=2**63, description="seed of torch's global generators, which dropout reads"
+        default=0,
+        ge=0,
+        lt=2**63,
+        description="seed of torch's global generators, which dropout reads",
     )
 
-    optimizer: OptimizerName = Field("adamw", description="optimizer")
-    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate")
-    schedule: ScheduleName = Field("cosine", description="learning rate after the warm-up")
+    optimizer: OptimizerName = Field(default="adamw", description="optimizer")
+    learning_rate: float = Field(default=1e-3, gt=0, description="peak learning rate")
+    schedule: ScheduleName = Field(default="cosine", description="learning rate after the warm-up")
     warmup_fraction: float = Field(
-        0.05, ge=0, le=1, description="fraction of the steps in which the learning rate rises"
+        default=0.05,
+        ge=0,
+        le=1,
+        description="fraction of the steps in which the learning rate rises",
     )
     final_fraction: float = Field(
-        0.1, ge=0, le=1, description="final learning rate, as a fraction of the peak"
+        default=0.1, ge=0, le=1, description="final learning rate, as a fraction of the peak"
     )
     horizon: float = Field(
-        1.0, gt=0, description='where schedule "unclamped" reaches 0, as a multiple of the steps'
+        default=1.0,
+        gt=0,
+        description='where schedule "unclamped" reaches 0, as a multiple of the steps',
     )
     weight_decay: float = Field(
-        0.1, ge=0, description="weight decay of matrices; biases and norms get none"
+        default=0.1, ge=0, description="weight decay of matrices; biases and norms get none"
     )
-    betas: tuple[float, float] = Field((0.9, 0.99), description="betas of AdamW")
-    momentum: float = Field(0.0, ge=0, lt=1, description="momentum of SGD")
-    clip: float = Field(1.0, ge=0, description="largest gradient norm; 0: no clipping")
+    betas: tuple[float, float] = Field(default=(0.9, 0.99), description="betas of AdamW")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="momentum of SGD")
+    clip: float = Field(default=1.0, ge=0, description="largest gradient norm; 0: no clipping")
 
     precision: Precision = Field(
-        "float32", description="bfloat16: autocast, while the weights stay float32"
+        default="float32", description="bfloat16: autocast, while the weights stay float32"
     )
-    compile: bool = Field(False, description="compile the loss with torch.compile")
+    compile: bool = Field(default=False, description="compile the loss with torch.compile")
     deterministic: bool = Field(
-        False, description="on a GPU: slower kernels that repeat bit for bit"
+        default=False, description="on a GPU: slower kernels that repeat bit for bit"
     )
     evaluate_every: int = Field(
-        0, ge=0, description="steps between evaluations; 0: only after the last step"
+        default=0, ge=0, description="steps between evaluations; 0: only after the last step"
     )
 
     checkpoint_every: int = Field(
-        0, ge=0, description="steps between checkpoints; 0: only at new best values and at the end"
+        default=0,
+        ge=0,
+        description="steps between checkpoints; 0: only at new best values and at the end",
     )
-    keep: int = Field(2, ge=2, description="newest checkpoints to keep; the best is always kept")
+    keep: int = Field(
+        default=2, ge=2, description="newest checkpoints to keep; the best is always kept"
+    )
 
     @model_validator(mode="after")
     def _check_options(self) -> "TrainSettings":

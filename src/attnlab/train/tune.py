@@ -40,11 +40,15 @@ FORMAT = 1
 class TuneSettings(Settings):
     """Which parameters are added to an encoder and which of them are trained."""
 
-    method: Method = Field("lora", description="fine-tuning method")
-    pooling: Pooling = Field("mean", description="how token vectors become one vector for the head")
-    prefix_length: int = Field(128, ge=1, description="trained vectors of prefix and prefix-layers")
-    rank: int = Field(8, ge=1, description="rank of LoRA")
-    alpha: float = Field(16.0, gt=0, description="LoRA's update is scaled by alpha / rank")
+    method: Method = Field(default="lora", description="fine-tuning method")
+    pooling: Pooling = Field(
+        default="mean", description="how token vectors become one vector for the head"
+    )
+    prefix_length: int = Field(
+        default=128, ge=1, description="trained vectors of prefix and prefix-layers"
+    )
+    rank: int = Field(default=8, ge=1, description="rank of LoRA")
+    alpha: float = Field(default=16.0, gt=0, description="LoRA's update is scaled by alpha / rank")
 
     @model_validator(mode="after")
     def _check_pooling(self) -> "TuneSettings":

@@ -7,9 +7,9 @@ from functools import lru_cache
 from attnlab.core.config import build, canonical_json
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder, open_encoder
+from attnlab.products.finetune.settings import FinetuneSettings, labelled
+from attnlab.products.finetune.work import Prepared, assembled, begun
 from attnlab.studies.adapting import tiny
-from attnlab.studies.finetune.settings import FinetuneSettings, labelled
-from attnlab.studies.finetune.work import Prepared, assembled, begun
 from attnlab.tasks.labelled import LabelledData
 
 MADE_UP = {"made-up": tiny.texts, "made-up pairs": tiny.pairs}

@@ -23,9 +23,9 @@ from attnlab.core.files import read_json, write_json
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import TrialContext, TrialStopped
 from attnlab.models.encoder import Classifier
-from attnlab.studies.finetune.settings import FinetuneSettings
-from attnlab.studies.finetune.watch import Watch, first_epoch
-from attnlab.studies.finetune.work import SCORED_AT_ONCE, Prepared, an_epoch, curves, training
+from attnlab.products.finetune.settings import FinetuneSettings
+from attnlab.products.finetune.watch import Watch, first_epoch
+from attnlab.products.finetune.work import SCORED_AT_ONCE, Prepared, an_epoch, curves, training
 from attnlab.tasks.encoder_inputs import ShuffledBatches
 from attnlab.train.classify import FitResult, Predictions, fit, predict
 from attnlab.train.result import Hooks

@@ -12,12 +12,12 @@ from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier
+from attnlab.products.finetune.settings import FinetuneSettings
+from attnlab.products.finetune.watch import after, before, collapsed, few, invariant, told
+from attnlab.products.finetune.work import AUDITED_ROWS, SCORED_AT_ONCE, Prepared, training
 from attnlab.studies.adapting.material import material
 from attnlab.studies.adapting.search import Cell, Search, grid, halving
 from attnlab.studies.adapting.settings import CELLS, RIGHT
-from attnlab.studies.finetune.settings import FinetuneSettings
-from attnlab.studies.finetune.watch import after, before, collapsed, few, invariant, told
-from attnlab.studies.finetune.work import AUDITED_ROWS, SCORED_AT_ONCE, Prepared, training
 from attnlab.tasks.labelled import majority
 from attnlab.train.classify import Predictions, predict
 from attnlab.train.tune import count_parameters, expected_trainable

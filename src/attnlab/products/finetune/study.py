@@ -10,7 +10,7 @@ from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import Estimate, wilson
-from attnlab.studies.finetune.settings import FinetuneSettings, data_sha256, labelled, model_sha256
+from attnlab.products.finetune.settings import FinetuneSettings, data_sha256, labelled, model_sha256
 
 AUDITS = ("split-overlap", "freeze", "collapse", "baselines", "adapter-effect", "metric-invariance")
 BEATS, ALIVE = "beats-majority", "no-collapse"
@@ -48,7 +48,7 @@ class Finetune(Study):
 
     def fetch(self) -> None:
         """Data and encoder must be there and fit each other before a run is begun."""
-        from attnlab.studies.finetune.work import prepared
+        from attnlab.products.finetune.work import prepared
 
         prepared(self.settings)
 
@@ -63,7 +63,7 @@ class Finetune(Study):
 
     def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Encode, train, choose by dev, score test once, audit."""
-        from attnlab.studies.finetune.work import finetuned
+        from attnlab.products.finetune.work import finetuned
 
         return finetuned(self.settings, trial, context)
 
@@ -86,14 +86,14 @@ class Finetune(Study):
             _alive(rows),
         ]
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """One finding an audit over all models."""
         rows = [row for row in table if row.get("audit_freeze") is not None]
         return [_finding(name, rows) for name in AUDITS] if rows else []
 
     def figures(self, table: Table) -> list[Figure]:
         """Loss and accuracy against steps."""
-        from attnlab.studies.finetune.figures import learning_figure
+        from attnlab.products.finetune.figures import learning_figure
 
         return [learning_figure(table)] if len(table) else []
 

@@ -19,8 +19,8 @@ from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.perplexity import score, token_nll, windows
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
+from attnlab.products.train_text.study import BASELINES, TextSettings, content_sha256
 from attnlab.studies.audited import audit_metrics
-from attnlab.studies.train_text.study import BASELINES, TextSettings, content_sha256
 from attnlab.tasks.batches import PackedBatches
 from attnlab.tasks.corpus import Corpus
 from attnlab.tasks.ngram import NGram

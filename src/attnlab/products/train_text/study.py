@@ -108,7 +108,7 @@ class TrainText(Study):
 
     def fetch(self) -> None:
         """The text must be there and yield a model before a run is begun."""
-        from attnlab.studies.train_text.work import model_config, prepared
+        from attnlab.products.train_text.work import model_config, prepared
 
         model_config(self.settings, prepared(self.settings).tokenizer.size)
 
@@ -124,7 +124,7 @@ class TrainText(Study):
 
     def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Tokenizer, training, perplexities, baselines, a sample."""
-        from attnlab.studies.train_text.work import trained
+        from attnlab.products.train_text.work import trained
 
         return trained(self.settings, trial, context)
 
@@ -145,13 +145,13 @@ class TrainText(Study):
             )
         return found
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Every model at its start and end."""
         return audit_findings(table, self.claims(table), {})
 
     def figures(self, table: Table) -> list[Figure]:
         """Loss and dev perplexity against steps."""
-        from attnlab.studies.train_text.figures import learning_figure
+        from attnlab.products.train_text.figures import learning_figure
 
         return [learning_figure(table)] if len(table) else []
 

@@ -18,7 +18,7 @@ from attnlab.audit.split_overlap import split_overlap
 from attnlab.core.seeds import Seed
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder
-from attnlab.studies.finetune.settings import RATES, FinetuneSettings
+from attnlab.products.finetune.settings import RATES, FinetuneSettings
 from attnlab.tasks.encoder_inputs import EncodedExamples
 from attnlab.tasks.labelled import LabelledData
 from attnlab.train.batch import map_tensors

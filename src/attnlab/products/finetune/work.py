@@ -14,10 +14,10 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, open_encoder
+from attnlab.products.finetune.settings import FinetuneSettings, labelled
+from attnlab.products.finetune.watch import Watch, after, before, few, first_epoch, invariant, told
+from attnlab.products.train_text.work import _threads as threads  # pyright: ignore[reportPrivateUsage]
 from attnlab.studies.distillation.models import redrawn
-from attnlab.studies.finetune.settings import FinetuneSettings, labelled
-from attnlab.studies.finetune.watch import Watch, after, before, few, first_epoch, invariant, told
-from attnlab.studies.train_text.work import _threads as threads  # pyright: ignore[reportPrivateUsage]
 from attnlab.tasks.encoder_inputs import EncodedExamples, ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import LabelledData, majority
 from attnlab.train.checkpoint import CheckpointWarning

@@ -5,8 +5,8 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
+from attnlab.products.train_text.study import BASELINES
 from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, house_style, panels
-from attnlab.studies.train_text.study import BASELINES
 
 
 def learning_figure(table: Table) -> Figure:
