@@ -322,7 +322,7 @@ def test_a_step_in_pieces_is_audited_where_the_training_takes_it_in_pieces() -> 
     s, teacher, student, examples = pieces()
     before = weights_sha256(student.library)
     cut = s.model_copy(update={"batch": 4, "accumulate": 2})
-    for loss in (sequence_nll, FromLogits(teacher.library)):
+    for loss in (sequence_nll, DistillationLoss(teacher.library)):
         assert judged(cut, student, examples, loss)["audit_gradient-accumulation"] == "pass"
     assert weights_sha256(student.library) == before
     assert "audit_gradient-accumulation" not in judged(s, student, examples, sequence_nll)

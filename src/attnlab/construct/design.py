@@ -32,6 +32,7 @@ from attnlab.construct.numerics import Array
 from attnlab.construct.replacement import replace_free_keys
 from attnlab.construct.result import Construction
 from attnlab.core.errors import UsageError
+from attnlab.core.extras import require
 
 Goals = Goal | str | Mapping[str, Goal | str | None] | Sequence[Goal | str | None]
 
@@ -61,6 +62,7 @@ def design(
     `weights` and `output` are those after the change, and `also` holds those before. Where no
     query exists, the certificate proves it.
     """
+    require("construct", "construct design")
     inputs = AttentionInputs.check(keys, scale, values)
     n = len(inputs.keys)
     first, second = _split_goals(goals)
