@@ -90,7 +90,7 @@ def _solve(problem: DesignProblem) -> Construction:
     base = shortest_query(problem)
     if (
         base is None
-        and refuted is not None
+        and refutation is not None
         and (proof := strongest_refutation(problem)) is not None
     ):
         return _infeasible(problem, *describe_conflict(problem, proof))
