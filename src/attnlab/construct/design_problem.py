@@ -26,7 +26,7 @@ from attnlab.construct.numerics import Array, log_sum_exp
 
 @dataclass(frozen=True, eq=False)
 class DesignProblem:
-    """The query shall meet `before` with the keys as given and `after` with those in `free` replaced."""
+    """A query shall meet `before` with the keys as given and `after` once `free` are replaced."""
 
     keys: Array
     scale: float
@@ -118,7 +118,7 @@ class DesignProblem:
 
     @property
     def _other_limits(self) -> Array:
-        """New keys outside must score below the members; where all members are new, above the rest."""
+        """New keys outside must score below the members, all-new members above the rest."""
         if not self.fixed:
             return self.keys[self.staying]
         return -self.keys[self.fixed[:1]] if self.leaving else np.zeros((0, self.width))
@@ -175,7 +175,7 @@ class DesignProblem:
         return excess
 
     def _excess_after(self, scores: Array) -> float:
-        """The violation of the second goal; new keys of any length use the share reserved for them."""
+        """The violation of the second goal; new keys of any length use their reserved share."""
         scores = scores[scores > -math.inf]
         level = self.level_after if self.unit_norm else self.level_staying
         return log_sum_exp(scores) - level if scores.size else -math.inf
