@@ -9,8 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnlab.audit.catalogue import check
-from attnlab.audit.coverage import influence
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.checks.coverage import influence
+from attnlab.audit.probing.wrap import subject_of
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE

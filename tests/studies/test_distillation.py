@@ -318,6 +318,16 @@ def test_the_audits_of_training_pass_and_leave_the_student_as_it_was() -> None:
     assert other["identity_loss"] > 1e-6  # a student that is not its teacher
 
 
+def test_a_step_in_pieces_is_audited_where_the_training_takes_it_in_pieces() -> None:
+    s, teacher, student, examples = pieces()
+    before = weights_sha256(student.library)
+    cut = s.model_copy(update={"batch": 4, "accumulate": 2})
+    for loss in (sequence_nll, DistillationLoss(teacher.library)):
+        assert judged(cut, student, examples, loss)["audit_gradient-accumulation"] == "pass"
+    assert weights_sha256(student.library) == before
+    assert "audit_gradient-accumulation" not in judged(s, student, examples, sequence_nll)
+
+
 def test_a_frozen_tensor_is_found() -> None:
     s, _teacher, student, examples = pieces()
     student.library.model.norm.weight.requires_grad_(False)
@@ -333,7 +343,7 @@ def test_a_prompt_that_is_scored_is_found(monkeypatch: pytest.MonkeyPatch) -> No
             [PromptExample(e.prompt[:1], (*e.prompt[1:], *e.answer)) for e in rows], side, pad
         )
 
-    monkeypatch.setattr(checks, "packed", leaking)
+    monkeypatch.setattr(checks, "collate", leaking)
     found = judged(s, student, examples, sequence_nll)
     assert found["audit_loss-mask"].startswith("fail")
 

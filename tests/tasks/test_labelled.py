@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnlab.audit.split_overlap import split_overlap
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.tasks.boolq import boolq
 from attnlab.tasks.labelled import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.audit.split_overlap import split_overlap
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.core.errors import MissingError, UsageError
 from attnlab.measure.rouge import KINDS, Variant, difference, rouge
 from attnlab.measure.sentences import sentences

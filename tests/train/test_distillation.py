@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlab.audit.distillation_identity import distillation_identity
+from attnlab.audit.checks.distillation_identity import distillation_identity
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE

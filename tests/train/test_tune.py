@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from attnlab.audit.adapter_effect import adapter_effect
-from attnlab.audit.freeze import freeze
+from attnlab.audit.checks.adapter_effect import adapter_effect
+from attnlab.audit.checks.freeze import freeze
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder

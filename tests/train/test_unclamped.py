@@ -2,7 +2,7 @@
 
 import pytest
 
-from attnlab.audit.schedule import schedule
+from attnlab.audit.checks.schedule import schedule
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.train.schedule import learning_rate

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim, apply_audits

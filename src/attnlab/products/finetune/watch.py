@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attnlab.audit.adapter_effect import adapter_effect
-from attnlab.audit.baselines import answer_baselines, baselines
-from attnlab.audit.collapse import collapse
+from attnlab.audit.checks.adapter_effect import adapter_effect
+from attnlab.audit.checks.baselines import answer_baselines, baselines
+from attnlab.audit.checks.collapse import collapse
+from attnlab.audit.checks.freeze import freeze
+from attnlab.audit.checks.metric_invariance import metric_invariance
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
-from attnlab.audit.freeze import freeze
-from attnlab.audit.metric_invariance import metric_invariance
-from attnlab.audit.split_overlap import split_overlap
 from attnlab.core.seeds import Seed
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import model_validator
 
-from attnlab.audit.attention_worth import attention_worth
-from attnlab.audit.baselines import baselines
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
-from attnlab.audit.small_sample import small_sample
 from attnlab.lab.arms import Arms, ArmStudy
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.study import StudySettings, deferred, setting

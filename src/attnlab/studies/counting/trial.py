@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.collapse import collapse
+from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.studies.counting.model import TERMS, Counter

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 
 from attnlab.audit.catalogue import check
+from attnlab.audit.checks.sampler_table import sampler_table
 from attnlab.audit.finding import Finding
-from attnlab.audit.noise import noise_of
-from attnlab.audit.probe import Probe
-from attnlab.audit.sampler_table import sampler_table
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.probing.noise import noise_of
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.wrap import subject_of
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.decode.draw import sample

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.audit.rouge import rouge as rouge_audit
-from attnlab.audit.split_overlap import split_overlap
+from attnlab.audit.checks.rouge import rouge as rouge_audit
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.measure.rouge import Scorer, rouge
 from attnlab.measure.sentences import sentences

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.catalogue import check
+from attnlab.audit.checks.freeze import freeze
+from attnlab.audit.checks.gradient_accumulation import gradient_accumulation
+from attnlab.audit.checks.label_shift import label_shift
+from attnlab.audit.checks.loss_mask import loss_mask
 from attnlab.audit.finding import Finding
-from attnlab.audit.freeze import freeze
-from attnlab.audit.label_shift import label_shift
-from attnlab.audit.loss_mask import loss_mask
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubModel
 from attnlab.studies.audited import AUDITED, LENGTH
@@ -50,13 +51,15 @@ def of_training(
 ) -> dict[str, str]:
     """What is scored, against what, and who moves; the student is left as it was."""
     teacher = loss.teacher if isinstance(loss, DistillationLoss) else None
-    return as_metrics(
-        [
-            _mask(examples, prompter),
-            label_shift(_shifted, VOCABULARY, given="ids"),
-            _moves(student.library, teacher, examples[:1], loss, settings),
-        ]
-    )
+    findings = [
+        _mask(examples, prompter),
+        label_shift(_shifted, VOCABULARY, given="ids"),
+        _moves(student.library, teacher, examples[:1], loss, settings),
+    ]
+    if settings.accumulate > 1:
+        batch = collate(examples[: settings.batch]).to(next(student.library.parameters()).device)
+        findings.append(gradient_accumulation(loss, student.library, batch))
+    return as_metrics(findings)
 
 
 def identity(teacher: HubModel, example: PromptExample, loss: DistillationLoss) -> dict[str, float]:

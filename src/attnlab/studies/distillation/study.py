@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.collapse import collapse
+from attnlab.audit.checks.collapse import collapse
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
 from attnlab.studies.hard_attention.model import Choice, Lookup

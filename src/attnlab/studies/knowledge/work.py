@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attnlab.audit.catalogue import check
-from attnlab.audit.collapse import collapse
+from attnlab.audit.checks.collapse import collapse
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.models.config import GPTConfig

@@ -5,9 +5,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from attnlab.audit.attention_worth import attention_worth
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
