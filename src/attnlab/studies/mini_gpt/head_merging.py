@@ -1,4 +1,4 @@
-"""How heads become one output: concatenated, shuffled, shifted or re-weighted; which of it leaks."""
+"""How heads become one output: concatenated, shuffled, shifted or re-weighted; what leaks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -130,9 +130,7 @@ def _reported(dev: float) -> Reported:
     return Reported(dev / 381, COURSE, comparable=False, note=f"{dev:g} / 381; only ratios compare")
 
 
-def _alone_over_batched(
-    arms: GPTArms, arm: str, name: str, statement: str, **limits: float
-) -> Claim:
+def _alone_over_batched(arms: GPTArms, arm: str, name: str, statement: str, **limits: Any) -> Claim:
     """The claim about the perplexity of dev sentences one at a time over that in batches."""
     logs = arms.estimate(arm, "log_alone_over_batched")
     return judge(

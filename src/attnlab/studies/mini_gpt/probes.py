@@ -73,7 +73,7 @@ def probe(model: GPT, dev: Rows, batch: int, device: str) -> dict[str, float]:
 
 
 def _log_probabilities(model: GPT, batch: Batch) -> Tensor:
-    """Of each target; 0 where nothing is scored. Buffers (a merge counts its calls) are restored."""
+    """Of each target, 0 where nothing is scored; a merge that counts its calls is set back."""
     buffers = [buffer.clone() for buffer in model.buffers()]
     logs = torch.log_softmax(model(batch.ids, batch.key_padding_mask).double(), dim=-1)
     for buffer, before in zip(model.buffers(), buffers, strict=True):

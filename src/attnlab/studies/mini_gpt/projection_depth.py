@@ -1,4 +1,4 @@
-"""Query, key and value maps as ReLU networks of depth d: does depth matter, or is attention dead?"""
+"""Query, key and value maps as ReLU networks: does depth not matter, or is attention dead?"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class ProjectionDepth(MiniGPTStudy):
     question = "Do deeper query, key and value maps change what attention can do?"
     source = "A course report: d in {1, 4, …, 30} hidden layers, no effect on perplexity"
     Settings: ClassVar[type[StudySettings]] = DepthSettings
-    settings: DepthSettings
+    settings: DepthSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "smoke": {**SMOKE, "depths": [1, 6]},
         "full": {**FULL, "depths": list(ALL_DEPTHS), "steps": 2500},
@@ -74,7 +74,7 @@ class ProjectionDepth(MiniGPTStudy):
         return {**deep, "linear": {}, "attention off": OFF}
 
     def claims(self, arms: GPTArms) -> Sequence[Claim]:
-        """The reported flat line, with PyTorch's initialisation and with one that keeps variance."""
+        """The reported flat line, for PyTorch's initialisation and one that keeps the variance."""
         low, high = min(self.settings.depths), max(self.settings.depths)
         shallow, deep = arm_name(low, "torch"), arm_name(high, "torch")
         kept_shallow, kept_deep = arm_name(low, "preserving"), arm_name(high, "preserving")
@@ -127,7 +127,7 @@ class ProjectionDepth(MiniGPTStudy):
 
 
 def _score_spread(
-    arms: GPTArms, name: str, statement: str, pair: tuple[str, str], **limits: float
+    arms: GPTArms, name: str, statement: str, pair: tuple[str, str], **limits: Any
 ) -> Claim:
     """The claim about the ratio of the scores' spreads before training; a zero counts as tiny."""
     one, other = (arms.values(arm, "initial_score_spread") for arm in pair)
