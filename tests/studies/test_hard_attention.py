@@ -31,7 +31,7 @@ from attnlab.studies.hard_attention.evidence import (
 )
 from attnlab.studies.hard_attention.gradients import by_formula, given, query_slopes, turned_slope
 from attnlab.studies.hard_attention.model import Choice, Lookup
-from attnlab.studies.hard_attention.study import HardAttention
+from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 
 SIZES = Sizes(pairs=5, symbols=11, answers=7, width=13)
