@@ -45,10 +45,15 @@ def facts(study: "PhaseTransition", e: Evidence, claims: Sequence[Claim]) -> Map
 
 def rank_correlation(points: Sequence[OpenPoint]) -> float:
     """Spearman's ρ between the theory's instability and the excess of simulation over theory."""
-    from scipy.stats import spearmanr
+    from scipy.stats import rankdata
 
-    pairs = [(p.separation, p.gap.value) for p in points]
-    return float(spearmanr(pairs).statistic) if pairs else math.nan
+    if not points:
+        return math.nan
+    ranks = [
+        rankdata(values)
+        for values in ([p.separation for p in points], [p.gap.value for p in points])
+    ]
+    return float(np.corrcoef(ranks)[0, 1])
 
 
 def _matched_norms(e: Evidence) -> Estimate | None:
