@@ -120,7 +120,8 @@ def _summary(
 
 def _passing(rows: Sequence[Row], failures: Mapping[str, Finding], expected: set[str]) -> str:
     passing = len(rows) - len(failures)
-    why = f"{'all ' if not failures else ''}{passing} trial{'s' * (passing != 1)} pass"
+    why = "1 trial passes" if passing == 1 else f"{passing} trials pass"
+    why = f"all {why}" if passing == len(rows) > 1 else why
     why += f"; the {len(expected)} that must fail do" if expected else ""
     excused = next((row for row in rows if row.id in failures.keys() - expected), None)
     if excused is not None:

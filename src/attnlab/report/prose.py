@@ -14,9 +14,9 @@
 
 What stands before the first heading is the answer. In a template one may use `claim(name)`,
 `table(head, rows)`, `settings`, `arms` (the study's evidence) and what its `facts` returns; the
-filters are `number`, `interval`, `percent`, `points`, `verdict`, `listed` and Jinja's own; studies
-of one folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text
-that comes from data stays on one line and never becomes a heading.
+filters are `number`, `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's
+own; studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist
+raises. Text that comes from data stays on one line and never becomes a heading.
 """
 
 import inspect
@@ -99,6 +99,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         "percent": percent,
         "points": points,
         "verdict": verdict,
+        "measured": measured,
         "listed": listed,
         "counted": counted,
     }
@@ -144,6 +145,13 @@ def points(e: Estimate, decimals: int = 1) -> str:
 def verdict(claim: Claim) -> str:
     """`holds (interval [1.2, 1.3] lies inside …)`."""
     return f"{claim.verdict} ({claim.why})"
+
+
+def measured(claim: Claim) -> str:
+    """`1.25 [1.23, 1.29] (rotary-wins: fails)`: the estimate with the claim's name and verdict."""
+    known = math.isfinite(claim.estimate.value)
+    value = interval(claim.estimate) if known else "not measured"
+    return f"{value} ({claim.name}: {claim.verdict})"
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:

@@ -32,8 +32,10 @@ BATCHING = {
     "batched_perplexity": Series("in batches", PALETTE[0]),
     "alone_perplexity": Series("one at a time", PALETTE[1], hollow=True),
 }
-INITIAL = {"torch": (PALETTE[0], "s"), "preserving": (PALETTE[1], "o")}
-INITIAL_LABELS = {"torch": "PyTorch's default", "preserving": "variance kept"}
+INITIAL = {
+    "torch": Series("PyTorch's default", PALETTE[0], "s"),
+    "preserving": Series("variance kept", PALETTE[1], "o"),
+}
 
 
 def figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
@@ -203,17 +205,16 @@ def _depth(arms: GPTArms, depths: list[int]) -> Drawing:
     with house_style():
         drawing, (left, middle, right) = panels(1, 3, height=2.9)
         _against_depth(left, arms, depths, "dev_perplexity")
-        _level(left, arms, "linear", "linear map", ("--", NEUTRAL, -9))
-        _level(left, arms, "attention off", "attention off", (":", PALETTE[2], 6))
+        for arm, style in (("linear", "--"), ("attention off", ":")):
+            value = arms.geometric(arm, "dev_perplexity").value
+            if np.isfinite(value):
+                left.axhline(value, linestyle=style, color=NEUTRAL, linewidth=1.2)
         left.set_ylabel("dev perplexity")
-        for index, (initial, label) in enumerate(INITIAL_LABELS.items()):
-            _note(left, 0.88 - 0.09 * index, label, INITIAL[initial][0])
+        left.legend(loc="upper left", fontsize=7.5)
         left.margins(y=0.35)
         _against_depth(middle, arms, depths, "initial_score_spread")
         _against_depth(middle, arms, depths, "score_spread", hollow=True)
         middle.set_ylabel("spread of scores over keys")
-        middle.margins(y=0.12)
-        _note(middle, 0.02, "filled: start   hollow: end of training", NEUTRAL)
         _against_depth(right, arms, depths, "initial_gradient")
         right.set_ylabel("gradient of the maps at the start")
         for ax in (middle, right):
@@ -227,8 +228,8 @@ def _depth(arms: GPTArms, depths: list[int]) -> Drawing:
 def _against_depth(
     ax: Axes, arms: GPTArms, depths: list[int], metric: str, hollow: bool = False
 ) -> None:
-    """Geometric means over seeds for both initialisations."""
-    for initial, (colour, marker) in INITIAL.items():
+    """Geometric means over seeds for both initialisations; the smallest that is shown is 1e-30."""
+    for initial, kind in INITIAL.items():
         values = {depth: arms.values(arm_name(depth, initial), metric) for depth in depths}
         means = {
             depth: geometric_mean([max(value, 1e-30) for value in by_seed.values()])
@@ -236,29 +237,7 @@ def _against_depth(
             if by_seed
         }
         if hollow:
-            middle = [mean.value for mean in means.values()]
-            ax.plot(list(means), middle, marker, color=colour, mfc="white", markersize=5)
+            points = [mean.value for mean in means.values()]
+            ax.plot(list(means), points, kind.marker, color=kind.color, mfc="white", markersize=5)
         elif means:
-            errorbars(ax, list(means), list(means.values()), colour, marker=marker)
-
-
-def _level(ax: Axes, arms: GPTArms, arm: str, label: str, look: tuple[str, str, int]) -> None:
-    """A labelled line at the perplexity of an arm without depth: line style, colour, offset."""
-    style, colour, offset = look
-    value = arms.geometric(arm, "dev_perplexity").value
-    if np.isfinite(value):
-        ax.axhline(value, linestyle=style, color=colour, linewidth=1.2)
-        ax.annotate(
-            label,
-            (1.0, value),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            xytext=(0, offset),
-            textcoords="offset points",
-            fontsize=7.5,
-            color=colour,
-        )
-
-
-def _note(ax: Axes, height: float, text: str, colour: str) -> None:
-    ax.text(0.03, height, text, color=colour, transform=ax.transAxes, fontsize=7.5)
+            errorbars(ax, list(means), list(means.values()), kind.color, kind.label, kind.marker)

@@ -118,12 +118,9 @@ class HeadMerging(MiniGPTStudy):
 
     def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Perplexities of the re-weighted models in batches, alone, and without the weights."""
-        metrics = {"off": "off_dev_perplexity", "batched": "dev_perplexity"}
-        metrics["alone"] = "alone_perplexity"
-        return {
-            **super().facts(arms, claims),
-            "perplexity": {key: arms.geometric(BATCH, metric) for key, metric in metrics.items()},
-        }
+        metrics = ("off_dev_perplexity", "dev_perplexity", "alone_perplexity")
+        reweighted = {metric: arms.geometric(BATCH, metric) for metric in metrics}
+        return {**super().facts(arms, claims), "reweighted": reweighted}
 
 
 def _reported(dev: float) -> Reported:
@@ -145,15 +142,14 @@ def _alone_over_batched(arms: GPTArms, arm: str, name: str, statement: str, **li
 
 def _leak(arms: GPTArms, name: str, arm: str, metric: str = "past_moved") -> Claim:
     """The claim that predictions change with words that they must not depend on."""
+    how = {BATCH: "as reported", HEADS: "normalised over heads"}[arm]
     changed = {
-        "past_moved": "Changing later words changes earlier predictions",
-        "neighbour_moved": "Changing the other sentences of a batch changes a sentence's "
-        "predictions",
+        "past_moved": "later words changes earlier predictions",
+        "neighbour_moved": "the other sentences of a batch changes a sentence's predictions",
     }[metric]
-    how = {BATCH: "as reported", HEADS: "by heads"}[arm]
     return judge(
         name,
-        f"{changed} when the heads are re-weighted {how} (by more than 0.001)",
+        f"With re-weighting {how}, changing {changed} (by more than 0.001)",
         arms.geometric(arm, metric),
         above=1e-3,
         quantity=MOVED,
