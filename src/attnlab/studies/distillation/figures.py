@@ -110,14 +110,16 @@ def _rouge(arms: ScoredArms, names: Sequence[str]) -> Drawing:
 def _training(arms: ScoredArms, trained: Sequence[str], batch: int) -> Drawing:
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.9)
+        last = 0.0
         for arm in trained:
             label, colour = arms.label(arm), COLOURS[arm]
-            draw_curve(left, Curve(label, colour, *arms.curve(arm, "dev_step", "dev_nll")))
+            curve = Curve(label, colour, *arms.curve(arm, "dev_step", "dev_nll"))
+            draw_curve(left, curve)
+            last = max(last, *curve.x)
             curve = Curve("", colour, *arms.curve(arm, "step", "train_loss"))
             draw_curve(right, curve, label=False)
             right.plot([], [], color=colour, label=LOSSES[arm])
         right.legend(loc="upper right")  # the curves meet at their ends
-        last = max(line.get_xdata()[-1] for line in left.lines if len(line.get_xdata()))
         for arm in ("teacher", "untuned"):
             value = arms.mean(arm, "dev_nll")
             if np.isfinite(value):

@@ -14,7 +14,7 @@ from attnlab.lab.trial import Trial
 from attnlab.studies.distillation.evidence import ScoredArms
 
 Arm = Literal["teacher", "untuned", "text", "logits", "human", "lead"]
-ARMS: dict[Arm, str] = {
+ARMS = {
     "teacher": "teacher",
     "untuned": "untrained student",
     "text": "student (teacher's texts)",

@@ -1,7 +1,7 @@
-"""Names beside the marks of a plane: the nearest free place around each, within the frame.
+"""Labels beside the points of a scatter plot: the nearest free place around each, in the frame.
 
-Labels at the ends of lines only move up and down (report/labels.py); marks that lie all over a
-plane have room on every side.
+Labels at the ends of lines only move up and down (report/labels.py); points of a scatter plot have
+room on every side.
 """
 
 from collections.abc import Sequence
@@ -31,12 +31,12 @@ PLACES = tuple(
         (-5, -5, "right", "top"),
     )
 )
-NEAR = 8  # places without a line
+NEAR = 8  # places that need no line
 
 
 @dataclass(frozen=True)
-class Name:
-    """What stands beside a point with its bars."""
+class PointLabel:
+    """A text to write beside a point with its error bars."""
 
     x: Estimate
     y: Estimate
@@ -44,50 +44,50 @@ class Name:
     colour: str
 
 
-def place(figure: Figure, ax: Axes, names: Sequence[Name]) -> None:
-    """Write every name where it covers no mark and no other name, as near as can be."""
+def place_labels(figure: Figure, ax: Axes, labels: Sequence[PointLabel]) -> None:
+    """Write every label where it covers no mark and no other label, as near as possible."""
     figure.draw_without_rendering()  # sizes are known only after the layout has run
     scale = figure.dpi / 72
-    marks = [box for name in names for box in _around(ax, name, scale)]
+    marks = [box for label in labels for box in _marks(ax, label, scale)]
     taken: list[Bbox] = []
-    for name in names:
-        made = [_written(ax, name, number) for number in range(len(PLACES))]
-        boxes = [_text_of(label).padded(scale) for label in made]
-        hidden = [_cost(box, [*marks, *taken], ax.get_window_extent()) for box in boxes]
-        best = min(range(len(made)), key=lambda number: (hidden[number], number))
-        for number, label in enumerate(made):
+    for label in labels:
+        texts = [_annotate(ax, label, number) for number in range(len(PLACES))]
+        boxes = [_text_box(text).padded(scale) for text in texts]
+        covered = [_cost(box, [*marks, *taken], ax.get_window_extent()) for box in boxes]
+        best = min(range(len(texts)), key=lambda number: (covered[number], number))
+        for number, text in enumerate(texts):
             if number != best:
-                label.remove()
+                text.remove()
         taken.append(boxes[best])
 
 
-def _around(ax: Axes, name: Name, scale: float) -> list[Bbox]:
-    """The mark, its level bar and its upright one."""
-    x, y = name.x, name.y
+def _marks(ax: Axes, label: PointLabel, scale: float) -> list[Bbox]:
+    """The point, its horizontal bar and its vertical one."""
+    x, y = label.x, label.y
     corners = [(x.value, y.value, x.value, y.value, MARK * scale)]
     if x.has_interval:
         corners.append((x.low, y.value, x.high, y.value, scale))
     if y.has_interval:
         corners.append((x.value, y.low, x.value, y.high, scale))
-    found = []
+    boxes = []
     for left, low, right, high, half in corners:
         ends = ax.transData.transform([(left, low), (right, high)])
-        found.append(Bbox([ends[0] - half, ends[1] + half]))
-    return found
+        boxes.append(Bbox([ends[0] - half, ends[1] + half]))
+    return boxes
 
 
-def _written(ax: Axes, name: Name, number: int) -> Annotation:
+def _annotate(ax: Axes, label: PointLabel, number: int) -> Annotation:
     dx, dy, ha, va = PLACES[number]
-    # dotted and grey: no bar is so
+    # dotted and grey, unlike any error bar
     line = {"arrowstyle": "-", "linestyle": ":", "color": "#888888", "linewidth": 0.8, "shrinkA": 0}
     return ax.annotate(
-        name.text,
-        (name.x.value, name.y.value),
+        label.text,
+        (label.x.value, label.y.value),
         xytext=(dx, dy),
         textcoords="offset points",
         ha=ha,
         va=va,
-        color=name.colour,
+        color=label.colour,
         fontsize=8,
         path_effects=halo(2.4),
         zorder=5,
@@ -95,13 +95,13 @@ def _written(ax: Axes, name: Name, number: int) -> Annotation:
     )
 
 
-def _text_of(label: Annotation) -> Bbox:
-    """The text alone, without the line to its mark."""
-    label.get_window_extent()  # which brings its place up to date
-    return Text.get_window_extent(label)
+def _text_box(text: Annotation) -> Bbox:
+    """The text alone, without the line to its point."""
+    text.get_window_extent()  # which brings its position up to date
+    return Text.get_window_extent(text)
 
 
 def _cost(box: Bbox, others: Sequence[Bbox], frame: Bbox) -> int:
-    """How many marks and names it covers; the frame's border counts as one."""
+    """The number of marks and labels that it covers; the frame's border counts as one."""
     inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 <= box.y1 <= frame.y1
     return sum(bool(box.overlaps(other)) for other in others) + (not inside)
