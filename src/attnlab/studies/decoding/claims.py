@@ -42,14 +42,20 @@ class Pair(NamedTuple):
 
 
 PAIRS = (
-    Pair("greedy-repeats", GREEDY, SAMPLE, "repetition", "Greedy texts repeat more than sampled"),
+    Pair(
+        "greedy-repeats",
+        GREEDY,
+        SAMPLE,
+        "repetition",
+        "Greedy texts repeat themselves more than sampled ones",
+    ),
     Pair("beam-likelier", GREEDY, "beam", "nll", "Beam search finds likelier texts than greedy"),
     Pair(
         "penalty-helps",
         GREEDY,
         "greedy:repetition",
         "repetition",
-        "A repetition penalty makes greedy texts repeat less",
+        "A repetition penalty makes greedy texts repeat themselves less",
     ),
     Pair(
         "greedy-too-likely",

@@ -31,11 +31,7 @@ def facts(study: "Decoding", arms: TextArms, claims: Sequence[Claim]) -> Mapping
     return {
         "counts": "" if greedy and greedy.estimate.n else study.answer(claims),
         "short": {
-            verdict: [
-                text
-                for name, text in SHORT.items()
-                if name in found and found[name].verdict == verdict
-            ]
+            verdict: [SHORT[c.name] for c in claims if c.name in SHORT and c.verdict == verdict]
             for verdict in ("holds", "fails", "undecided")
         },
         "shown": shown,
