@@ -118,7 +118,12 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
     largest = float(row["largest_gap_on_one_line"])
 
     def compare(
-        name: str, statement: str, one: str, other: str, quantity: str, **rest: Reported
+        name: str,
+        statement: str,
+        one: str,
+        other: str,
+        quantity: str,
+        reported: Reported | None = None,
     ) -> Claim:
         gaps = row.arrays[f"{one}_rougeLsum"] - row.arrays[f"{other}_rougeLsum"]
         return judge(
@@ -129,7 +134,7 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
             quantity=quantity,
             trials=trials,
             runs=[float(v) for v in gaps],
-            **rest,
+            reported=reported,
         )
 
     note = "teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)"

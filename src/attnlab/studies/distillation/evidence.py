@@ -11,7 +11,7 @@ from attnlab.lab.table import Row
 from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.measure.two_way_interval import item_interval, two_way_interval
 
-TRAINED = ("text", "logits", "human")
+TRAINED: tuple[str, ...] = ("text", "logits", "human")
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
