@@ -13,13 +13,11 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.models.config import GPTConfig
 from attnlab.models.own import own_model
+from attnlab.report.prose import study_prose
 from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
-from attnlab.studies.knowledge.claims import claims
-from attnlab.studies.knowledge.discussion import discussion
-from attnlab.studies.knowledge.evidence import Arms
 from attnlab.studies.knowledge.scoring import together, told
-from attnlab.studies.knowledge.settings import KnowledgeSettings
+from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.birthplaces import Question
 
 
@@ -49,18 +47,18 @@ def test_the_report_tells_memorised_from_extracted_and_names_what_decides() -> N
             "surname_p": 0.01 if seed == 1 else 0.4,
         }
         rows.append(Row(f"p{seed}", seed, "done", {"arm": "pretrained"}, metrics))
-    arms, settings = Arms(Table(rows)), KnowledgeSettings(arms=("pretrained",))
-    found = claims(arms, settings)
-    assert verdicts(found)["surname-decides"] == verdicts(found)["memorised-not-extracted"]
-    assert verdicts(found)["surname-decides"] == "holds"
-    said = {s.heading: s for s in discussion(arms, found, settings)}
-    _, row = said["Why a memorised fact is not always given when asked for"].table
+    study = Knowledge.at("quick", arms=["pretrained"])
+    evidence = study.evidence(Table(rows))
+    claims = study.claims(evidence)
+    assert verdicts(claims)["surname-decides"] == verdicts(claims)["memorised-not-extracted"]
+    assert verdicts(claims)["surname-decides"] == "holds"
+    sections = {s.heading: s for s in study_prose(study, evidence, claims)[1]}
+    _, row = sections["Why a memorised fact is not always given when asked for"].table
     assert [cell.split(" %")[0] for cell in row[1:]] == ["80.0", "25.0", "50.0"]
-    text = " ".join(said["What it makes up"].paragraphs)
+    text = " ".join(sections["What it makes up"].paragraphs)
     assert "not in every world more than chance" in text
-    assert "surname-decides" not in verdicts(
-        claims(arms, settings.model_copy(update={"crossed": 0}))
-    )
+    plain = Knowledge.at("quick", arms=["pretrained"], crossed=0)
+    assert "surname-decides" not in verdicts(plain.claims(evidence))
 
 
 def test_a_sentence_is_told_of_whole_names_up_to_the_place_after_them() -> None:

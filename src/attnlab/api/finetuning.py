@@ -70,14 +70,14 @@ def plan_finetuning(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan
 def finetune_document(done: "Run") -> dict[str, Any]:
     """What `attnlab finetune --json` prints, of the first seed; `collapse` is null or says why."""
     row = next(iter(done.table.done()))
-    said = str(row["audit_collapse"])
+    collapse = row.failure("collapse")
     return {
         "run": done.record.name,
         "accuracy": row["accuracy"],
         "interval": [row["accuracy_low"], row["accuracy_high"]],
         "majority": row["majority"],
         "parameters": {name: row[name] for name in ("trained", "stored", "head")},
-        "collapse": said.removeprefix("fail: ") if said.startswith("fail") else None,
+        "collapse": collapse.why if collapse else None,
         "tested": row["tested"],
         "path": str(done.path),
     }

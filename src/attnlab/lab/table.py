@@ -51,6 +51,10 @@ class Row:
         """row[key], or `default` when the trial has no such column."""
         return self.metrics.get(key, self.config.get(key, default))
 
+    def failure(self, audit: str) -> Finding | None:
+        """What the audit found wrong with this trial; None where it passed or did not run."""
+        return next((f for f in self.findings if f.name == audit and f.verdict == "fail"), None)
+
     @property
     def arrays(self) -> Mapping[str, np.ndarray]:
         """The trial's arrays, read from its safetensors file when asked for."""

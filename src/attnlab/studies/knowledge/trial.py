@@ -1,10 +1,10 @@
-"""One trial: a world, a model, reading (unless the arm has none), being asked; then the exam."""
+"""One trial: a world, a model, pretraining (unless the arm has none), fine-tuning, the exam."""
 
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,13 +12,14 @@ from torch import nn
 
 from attnlab.audit.catalogue import check
 from attnlab.audit.checks.collapse import collapse
+from attnlab.audit.during_training import LENGTH, model_findings
+from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.models.own import own_model
 from attnlab.models.perceiver import Perceiver
-from attnlab.studies.audited import LENGTH, audit_metrics
 from attnlab.studies.knowledge.arms import schedule_of
 from attnlab.studies.knowledge.asking import Model
 from attnlab.studies.knowledge.bias import agreement, crossed
@@ -37,30 +38,35 @@ from attnlab.train.loop import train
 from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
 
+if TYPE_CHECKING:
+    from attnlab.studies.knowledge.study import Knowledge
+
 FIFTIETHS = 50
 
 
-def work(trial: Trial, context: TrialContext) -> Outcome:
-    """Both trainings and the exam of one arm."""
+def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
+    """Pretrain unless the arm has none, fine-tune on questions, then answer the test questions."""
     c, seed = trial.config, trial.stream
     data = material(c, trial.seed)
     check_block(c, data)
-    model = built(c, data.vocabulary.size, seed.child("weights")).to(context.device)
-    metrics: dict[str, Any] = audit_metrics(model, "start") | _coverage(model)
+    model = build_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
+    findings = [*model_findings(model, "start"), _coverage(model)]
+    metrics: dict[str, Any] = {}
     curves: dict[str, list[float]] = {}
     kept: np.ndarray | None = None
     for phase in ("reading", "asked") if c["pretrain"] else ("asked",):
-        done = _trained(_Phase(trial, context, data, phase), model)
+        done = _train_phase(_Phase(trial, context, data, phase), model)
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
         curves |= _curves(done, phase)
         metrics[f"{phase}_loss"] = float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
         if phase == "reading":
             kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
-    return _exam(_Sat(trial, data, model, kept), metrics | audit_metrics(model, "end"), curves)
+    findings += model_findings(model, "end")
+    return _exam(_Sat(trial, data, model, kept), Outcome(metrics, curves=curves, findings=findings))
 
 
-def built(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
+def build_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
     """The arm's model with fresh weights."""
     base = GPTConfig(vocabulary, c["block"], c["layers"], c["heads"], c["width"]).to_json()
     values = base | {"position": {"name": c["position"]}}
@@ -126,7 +132,7 @@ class _Phase:
         return 1 - float(found.right.mean())
 
 
-def _trained(phase: _Phase, model: Model) -> TrainResult:
+def _train_phase(phase: _Phase, model: Model) -> TrainResult:
     context = phase.context
 
     def progress(p: Progress) -> None:
@@ -150,8 +156,10 @@ class _Sat:
     kept: np.ndarray | None
 
 
-def _exam(sat: _Sat, metrics: dict[str, Any], curves: dict[str, list[float]]) -> Outcome:
+def _exam(sat: _Sat, trained: Outcome) -> Outcome:
+    """The outcome of the trainings, with everything that the answers show added to it."""
     trial, data, model = sat.trial, sat.data, sat.model
+    metrics: dict[str, Any] = dict(trained.metrics)
     c = trial.config
     kinds: dict[str, Answers] = {
         kind: answers(model, data, questions, c["answer_characters"], c["asked_at_once"])
@@ -161,9 +169,8 @@ def _exam(sat: _Sat, metrics: dict[str, Any], curves: dict[str, list[float]]) ->
     read = kinds["read"]
     if sat.kept is not None:
         metrics |= together(sat.kept, read.right)
-    found = collapse(read.said, [str(q.place) for q in read.questions])
+    constant = collapse(read.said, [str(q.place) for q in read.questions])
     metrics |= {
-        "collapse": f"fail: {found.why}" if found.verdict == "fail" else found.verdict,
         "parameters": model.parameter_count(),
         "vocabulary": data.vocabulary.size,
         "documents": len(data.world.documents),
@@ -176,7 +183,8 @@ def _exam(sat: _Sat, metrics: dict[str, Any], curves: dict[str, list[float]]) ->
     return Outcome(
         metrics,
         arrays=arrays,
-        curves=curves,
+        curves=trained.curves,
+        findings=[*trained.findings, constant],
         samples=[f"{q.text} {said}" for q, said in zip(read.questions, read.said, strict=True)][:3],
         documents={
             "answers.json": json.dumps(listed, ensure_ascii=False),
@@ -212,11 +220,10 @@ def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
     )
 
 
-def _coverage(model: Model) -> dict[str, Any]:
+def _coverage(model: Model) -> Finding:
     """The audit that finds a Perceiver's blindness; at least twice as long as its latents."""
     length = LENGTH if isinstance(model, GPT) else min(model.context, 2 * model.config.latents + 1)
-    (found,) = check(model, only=["coverage"], length=length).findings
-    return {"audit_coverage": f"fail: {found.why}" if found.verdict == "fail" else found.verdict}
+    return check(model, only=["coverage"], length=length)["coverage"]
 
 
 def _curves(done: TrainResult, phase: str) -> dict[str, list[float]]:
