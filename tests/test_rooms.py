@@ -14,6 +14,7 @@ ROOMS = (
     "cli",
     "api",
     "studies",
+    "products",
     "report",
     "lab",
     "audit",
@@ -31,6 +32,7 @@ ROOMS = (
 # A name held as text is loaded when asked for; nothing else may do so.
 BY_NAME = {
     "lab/source.py": "the table of built-in studies, looked up when a run names one",
+    "lab/study.py": "methods of a study that live in other files, imported at their first call",
     "__init__.py": "the doors of the package, opened when asked for",
     "audit/catalogue.py": "the checks of a model, which need torch",
     "lab/engine/ray_cluster.py": "Ray, which need not be installed",
@@ -70,6 +72,21 @@ def test_imports_point_down(path: Path) -> None:
             continue
         assert parts[1] in ROOMS, f"{label(path)}:{line}: {name} is in no room of the list"
         assert ROOMS.index(own) <= ROOMS.index(parts[1]), f"{label(path)}:{line} imports {name}"
+
+
+def test_no_study_imports_another() -> None:
+    """What two studies share belongs into a room below; a folder of studies is one family."""
+    wrong = []
+    for path in FILES:
+        parts = path.relative_to(SOURCE).parts
+        if parts[0] != "studies" or len(parts) < 2:
+            continue
+        family = parts[1].removesuffix(".py")
+        for line, name in imported(path):
+            found = name.split(".")
+            if found[:2] == ["attnlab", "studies"] and found[2:3] not in ([family], []):
+                wrong.append(f"{label(path)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_folder_is_a_room() -> None:

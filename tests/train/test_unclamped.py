@@ -1,4 +1,4 @@
-"""The cosine that is not clamped: as a course ran it, it heats up again; the audit says so."""
+"""The cosine schedule without a clamp: its learning rate rises again, and the audit reports it."""
 
 import pytest
 

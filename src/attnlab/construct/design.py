@@ -17,21 +17,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.cone import direction, null_space
-from attnlab.construct.conflict import out_of_reach, refutes, strongest, told
-from attnlab.construct.goals import Goal, Target
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_members,
-    checked_values,
-    scale_of,
-    weights_of,
+from attnlab.construct.cone import find_direction, null_space
+from attnlab.construct.conflict import (
+    describe_conflict,
+    describe_unit_limit,
+    proves_infeasible,
+    strongest_refutation,
 )
-from attnlab.construct.moved import moved
-from attnlab.construct.plan import Plan
+from attnlab.construct.convex_solver import shortest_query
+from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.goals import Goal, Target
+from attnlab.construct.inputs import (
+    Scale,
+    attention_weights,
+    check_keys,
+    check_members,
+    check_values,
+    resolve_scale,
+)
+from attnlab.construct.replacement import replace_free_keys
 from attnlab.construct.result import Construction
-from attnlab.construct.solver import shortest
 from attnlab.core.errors import UsageError
 
 Array = NDArray[np.float64]
@@ -62,16 +67,16 @@ def design(
     matrix, one row each, where several are replaced); `weights` and `output` are those after, the
     ones before are in `also`. Impossible: the certificate says why.
     """
-    found = checked(keys)
+    found = check_keys(keys)
     n, h = found.shape
-    given = checked_values(values, n)
+    given = check_values(values, n)
     first, second = _two(goals)
-    plan = Plan(
+    plan = DesignProblem(
         keys=found,
-        scale=scale_of(scale, h),
+        scale=resolve_scale(scale, h),
         before=None if first is None else Target.of(first, n, given),
         after=Target.of(second, n, given),
-        free=tuple(checked_members(free, n)),
+        free=tuple(check_members(free, n)),
         unit_norm=unit_norm,
     )
     answer = _decided(plan)
@@ -82,14 +87,14 @@ def design(
     return answer
 
 
-def _decided(plan: Plan) -> Construction:
+def _decided(plan: DesignProblem) -> Construction:
     """Refuted, or searched for."""
-    start, refuted = direction(plan.cone)
-    if refuted is not None and refutes(plan, refuted.rows):
-        return _impossible(plan, *told(plan, refuted))
-    base = shortest(plan)
-    if base is None and refuted is not None and (proof := strongest(plan)) is not None:
-        return _impossible(plan, *told(plan, proof))
+    start, refuted = find_direction(plan.cone)
+    if refuted is not None and proves_infeasible(plan, refuted.rows):
+        return _impossible(plan, *describe_conflict(plan, refuted))
+    base = shortest_query(plan)
+    if base is None and refuted is not None and (proof := strongest_refutation(plan)) is not None:
+        return _impossible(plan, *describe_conflict(plan, proof))
     return _search(plan, base, start)
 
 
@@ -110,7 +115,7 @@ def _two(goals: Goals) -> tuple[Goal | str | None, Goal | str]:
     return first, second
 
 
-def _search(plan: Plan, base: Array | None, start: Array | None) -> Construction:
+def _search(plan: DesignProblem, base: Array | None, start: Array | None) -> Construction:
     """The shortest candidate that meets everything; else what stands in the way."""
     for found in (_near(plan, base), _straight(plan, base, start), _bent(plan, start)):
         queries = sorted(found, key=lambda q: float(np.linalg.norm(q)))
@@ -124,18 +129,18 @@ def _search(plan: Plan, base: Array | None, start: Array | None) -> Construction
     return _impossible(plan, *_obstacle(plan), near=base)
 
 
-def _straight(plan: Plan, base: Array | None, start: Array | None) -> Iterator[Array]:
+def _straight(plan: DesignProblem, base: Array | None, start: Array | None) -> Iterator[Array]:
     """Along known directions and axes; with unit keys also for keys along the axes."""
     known = [d for d in (base, start) if d is not None and d.any()]
     basis = plan.cone.basis.T[:_AXES]
     axes = [*basis, *-basis]
     yield from (q for d in [*known, *axes] if (q := _along(plan, d)) is not None)
     if plan.unit_norm and plan.keys.size <= _SMALL:
-        found = (shortest(plan, d) for d in axes)
+        found = (shortest_query(plan, d) for d in axes)
         yield from (q for q in found if q is not None and plan.excess(q) <= _HOLDS)
 
 
-def _near(plan: Plan, base: Array | None) -> Iterator[Array]:
+def _near(plan: DesignProblem, base: Array | None) -> Iterator[Array]:
     """The shortest query without limits on the new keys, as it is or lengthened across all keys."""
     if base is None:
         return
@@ -151,7 +156,7 @@ def _near(plan: Plan, base: Array | None) -> Iterator[Array]:
         yield q
 
 
-def _bent(plan: Plan, start: Array | None) -> Iterator[Array]:
+def _bent(plan: DesignProblem, start: Array | None) -> Iterator[Array]:
     """Towards the direction in the closed cone that is longest for its scores."""
     if not plan.unit_norm or start is None or plan.cone.basis.shape[1] == 0:
         return
@@ -165,7 +170,7 @@ def _bent(plan: Plan, start: Array | None) -> Iterator[Array]:
             yield q
 
 
-def _along(plan: Plan, d: Array) -> Array | None:
+def _along(plan: DesignProblem, d: Array) -> Array | None:
     """The shortest beta d that holds, by doubling and then halving.
 
     Keys of any length could answer to the faintest query: there some score is to be 1 at least.
@@ -188,7 +193,7 @@ def _along(plan: Plan, d: Array) -> Array | None:
     return high * d
 
 
-def _at_the_end(plan: Plan, q: Array) -> Array | None:
+def _at_the_end(plan: DesignProblem, q: Array) -> Array | None:
     """A score that equals scale |q| exactly is beyond it by rounding: allow that, at any length."""
     for _ in range(_DOUBLINGS):
         q = q / 2
@@ -197,7 +202,7 @@ def _at_the_end(plan: Plan, q: Array) -> Array | None:
     return None
 
 
-def _lengthened(plan: Plan, q: Array, across: Array) -> Array | None:
+def _lengthened(plan: DesignProblem, q: Array, across: Array) -> Array | None:
     """q plus the least part across all keys: no score changes, only |q|."""
     size = float(np.linalg.norm(q)) or 1 / (plan.scale * float(np.abs(plan.keys).max() or 1.0))
     step = 2.0**-10 * size
@@ -215,11 +220,11 @@ def _lengthened(plan: Plan, q: Array, across: Array) -> Array | None:
     return q + high * across
 
 
-def _polished(plan: Plan, q: Array) -> Array:
+def _polished(plan: DesignProblem, q: Array) -> Array:
     """Shorter, as long as the convex problem along q / |q| makes it so."""
     for _ in range(_POLISH):
         size = float(np.linalg.norm(q))
-        better = shortest(plan, q / size) if size else None
+        better = shortest_query(plan, q / size) if size else None
         if better is None or plan.excess(better) > _HOLDS:
             break
         if float(np.linalg.norm(better)) >= size * (1 - 1e-6):
@@ -228,12 +233,12 @@ def _polished(plan: Plan, q: Array) -> Array:
     return q
 
 
-def _answer(plan: Plan, q: Array, base: Array | None) -> Construction | None:
+def _answer(plan: DesignProblem, q: Array, base: Array | None) -> Construction | None:
     """The construction at q, judged by the attention it really gives; None if it misses a goal."""
-    first = weights_of(plan.keys, q, plan.scale)
+    first = attention_weights(plan.keys, q, plan.scale)
     if plan.before is not None and not plan.before.met(first):
         return None
-    found = moved(plan, q)
+    found = replace_free_keys(plan, q)
     if not found.feasible:
         return None
     least = None if base is None else float(np.linalg.norm(base))
@@ -249,7 +254,7 @@ def _answer(plan: Plan, q: Array, base: Array | None) -> Construction | None:
     return changed(found, why=f"{lead}{found.why}", also=also, residual=max(plan.excess(q), 0.0))
 
 
-def _seen(plan: Plan, weights: Array) -> dict[str, Any]:
+def _seen(plan: DesignProblem, weights: Array) -> dict[str, Any]:
     """Attention with the keys as given."""
     found: dict[str, Any] = {"weights": weights}
     if plan.after.values is not None:
@@ -264,7 +269,7 @@ def _brief(target: Target, weights: Array) -> str:
     return f"{target.goal} with {target.total(weights):.4g} of the weight"
 
 
-def _obstacle(plan: Plan) -> tuple[dict[str, Any], str]:
+def _obstacle(plan: DesignProblem) -> tuple[dict[str, Any], str]:
     """Why no candidate worked: proven, or said to be open."""
     if plan.cone.basis.shape[1] == 0:
         said = "The equal scores asked for leave only the query zero, which sees no key."
@@ -276,19 +281,19 @@ def _obstacle(plan: Plan) -> tuple[dict[str, Any], str]:
     if plan.unit_norm:  # q = 0 has been tried
         far, ratio = plan.necessary
         if far is None and ratio < 1 + 1e-6:
-            return out_of_reach(plan, ratio)
+            return describe_unit_limit(plan, ratio)
     return {"kind": "open"}, "No query was found, and none was proven impossible."
 
 
 def _impossible(
-    plan: Plan, certificate: dict[str, Any], why: str, near: Array | None = None
+    plan: DesignProblem, certificate: dict[str, Any], why: str, near: Array | None = None
 ) -> Construction:
     """The query that does the first goal, where there is one, with the best key for the second."""
     if near is None and plan.before is not None:
         alone = changed(plan, after=plan.before, free=tuple(plan.staying[:0]))
-        near = shortest(alone)
+        near = shortest_query(alone)
     q = np.zeros(plan.width) if near is None else near
-    found = moved(plan, q)
-    first = weights_of(plan.keys, q, plan.scale)
+    found = replace_free_keys(plan, q)
+    first = attention_weights(plan.keys, q, plan.scale)
     also = {**found.also, "before": _seen(plan, first)}
     return changed(found, feasible=False, why=why, certificate=certificate, also=also)

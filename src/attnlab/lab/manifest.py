@@ -16,7 +16,7 @@ from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import REFUSED, IntegrityError, StorageError, refusal
 from attnlab.core.files import read_json, sha256_file, write_text
 
-FORMAT = 1
+FORMAT = 2  # 2: trials.db has a table of findings
 MANIFEST = "MANIFEST.json"
 PARTIAL = ".partial-"
 LOCK, OWNER = ".lock", ".owner.json"
@@ -33,7 +33,7 @@ class FileEntry(Settings):
 class Manifest(Settings):
     """The state of a run folder."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     run: str
     complete: bool
     sealed: bool

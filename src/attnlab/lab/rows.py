@@ -16,6 +16,7 @@ from attnlab.lab.artefacts import (
     TRIAL_ID,
     read_artefact,
 )
+from attnlab.lab.findings import finding_of, stored_finding
 from attnlab.lab.manifest import FileEntry
 from attnlab.lab.store import StoredRow, parse_object
 from attnlab.lab.table import Row
@@ -44,6 +45,7 @@ def stored_row(
         artefacts=canonical({name: entry.model_dump() for name, entry in files.items()}),
         cost=canonical(dict(cost)),
         error=error[-ERROR_LIMIT:].encode("utf-8", "replace").decode(),
+        findings=tuple(stored_finding(f) for f in outcome.findings) if outcome else (),
     )
 
 
@@ -83,6 +85,7 @@ def checked_row(run: Path, stored: StoredRow, study: str, version: int) -> Row:
         cost=parse_object(stored.cost, lambda item: isinstance(item, int | float), what),
         error=stored.error,
         reasons=parse_object(stored.reasons, lambda item: isinstance(item, str), what),
+        findings=tuple(finding_of(values, what) for values in stored.findings),
         load_arrays=loaders.get(ARRAYS, dict),
         load_curves=loaders.get(CURVES, dict),
         load_samples=loaders.get(SAMPLES, list),

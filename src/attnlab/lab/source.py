@@ -18,7 +18,8 @@ from attnlab.core.config import CONFIG_FILE_LIMIT, nearest
 from attnlab.core.errors import UsageError, refusal
 from attnlab.lab.study import Study
 
-REGISTRY = "attnlab.studies"  # by name only: rooms below must not import the one above
+# by name only: rooms below must not import those above
+REGISTRIES = (("attnlab.studies", "STUDIES"), ("attnlab.products", "PRODUCTS"))
 STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
 
@@ -89,7 +90,11 @@ def source_of(study: Study) -> Source:
 
 
 def _registry() -> dict[str, str]:
-    return dict(importlib.import_module(REGISTRY).STUDIES)
+    """Name -> `module:class` of everything built in."""
+    known: dict[str, str] = {}
+    for module, table in REGISTRIES:
+        known |= getattr(importlib.import_module(module), table)
+    return known
 
 
 def _built_in(name: str) -> type[Study]:

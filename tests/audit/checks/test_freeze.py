@@ -10,8 +10,8 @@ from attnlab.audit.checks.freeze import NAME, count_unique, freeze
 from attnlab.core.seeds import Seed
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.tasks.batches import in_order
-from attnlab.train.optimizer import optimizer_for
+from attnlab.tasks.batches import sequential_batches
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Updater, nll
 
@@ -113,8 +113,8 @@ def test_a_factor_that_starts_at_zero_needs_two_steps() -> None:
 def test_our_own_step_trains_all_of_a_gpt_and_counts_tied_weights_once() -> None:
     config = GPTConfig(vocab=13, block=11, layers=1, heads=2, d_model=6)
     model, settings = GPT(config, Seed(5).torch_generator()), TrainSettings(batch=4)
-    updater = Updater(model, optimizer_for(model, settings), nll, settings)
-    batch = next(in_order([[0, 5, 3, 1], [0, 2, 1], [0, 7, 1, 4, 2]], 4))
+    updater = Updater(model, build_optimizer(model, settings), nll, settings)
+    batch = next(sequential_batches([[0, 5, 3, 1], [0, 2, 1], [0, 7, 1, 4, 2]], 4))
 
     def step() -> None:
         updater.start(batch)

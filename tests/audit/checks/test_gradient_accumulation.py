@@ -18,8 +18,8 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.tasks.batches import Batch, in_order
-from attnlab.train.optimizer import optimizer_for
+from attnlab.tasks.batches import Batch, sequential_batches
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Updater, nll
 
@@ -34,12 +34,12 @@ def gpt() -> GPT:
 def ragged() -> Batch:
     rng = Seed(7).numpy_generator()
     rows = [rng.integers(0, VOCAB, n) for n in (3, 13, 5, 17, 2, 11, 7, 4)]
-    return next(in_order(rows, ROWS))
+    return next(sequential_batches(rows, ROWS))
 
 
 def even() -> Batch:
     rng = Seed(7).numpy_generator()
-    return next(in_order([rng.integers(0, VOCAB, 11) for _ in range(ROWS)], ROWS))
+    return next(sequential_batches([rng.integers(0, VOCAB, 11) for _ in range(ROWS)], ROWS))
 
 
 def mean(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
@@ -86,7 +86,7 @@ def test_our_own_training_step_passes() -> None:
     def step(parts: Sequence[Any]) -> dict[str, Tensor]:
         settings = TrainSettings(batch=ROWS, accumulate=len(parts))
         whole = batch if len(parts) > 1 else parts[0]
-        updater = Updater(model, optimizer_for(model, settings), nll, settings)
+        updater = Updater(model, build_optimizer(model, settings), nll, settings)
         updater.optimizer.zero_grad()
         updater.start(whole)
         return {

@@ -15,7 +15,7 @@ from attnlab.measure.perplexity import score, summed, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.mini_gpt.arms import MERGING, Arm
-from attnlab.tasks.batches import Batch, in_order
+from attnlab.tasks.batches import Batch, sequential_batches
 
 VOCAB, BLOCK = 29, 23
 RNG = Seed(3).numpy_generator()
@@ -33,7 +33,7 @@ MODEL = gpt()
 def padded(batch: int, pads: int) -> list[Batch]:
     """The rows in batches, each `pads` places wider than it need be."""
     found = []
-    for ids, targets, hidden in in_order(ROWS, batch):
+    for ids, targets, hidden in sequential_batches(ROWS, batch):
         assert hidden is not None
         widen = torch.nn.functional.pad
         found.append(
@@ -76,7 +76,7 @@ def test_a_mean_of_batch_means_is_caught() -> None:
 
 def test_pads_that_are_scored_are_caught() -> None:
     def metric(batch: int, pads: int) -> float:
-        every = [(b.ids, b.targets.clamp_min(0), b.hidden) for b in padded(batch, pads)]
+        every = [(b.ids, b.targets.clamp_min(0), b.key_padding_mask) for b in padded(batch, pads)]
         return score(token_nll(MODEL), every).perplexity.corpus
 
     found = metric_invariance(metric)

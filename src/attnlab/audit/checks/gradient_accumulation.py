@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
-from attnlab.train.batch import changed, pieces, tensors_of
+from attnlab.train.batch import map_tensors, split_batch, tensors_of
 
 NAME = "gradient-accumulation"
 LIMIT = 1e-9
@@ -35,7 +35,7 @@ def gradient_accumulation(
     loss: Callable[[nn.Module, Any], tuple[Tensor, Tensor]], model: nn.Module, batch: Any
 ) -> Finding:
     """Judge `loss(model, batch) -> (sum, count)`, whose step is Σ sums / Σ counts."""
-    wide = changed(batch, lambda t: t.double() if t.is_floating_point() else t)
+    wide = map_tensors(batch, lambda t: t.double() if t.is_floating_point() else t)
     try:
         return _judge(loss, copy.deepcopy(model).double().eval(), wide)
     except (RuntimeError, TypeError):  # some kernels have no float64
@@ -116,7 +116,7 @@ def accumulated_step(
 def _rows(batch: Any) -> list[Any]:
     """At most eight rows, one by one; of a longer batch, eight pieces of it."""
     tensors = tensors_of(batch)
-    return list(pieces(batch, min(PIECES, len(tensors[0])))) if tensors else []
+    return list(split_batch(batch, min(PIECES, len(tensors[0])))) if tensors else []
 
 
 def _cause(
@@ -149,7 +149,7 @@ def _order_noise(step: Callable[[Sequence[Any]], Gradients], batch: Any, whole: 
     """What the gradient of the same batch moves when its rows come in two other orders."""
     largest = 0.0
     for shift in (None, 1):
-        moved = changed(batch, lambda t, by=shift: t.flip(0) if by is None else t.roll(by, 0))
+        moved = map_tensors(batch, lambda t, by=shift: t.flip(0) if by is None else t.roll(by, 0))
         other = _copy_gradients(step([moved]))
         if other.keys() == whole.keys():
             largest = max(largest, *_gaps(whole, other).values())
@@ -162,7 +162,9 @@ def _shape_noise(step: Callable[[Sequence[Any]], Gradients], row: Any) -> float:
     More than rounding is no noise (the step may be a sum), and is left to the comparison.
     """
     alone = _copy_gradients(step([row]))
-    many = _copy_gradients(step([changed(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))]))
+    many = _copy_gradients(
+        step([map_tensors(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))])
+    )
     if alone.keys() != many.keys():
         return 0.0
     largest = max(_gaps(alone, many).values())

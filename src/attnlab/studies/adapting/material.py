@@ -7,10 +7,10 @@ from functools import lru_cache
 from attnlab.core.config import build, canonical
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder, open_encoder
+from attnlab.products.finetune.settings import FinetuneSettings, labelled
+from attnlab.products.finetune.work import Prepared, assembled, begun
 from attnlab.studies.adapting import tiny
-from attnlab.studies.finetune.settings import FinetuneSettings, labelled
-from attnlab.studies.finetune.work import Prepared, assembled, begun
-from attnlab.tasks.labelled import Labelled
+from attnlab.tasks.labelled import LabelledData
 
 MADE_UP = {"made-up": tiny.texts, "made-up pairs": tiny.pairs}
 # what decides which ids a trial reads; trainings that share them share the work
@@ -47,12 +47,12 @@ def _in_ids(text: str, seed: int, tested: int) -> Prepared:
         order = Seed(seed).child("rows").numpy_generator().permutation(len(train))
         train = tuple(train[int(i)] for i in order[: s.rows])
     few = data.sample(0, s.scored, tested)
-    own = Labelled(data.name, data.labels, train, few.dev, few.test, data.note)
+    own = LabelledData(data.name, data.labels, train, few.dev, few.test, data.note)
     return assembled(s, own, _encoder(s.model))
 
 
 @lru_cache(maxsize=2)
-def _data(name: str) -> Labelled:
+def _data(name: str) -> LabelledData:
     return MADE_UP[name]() if name in MADE_UP else labelled(FinetuneSettings(data=name))
 
 

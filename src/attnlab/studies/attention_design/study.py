@@ -216,7 +216,7 @@ class AttentionDesign(Study):
             ),
         ]
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Seeds and intervals; the two ways to decide whether a key can be selected agree."""
         claims = self.claims(table)
         decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}

@@ -100,7 +100,7 @@ class Decoding(Study):
         """The limits exactly; the rest over prompts."""
         return claims(Evidence(table, self.settings))
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """The comparisons; the model, the sampler and the log-probabilities."""
         from attnlab.studies.decoding.findings import findings
 

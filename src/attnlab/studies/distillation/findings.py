@@ -12,7 +12,7 @@ from attnlab.lab.table import Row, Table
 from attnlab.studies.audited import AUDITED
 from attnlab.studies.distillation.checks import collected
 from attnlab.studies.distillation.settings import DistilSettings
-from attnlab.train.distil import DIVERGENCES
+from attnlab.train.distillation import DIVERGENCES
 
 TOLD = (
     "loss-mask",

@@ -101,7 +101,7 @@ class Distillation(Study):
         """Differences over seeds and items; one seed decides nothing about training."""
         return claims(Arms(table), self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Losses, masks, splits and measure; the models as they were used; the comparisons."""
         from attnlab.studies.distillation.findings import findings
 

@@ -28,7 +28,7 @@ from attnlab.decode.strategy import parse_strategy
 from attnlab.models.hub import HubModel
 from attnlab.models.student import made
 from attnlab.studies.distillation.models import weights_sha256
-from attnlab.tasks.prompted import Prompter
+from attnlab.tasks.prompts import PromptBuilder
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Written:
 
 
 def write(
-    model: HubModel, prompter: Prompter, articles: Sequence[str], most: int, batch: int
+    model: HubModel, prompter: PromptBuilder, articles: Sequence[str], most: int, batch: int
 ) -> Written:
     """The likeliest token at each place, until the end of the text or `most` tokens."""
     prompts = [prompter.prompt(article) for article in articles]
@@ -74,7 +74,7 @@ def write(
 
 
 def teacher_texts(
-    teacher: HubModel, prompter: Prompter, articles: Sequence[str], most: int, batch: int
+    teacher: HubModel, prompter: PromptBuilder, articles: Sequence[str], most: int, batch: int
 ) -> Written:
     """`write`, once for all trials and runs in which it would give the same."""
     prompts = [list(prompter.prompt(article)) for article in articles]
@@ -100,7 +100,7 @@ def teacher_texts(
     return found
 
 
-def _ends(model: HubModel, prompter: Prompter) -> set[int]:
+def _ends(model: HubModel, prompter: PromptBuilder) -> set[int]:
     """The tokenizer's end, and those the model's own settings name."""
     named: Any = getattr(getattr(model.library, "generation_config", None), "eos_token_id", None)
     return {prompter.end} | ({named} if isinstance(named, int) else set(named or ()))

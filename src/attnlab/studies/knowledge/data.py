@@ -12,8 +12,8 @@ from attnlab.core.seeds import Seed
 from attnlab.studies.knowledge.settings import files_sha256
 from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_world
 from attnlab.tasks.people import real_people
-from attnlab.tasks.prompted import Example
-from attnlab.tasks.span_corruption import characters
+from attnlab.tasks.prompts import PromptExample
+from attnlab.tasks.span_corruption import train_character_tokenizer
 from attnlab.tasks.tokenizer import Tokenizer
 
 KEYS = (
@@ -42,10 +42,10 @@ class Material:
         """text ⁇"""
         return (*self.vocabulary.encode(text), self.vocabulary.start)
 
-    def example(self, question: Question) -> Example:
+    def example(self, question: Question) -> PromptExample:
         """question ⁇ place ⁇, of which the place and its end are learnt."""
         assert question.place is not None
-        return Example(self.prompt(question.text), self.prompt(question.place))
+        return PromptExample(self.prompt(question.text), self.prompt(question.place))
 
 
 def material(config: Mapping[str, Any], seed: int) -> Material:
@@ -67,7 +67,7 @@ def _material(text: str, seed: int) -> Material:
         sizes = Sizes(c["people"], c["unread"], c["invented"], c["places"], c["phrasings"])
         world = draw_world(real_people(), sizes, Seed(seed).child("world"))
     asked = (text for q in world.taught for text in (q.text, q.place or ""))
-    return Material(world, characters((*world.documents, *asked), c["min_count"]))
+    return Material(world, train_character_tokenizer((*world.documents, *asked), c["min_count"]))
 
 
 def check_block(config: Mapping[str, Any], found: Material) -> None:

@@ -74,7 +74,7 @@ class MiniStudy(Study):
 
     declared: ClassVar[Mapping[str, Sequence[str]]] = {}  # arm -> audits it must fail
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Every model at its start and end; seeds and intervals behind every difference."""
         claims = self.claims(table)
         decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}
