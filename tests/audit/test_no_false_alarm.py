@@ -208,7 +208,7 @@ def test_the_cause_is_named() -> None:
         fault: Planted = PLANTED_BY_NAME[name]
         return check(fault.build(), only=[audit], length=67)[audit].why
 
-    assert "how long the text is" in why("positions-from-the-end", "causality")
+    assert "the length of the text" in why("positions-from-the-end", "causality")
     assert "now all zero" in why("behind-a-zero-gate", "causality")
     assert "in a batch of" in why("only-in-large-batches", "causality")
     assert "label" in why("reads-its-labels", "causality")
