@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from attnlab.core.config import canonical
+from attnlab.core.config import canonical_json
 from attnlab.core.seeds import Seed
 from attnlab.parts.attention import Attention, Steps
 from attnlab.parts.mask import Causal, Full, Mask, Prefix, Window
@@ -51,7 +51,7 @@ class Case:
     def __str__(self) -> str:
         values = self.config.to_json()
         values.pop("name")
-        return f"{self.config.part.seam}-{self.config.part.name}{canonical(values)}"
+        return f"{self.config.part.seam}-{self.config.part.name}{canonical_json(values)}"
 
     def attention(self, seed: int = 3, dtype: torch.dtype = torch.float64) -> Attention:
         """A layer whose parameters are large enough for every part to matter."""

@@ -343,7 +343,7 @@ def test_a_prompt_that_is_scored_is_found(monkeypatch: pytest.MonkeyPatch) -> No
             [PromptExample(e.prompt[:1], (*e.prompt[1:], *e.answer)) for e in rows], side, pad
         )
 
-    monkeypatch.setattr(checks, "packed", leaking)
+    monkeypatch.setattr(checks, "collate", leaking)
     found = judged(s, student, examples, sequence_nll)
     assert found["audit_loss-mask"].startswith("fail")
 

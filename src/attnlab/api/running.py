@@ -9,6 +9,7 @@ from typing import Any
 from attnlab.api.conclude import conclude
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.core.extras import require
 from attnlab.lab.claim import MARKS
 from attnlab.lab.engine import Engine, engine_named
 from attnlab.lab.execute import Progress, running
@@ -127,6 +128,8 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     # first: a name that does not exist must not leave a folder behind
     chosen = engine_named(engine, address) if isinstance(engine, str) else engine
     planned = plan(study, scale, settings)
+    for extra in planned.study.extras:
+        require(extra, f"study {planned.study.name}")
     planned.study.fetch()
     with running(
         planned, out=Path(out), workers=workers, engine=chosen, progress=progress

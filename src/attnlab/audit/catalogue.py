@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlab.audit.finding import Finding, Verdicts
 from attnlab.audit.registry import REGISTRY, Audit
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ NAMES = (
 def load_audit(name: str) -> Audit:
     """The audit of a name; an unknown name raises with the nearest one."""
     if name not in NAMES:
-        raise UsageError(f"unknown audit {name!r}: {nearest(name, NAMES)}")
+        raise UsageError(f"unknown audit {name!r}: {suggest(name, NAMES)}")
     import_module(f"attnlab.audit.checks.{name.replace('-', '_')}")
     return REGISTRY[name]
 

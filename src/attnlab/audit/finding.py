@@ -88,13 +88,13 @@ class Verdicts:
         return any(finding.name == name for finding in self.findings)
 
     def __getitem__(self, name: str) -> Finding:
-        from attnlab.core.config import nearest
+        from attnlab.core.config import suggest
 
         for finding in self.findings:
             if finding.name == name:
                 return finding
         known = [finding.name for finding in self.findings]
-        raise KeyError(f"no audit {name!r} ran: {nearest(name, known)}")
+        raise KeyError(f"no audit {name!r} ran: {suggest(name, known)}")
 
     def as_json(self) -> dict[str, Any]:
         """The document of `attnlab audit --json`."""

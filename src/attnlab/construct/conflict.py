@@ -24,11 +24,11 @@ from attnlab.construct.design_problem import DesignProblem
 from attnlab.construct.numerics import Array
 
 
-def infeasibility_gap(plan: DesignProblem, shares: Array) -> float:
+def infeasibility_gap(problem: DesignProblem, shares: Array) -> float:
     """Right minus left side of the inequality at the required levels; above 0, no query exists."""
-    cut = len(plan.rows_before)
+    cut = len(problem.rows_before)
     gap = 0.0
-    for part, level in ((shares[:cut], plan.level_before), (shares[cut:], plan.level_after)):
+    for part, level in ((shares[:cut], problem.level_before), (shares[cut:], problem.level_after)):
         total = float(part.sum())
         used = part[part > 0]
         if total > 0:
@@ -36,32 +36,32 @@ def infeasibility_gap(plan: DesignProblem, shares: Array) -> float:
     return gap
 
 
-def proves_infeasible(plan: DesignProblem, shares: Array) -> bool:
+def proves_infeasible(problem: DesignProblem, shares: Array) -> bool:
     """Whether lambda rules out every query.
 
     A gap of exactly 0 suffices where a sum of exponentials has a term that lambda leaves out.
     """
-    gap = infeasibility_gap(plan, shares)
-    cut = len(plan.rows_before)
+    gap = infeasibility_gap(problem, shares)
+    cut = len(problem.rows_before)
     first, second = shares[:cut] > 0, shares[cut:] > 0
     more = (first.any() and not first.all()) or (
-        second.any() and (not second.all() or bool(plan.leaving))
+        second.any() and (not second.all() or bool(problem.leaving))
     )
     return gap > 0 or (gap > -1e-15 and bool(more))
 
 
-def strongest_refutation(plan: DesignProblem) -> Refutation | None:
+def strongest_refutation(problem: DesignProblem) -> Refutation | None:
     """The lambda with the largest `infeasibility_gap`; None where that is not above 0."""
     import cvxpy as cp
 
-    rows = plan.cone.inside
+    rows = problem.cone.inside
     size = float(np.abs(rows).max(initial=0.0))
-    cut, count = len(plan.rows_before), len(rows)
+    cut, count = len(problem.rows_before), len(rows)
     if count == 0:
         return None
     shares = cp.Variable(count, nonneg=True)
     goal = 0
-    for part, level in ((shares[:cut], plan.level_before), (shares[cut:], plan.level_after)):
+    for part, level in ((shares[:cut], problem.level_before), (shares[cut:], problem.level_after)):
         if part.size:
             total = cp.sum(part)
             goal -= cp.sum(cp.rel_entr(part, total * np.ones(part.size))) + level * total
@@ -72,31 +72,33 @@ def strongest_refutation(plan: DesignProblem) -> Refutation | None:
         return None
     lam = np.maximum(np.asarray(shares.value, np.float64), 0.0)
     lam = lam / lam.sum()
-    if infeasibility_gap(plan, lam) <= 1e-6:
+    if infeasibility_gap(problem, lam) <= 1e-6:
         return None
     residual = float(np.abs(lam @ rows).max(initial=0.0)) / (size or 1.0)
     return Refutation(lam, np.zeros(0), False, residual)
 
 
-def describe_conflict(plan: DesignProblem, refuted: Refutation) -> tuple[dict[str, Any], str]:
+def describe_conflict(problem: DesignProblem, refuted: Refutation) -> tuple[dict[str, Any], str]:
     """The certificate and a sentence that says which goals contradict each other."""
-    names = _names(plan)
+    names = _names(problem)
     used = [i for i in range(len(names)) if refuted.rows[i] > 0]
     certificate = {
         "kind": "no-direction",
         "differences": [names[i] for i in used],
         "lambda": [float(refuted.rows[i]) for i in used],
-        "excluded_by": infeasibility_gap(plan, refuted.rows),
+        "excluded_by": infeasibility_gap(problem, refuted.rows),
         "residual": refuted.residual,
         "checked": "exact" if refuted.exact else "to rounding",
     }
-    cut = len(plan.rows_before)
+    cut = len(problem.rows_before)
     first, second = any(i < cut for i in used), any(i >= cut for i in used)
     conflict = "the two goals cannot both be met"
     if not second:
-        conflict = f"the goal before the change, {plan.before and plan.before.goal}, cannot be met"
+        conflict = (
+            f"the goal before the change, {problem.before and problem.before.goal}, cannot be met"
+        )
     elif not first:
-        conflict = f"the goal after the change, {plan.after.goal}, cannot be met"
+        conflict = f"the goal after the change, {problem.after.goal}, cannot be met"
     shown = ", ".join(names[i] for i in used[:6]) + (", ..." if len(used) > 6 else "")
     sentence = (
         f"No query exists, however long: {conflict}. The score differences along {shown} would all"
@@ -105,23 +107,23 @@ def describe_conflict(plan: DesignProblem, refuted: Refutation) -> tuple[dict[st
     return certificate, sentence
 
 
-def _names(plan: DesignProblem) -> list[str]:
+def _names(problem: DesignProblem) -> list[str]:
     """The difference of keys that each row stands for, as "k2 - k0"."""
     names: list[str] = []
-    if plan.before is not None:
-        inside = plan.before.members
-        every = range(len(plan.keys))
+    if problem.before is not None:
+        inside = problem.before.members
+        every = range(len(problem.keys))
         names += [f"k{i} - k{inside[0]}" for i in every if i not in inside]
-    if plan.fixed:
-        inside = plan.after.members
-        names += [f"k{i} - k{plan.fixed[0]}" for i in plan.staying if i not in inside]
+    if problem.fixed:
+        inside = problem.after.members
+        names += [f"k{i} - k{problem.fixed[0]}" for i in problem.staying if i not in inside]
     return names
 
 
-def describe_unit_limit(plan: DesignProblem, ratio: float) -> tuple[dict[str, Any], str]:
+def describe_unit_limit(problem: DesignProblem, ratio: float) -> tuple[dict[str, Any], str]:
     """The certificate and sentence where no direction lets unit keys score high enough."""
-    keys = plan.fixed[:1] or plan.staying
-    sizes = [float(np.linalg.norm(plan.keys[i])) for i in keys]
+    keys = problem.fixed[:1] or problem.staying
+    sizes = [float(np.linalg.norm(problem.keys[i])) for i in keys]
     certificate = {
         "kind": "unit-reach",
         "largest_length_over_score": ratio,

@@ -91,9 +91,9 @@ def jacobian_norms(
     """The three Jacobians' norms, each by autograd and by central differences."""
     k, q, v, factor = _given(keys, query, values, scale)
     if kind not in KINDS:
-        from attnlab.core.config import nearest
+        from attnlab.core.config import suggest
 
-        raise UsageError(f"unknown kind of attention {kind!r}: {nearest(kind, KINDS)}")
+        raise UsageError(f"unknown kind of attention {kind!r}: {suggest(kind, KINDS)}")
     if not (np.isfinite(temperature) and temperature > 0):
         raise UsageError(f"a temperature is above 0: got {temperature!r}")
     attend = _forward(kind, factor / temperature)

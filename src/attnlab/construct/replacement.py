@@ -20,18 +20,18 @@ from attnlab.construct.result import Construction, name_keys
 from attnlab.construct.segment import Segment
 
 
-def replace_free_keys(plan: DesignProblem, q: Array) -> Construction:
+def replace_free_keys(problem: DesignProblem, q: Array) -> Construction:
     """Replace the keys in `free` so that this query meets the second goal."""
-    goal, values, new = plan.after.goal, plan.after.values, list(plan.free)
+    goal, values, new = problem.after.goal, problem.after.values, list(problem.free)
     if len(new) == 1:
-        return replace_key(plan.keys, q, new[0], goal, plan.unit_norm, plan.scale, values)
-    keys = plan.keys.copy()
-    for index, score in _scores(plan, q).items():
-        segment = Segment(plan.keys, q, index, plan.scale, plan.unit_norm)
+        return replace_key(problem.keys, q, new[0], goal, problem.unit_norm, problem.scale, values)
+    keys = problem.keys.copy()
+    for index, score in _scores(problem, q).items():
+        segment = Segment(problem.keys, q, index, problem.scale, problem.unit_norm)
         keys[index] = segment.key_at(score - segment.base)
-    inputs = AttentionInputs(keys, plan.scale, values)
+    inputs = AttentionInputs(keys, problem.scale, values)
     weights = inputs.weights(q)
-    total, met = plan.after.total(weights), plan.after.met(weights)
+    total, met = problem.after.total(weights), problem.after.met(weights)
     verdict = f"meets {goal}: {total:.4g} of the weight in total" if met else f"misses {goal}"
     return Construction.of_query(
         inputs,
@@ -41,30 +41,30 @@ def replace_free_keys(plan: DesignProblem, q: Array) -> Construction:
         key=keys[new],
         attained=True,
         also={
-            "change": float(np.linalg.norm(keys - plan.keys)),
+            "change": float(np.linalg.norm(keys - problem.keys)),
             "total": total,
-            "uneven": plan.after.uneven(weights),
+            "uneven": problem.after.uneven(weights),
         },
     )
 
 
-def _scores(plan: DesignProblem, q: Array) -> dict[int, float]:
+def _scores(problem: DesignProblem, q: Array) -> dict[int, float]:
     """The score that each new key shall have."""
-    old = plan.scale * (plan.keys @ q)
-    reach = plan.reach(q)
-    outside = [i for i in plan.staying if i not in plan.after.members]
+    old = problem.scale * (problem.keys @ q)
+    reach = problem.reach(q)
+    outside = [i for i in problem.staying if i not in problem.after.members]
     rest = log_sum_exp(old[outside]) if outside else -math.inf
-    if plan.fixed:
-        level = float(old[plan.fixed[0]])
-    elif plan.unit_norm:
+    if problem.fixed:
+        level = float(old[problem.fixed[0]])
+    elif problem.unit_norm:
         level = reach
     else:
-        level = max(float(old[plan.joining].max()), rest - plan.level_staying)
-    scores = dict.fromkeys(plan.joining, level)
-    allowed = plan.level_after + level  # log of the sum of exp(score) that keys outside may have
+        level = max(float(old[problem.joining].max()), rest - problem.level_staying)
+    scores = dict.fromkeys(problem.joining, level)
+    allowed = problem.level_after + level  # log of the sum of exp(score) that keys outside may have
     left = allowed + math.log(-math.expm1(min(rest - allowed, -1e-12)))
-    for index in plan.leaving:
-        scores[index] = max(min(float(old[index]), left - math.log(len(plan.leaving))), -reach)
-        if plan.unit_norm and plan.width == 1:  # the key is 1 or -1
+    for index in problem.leaving:
+        scores[index] = max(min(float(old[index]), left - math.log(len(problem.leaving))), -reach)
+        if problem.unit_norm and problem.width == 1:  # the key is 1 or -1
             scores[index] = -reach
     return scores

@@ -6,7 +6,6 @@ one head    w_a / (w_a + w_b) = sigmoid(z_a - z_b), z_a - z_b ~ N(m, t^2): the l
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -86,29 +85,6 @@ class Robustness:
             return (self.weights[key] < x).astype(np.float64)
         parts = [np.sort(w.mean(axis=1)[:, key]) for w in self.law.even(0)]
         return np.mean([np.searchsorted(part, x) / len(part) for part in parts], axis=0)
-
-    def share_density(self, share: Any) -> Array:
-        """p(s) = phi((logit s - m)/t) / (t s (1 - s)); 0 outside (0, 1). One head only."""
-        s, mean, spread = self._share_law(share)
-        inside = (s > 0) & (s < 1)
-        x = np.where(inside, s, 0.5)
-        x = (np.log(x) - np.log1p(-x) - mean) / spread
-        density = np.exp(-0.5 * x * x) / (math.sqrt(2 * math.pi) * spread)
-        return np.where(inside, density / np.where(inside, s * (1 - s), 1.0), 0.0)
-
-    def share_below(self, share: Any) -> Array:
-        """P(w_a / (w_a + w_b) <= s) = Phi((logit s - m)/t). One head only."""
-        from scipy.special import ndtr
-
-        s, mean, spread = self._share_law(share)
-        x = np.clip(s, 1e-300, 1 - 1e-16)
-        below = ndtr((np.log(x) - np.log1p(-x) - mean) / spread)
-        return np.where(s <= 0, 0.0, np.where(s >= 1, 1.0, below))
-
-    def _share_law(self, share: Any) -> tuple[Array, float, float]:
-        if self.share is None or self.share[1] == 0:
-            raise UsageError("the share has a density for one head with random scores only")
-        return np.asarray(share, dtype=np.float64), *self.share
 
     def as_json(self) -> dict[str, Any]:
         """Plain numbers; the draws themselves are left out."""

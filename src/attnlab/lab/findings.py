@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from attnlab.audit.finding import AuditVerdict, Finding
-from attnlab.core.config import canonical
+from attnlab.core.config import canonical_json
 from attnlab.core.errors import IntegrityError
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
@@ -36,7 +36,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "number": _finite(finding.number),
         "threshold": _finite(finding.threshold),
         "why": finding.why,
-        "evidence": json.loads(canonical(dict(finding.evidence))),
+        "evidence": json.loads(canonical_json(dict(finding.evidence))),
         "undermines": list(finding.undermines),
         "when": finding.when,
     }
@@ -49,7 +49,7 @@ def finding_from_json(values: Mapping[str, Any]) -> Finding:
 
 def stored_finding(f: Finding) -> tuple[Any, ...]:
     """The columns of the table `findings`, without trial and position."""
-    evidence = canonical(dict(f.evidence))
+    evidence = canonical_json(dict(f.evidence))
     return (f.name, f.when, f.verdict, _finite(f.number), _finite(f.threshold), f.why, evidence)
 
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from attnlab.core.config import canonical, content_hash
+from attnlab.core.config import canonical_json, content_hash
 from attnlab.core.errors import IntegrityError
 from attnlab.lab.artefacts import (
     ARRAYS,
@@ -38,12 +38,12 @@ def stored_row(
     return StoredRow(
         id=trial.id,
         seed=trial.seed,
-        config=canonical(dict(trial.config)),
+        config=canonical_json(dict(trial.config)),
         state=state,
-        metrics=canonical(dict(outcome.metrics) if outcome else {}),
-        reasons=canonical(dict(outcome.reasons) if outcome else {}),
-        artefacts=canonical({name: entry.model_dump() for name, entry in files.items()}),
-        cost=canonical(dict(cost)),
+        metrics=canonical_json(dict(outcome.metrics) if outcome else {}),
+        reasons=canonical_json(dict(outcome.reasons) if outcome else {}),
+        artefacts=canonical_json({name: entry.model_dump() for name, entry in files.items()}),
+        cost=canonical_json(dict(cost)),
         error=error[-ERROR_LIMIT:].encode("utf-8", "replace").decode(),
         findings=tuple(stored_finding(f) for f in outcome.findings) if outcome else (),
     )

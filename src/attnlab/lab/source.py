@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import CONFIG_FILE_LIMIT, nearest
-from attnlab.core.errors import UsageError, refusal
+from attnlab.core.config import CONFIG_FILE_LIMIT, suggest
+from attnlab.core.errors import UsageError, from_os_error
 from attnlab.lab.study import Study
 
 # by name only: rooms below must not import those above
@@ -48,7 +48,7 @@ def read_source(text: str) -> Source:
     if not text.endswith(".py") and "/" not in text:
         registry = _registry()
         if text not in registry:
-            raise UsageError(f"unknown study {text!r}: {nearest(text, registry)}")
+            raise UsageError(f"unknown study {text!r}: {suggest(text, registry)}")
         return Source(text)
     path = Path(text)
     try:
@@ -56,7 +56,7 @@ def read_source(text: str) -> Source:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
         code = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise refusal(path, error, UsageError) from None
+        raise from_os_error(path, error, UsageError) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a Python file: {error}") from None
     return Source(path.stem, str(path.resolve()), code)

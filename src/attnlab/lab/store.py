@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import content_hash
-from attnlab.core.errors import REFUSED, IntegrityError, StorageError, refusal
+from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, StorageError, from_os_error
 from attnlab.lab.schema import (
     FINDINGS_SQL,
     Findings,
@@ -177,8 +177,8 @@ def _probe(path: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno in REFUSED:
-            raise refusal(path, error, IntegrityError) from None
+        if error.errno in STORAGE_ERRNOS:
+            raise from_os_error(path, error, IntegrityError) from None
 
 
 def _inspect(path: Path, run: str, mode: str) -> tuple[list[StoredRow], list[str]]:

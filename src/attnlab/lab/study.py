@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from attnlab.audit.finding import Finding
-from attnlab.core.config import Settings, build, content_hash, nearest
+from attnlab.core.config import Settings, build, content_hash, suggest
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Table
@@ -111,6 +111,7 @@ class Study(ABC):
     Settings: ClassVar[type[StudySettings]] = StudySettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # overrides for smoke and full
     expected: ClassVar[Mapping[str, str]] = {}  # scale -> "about 3 minutes on two cores"
+    extras: ClassVar[tuple[str, ...]] = ()  # optional dependencies that its trials import
     shares_accelerator: ClassVar[bool] = False  # trials too small to fill a GPU: several at once
     may_fail: ClassVar[Mapping[str, Collection[str]]] = {}  # audit -> arms whose failure is no news
     must_fail: ClassVar[Mapping[str, Collection[str]]] = {}  # audit -> arms it must catch
@@ -123,7 +124,7 @@ class Study(ABC):
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
         """The study with a preset's settings, then the overrides, validated together."""
         if scale not in SCALES:
-            raise UsageError(f"unknown scale {scale!r}: {nearest(scale, SCALES)}")
+            raise UsageError(f"unknown scale {scale!r}: {suggest(scale, SCALES)}")
         return cls(build(cls.Settings, {**cls.presets.get(scale, {}), **overrides}))
 
     @property

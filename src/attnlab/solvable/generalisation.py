@@ -8,7 +8,6 @@ k ≤ rank + rank* + 1) and the squared size of the rest, which averages to σ²
 so a Gaussian integral in L·k dimensions (six for the paper's model) is exact at every D.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -82,20 +81,6 @@ def linear_fit(data: Dataset, ridge: float) -> tuple[Float[Tensor, "l m"], float
     fitted = torch.linalg.solve(total + ridge * eye, cross, left=False)
     value = _quadratic(fitted, gram, data.attention).sum() + 0.5 * ridge * fitted.square().sum()
     return fitted, float(value)
-
-
-def linear_descent(data: Dataset, ridge: float, steps: int = 10_000) -> Float[Tensor, "l m"]:
-    """The same map by gradient descent at rate 1/(largest curvature): agrees with `linear_fit`."""
-    gram = _plain_gram(data)
-    total, cross = gram.sum(dim=2), torch.einsum("lmn,mpn->lp", data.attention, gram)
-    rate = 1 / (float(torch.linalg.eigvalsh(total)[-1]) + ridge)
-    fitted = torch.zeros_like(total)
-    for _ in range(steps):
-        gradient = fitted @ total - cross + ridge * fitted
-        if float(gradient.abs().amax()) < 1e-10 * math.sqrt(data.samples):
-            break
-        fitted = fitted - rate * gradient
-    return fitted
 
 
 def linear_losses(data: Dataset, fitted: Float[Tensor, "l m"]) -> Float[Tensor, " sample"]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from attnlab.core.config import build, nearest
+from attnlab.core.config import build, suggest
 from attnlab.core.devices import check_device
 from attnlab.core.errors import UsageError
 
@@ -31,7 +31,7 @@ def check_simulation(settings: Mapping[str, Any], start: str, seed: int, device:
     from attnlab.solvable.solve import SolverSettings
 
     if not START.fullmatch(start):
-        raise UsageError(f"unknown start {start!r}: {nearest(start, STARTS)}")
+        raise UsageError(f"unknown start {start!r}: {suggest(start, STARTS)}")
     check_device(device)
     if not 0 <= seed < MOST_SEED:
         raise UsageError(f"--seed must lie between 0 and 2**63 - 1, got {seed}")

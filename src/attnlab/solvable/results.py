@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.core.config import build, nearest
+from attnlab.core.config import build, suggest
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
@@ -23,7 +23,7 @@ def theory_points(
     if not alphas:
         raise UsageError("give at least one --alpha, or --critical")
     if branch not in (*BRANCHES, "both"):
-        raise UsageError(f"unknown branch {branch!r}: {nearest(branch, (*BRANCHES, 'both'))}")
+        raise UsageError(f"unknown branch {branch!r}: {suggest(branch, (*BRANCHES, 'both'))}")
     if not all(0 < a <= 100 for a in alphas):
         raise UsageError("α = N/D must lie in (0, 100]")
     model, rule = _model_and_rule(omega, **options)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from attnlab.core.errors import UsageError, refusal
+from attnlab.core.errors import UsageError, from_os_error
 from attnlab.tasks.drama import strip_front_matter
 
 TEXT_LIMIT = 1_000_000_000  # bytes of one text file
@@ -151,7 +151,7 @@ def read_text(path: Path, *, empty: bool = False) -> str:
             raise UsageError(f"{path}: larger than {TEXT_LIMIT:,} bytes; split it into a folder")
         data = path.read_bytes()
     except OSError as error:
-        raise refusal(path, error, UsageError) from None
+        raise from_os_error(path, error, UsageError) from None
     except ValueError as error:  # a NUL in the name
         raise UsageError(f"{path}: {error}") from None
     try:

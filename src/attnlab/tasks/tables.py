@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.tasks.corpus import read_text
 from attnlab.tasks.texts import JSON_LINES_SUFFIXES, parse_json
@@ -55,7 +55,7 @@ class TableRow:
 
     def _value(self, column: str) -> Any:
         if column not in self.fields:
-            hint = nearest(column, self.fields)
+            hint = suggest(column, self.fields)
             raise UsageError(f"{self.where}: no column {column!r}; {hint}")
         return self.fields[column]
 

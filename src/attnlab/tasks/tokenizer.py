@@ -17,7 +17,7 @@ import numpy as np
 from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import IntegrityError, UsageError
 
 Kind = Literal["word", "char", "bpe"]
@@ -120,7 +120,7 @@ def train_tokenizer(
     4,096 for bpe). Ties go by the alphabet, so the order of the documents does not matter.
     """
     if kind not in get_args(Kind):
-        raise UsageError(f"tokenizer {kind!r}: {nearest(kind, get_args(Kind))}")
+        raise UsageError(f"tokenizer {kind!r}: {suggest(kind, get_args(Kind))}")
     if min_count < 1:
         raise UsageError(f"min_count must be at least 1, got {min_count}")
     smallest = len(SPECIAL_TOKENS) + (BYTES if kind == "bpe" else 1)

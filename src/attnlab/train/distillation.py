@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.core.tokens import IGNORE
 
@@ -87,7 +87,7 @@ class DistillationLoss:
 
     def __post_init__(self) -> None:
         if self.divergence not in DIVERGENCES:
-            known = nearest(self.divergence, list(DIVERGENCES))
+            known = suggest(self.divergence, list(DIVERGENCES))
             raise UsageError(f"unknown divergence {self.divergence!r}: {known}")
         if not self.temperature > 0:
             raise UsageError(f"temperature must be above 0, got {self.temperature}")

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from attnlab.core.config import Settings, build
 from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Classifier, Encoder, Pooling
 from attnlab.train.tensors import model_tensors, restore_model
@@ -32,6 +33,7 @@ from attnlab.train.tensors import model_tensors, restore_model
 Method = Literal["full", "head", "prefix", "prefix-layers", "lora"]
 METHODS: tuple[Method, ...] = ("full", "head", "prefix", "prefix-layers", "lora")
 PREFIXES = ("prefix", "prefix-layers")
+BY_PEFT = (*PREFIXES, "lora")
 FORMAT = 1
 
 
@@ -72,6 +74,7 @@ def build_classifier(
     encoder: Encoder, classes: int, settings: TuneSettings, seed: Seed
 ) -> Classifier:
     """Build a classifier on a copy of the encoder; only the method's parameters are trainable."""
+    max_text_tokens(encoder, settings)
     base = Encoder(encoder.name, copy.deepcopy(encoder.library), encoder.tokenizer, encoder.sha256)
     generator = seed.child("head").torch_generator()
     model = Classifier(base, classes, generator, settings.pooling)
@@ -80,14 +83,20 @@ def build_classifier(
         with _seed_torch(seed.child("adapter")):
             _add_lora(model.encoder, settings)
     elif settings.method in PREFIXES:
-        max_text_tokens(encoder, settings)
         with _seed_torch(seed.child("adapter")):
             model.extra = Prefix(model.encoder, settings, seed.child("vectors"))
     return model.eval()
 
 
+def check_installed(method: str) -> None:
+    """A UsageError where the method needs peft and peft is not installed."""
+    if method in BY_PEFT:
+        require("models", f"method {method!r}", "peft")
+
+
 def max_text_tokens(encoder: Encoder, settings: TuneSettings) -> int:
     """Return how many tokens a text may have: the context minus the trained prefix vectors."""
+    check_installed(settings.method)
     limit = encoder.context - (settings.prefix_length if settings.method in PREFIXES else 0)
     if limit < 8:
         raise UsageError(

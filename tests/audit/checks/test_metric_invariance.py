@@ -11,7 +11,7 @@ from torch import Tensor
 from attnlab.audit.checks.metric_invariance import LIMIT, NAME, metric_invariance
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
-from attnlab.measure.perplexity import score, summed, token_nll
+from attnlab.measure.perplexity import corpus_perplexity, score, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.mini_gpt.arms import MERGING, Arm
@@ -55,19 +55,19 @@ def test_our_own_perplexities_pass() -> None:
     assert (found.name, found.verdict, found.threshold) == (NAME, "pass", LIMIT), found.why
     assert len(found.evidence["values"]) == 6
     by_sentence = metric_invariance(
-        lambda b, p: score(token_nll(MODEL), padded(b, p)).perplexity.mean_of_sentences
+        lambda b, p: score(token_nll(MODEL), padded(b, p)).perplexity.sentence_mean
     )
     assert by_sentence.verdict == "pass", by_sentence.why
 
 
 def test_the_fast_path_of_training_passes() -> None:
-    found = metric_invariance(lambda b, p: summed(MODEL.nll, padded(b, p)).corpus)
+    found = metric_invariance(lambda b, p: corpus_perplexity(MODEL.nll, padded(b, p)).corpus)
     assert found.verdict == "pass", found.why
 
 
 def test_a_mean_of_batch_means_is_caught() -> None:
     def metric(batch: int, pads: int) -> float:
-        losses = [summed(MODEL.nll, [b]) for b in padded(batch, pads)]
+        losses = [corpus_perplexity(MODEL.nll, [b]) for b in padded(batch, pads)]
         return math.exp(float(np.mean([p.nll / p.tokens for p in losses])))
 
     found = metric_invariance(metric)
@@ -86,7 +86,7 @@ def test_pads_that_are_scored_are_caught() -> None:
 def test_pads_in_the_denominator_are_caught() -> None:
     def metric(batch: int, pads: int) -> float:
         batches = padded(batch, pads)
-        return summed(MODEL.nll, batches).nll / sum(b.ids.numel() for b in batches)
+        return corpus_perplexity(MODEL.nll, batches).nll / sum(b.ids.numel() for b in batches)
 
     assert metric_invariance(metric).verdict == "fail"
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file, sha256_files
 from attnlab.lab.study import StudySettings
@@ -110,7 +110,7 @@ def data_sha256(data: str) -> str:
         raise UsageError(f"{data}: {getattr(error, 'strerror', None) or error}") from None
     if path.suffix:
         raise UsageError(f"{data}: no such file")
-    raise UsageError(f"unknown data {data!r}: {nearest(data, KNOWN)}; or name a file")
+    raise UsageError(f"unknown data {data!r}: {suggest(data, KNOWN)}; or name a file")
 
 
 def model_sha256(model: str) -> str:

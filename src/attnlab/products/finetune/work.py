@@ -16,12 +16,12 @@ from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, open_encoder
 from attnlab.products.finetune.settings import FinetuneSettings, labelled
 from attnlab.products.finetune.watch import Watch, after, before, few, first_epoch, invariant, told
-from attnlab.products.train_text.work import _threads as threads  # pyright: ignore[reportPrivateUsage]
 from attnlab.studies.distillation.models import redrawn
 from attnlab.tasks.encoder_inputs import EncodedExamples, ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import LabelledData, majority
 from attnlab.train.checkpoint import CheckpointWarning
 from attnlab.train.classify import FitResult, Predictions, fit, predict
+from attnlab.train.determinism import use_threads
 from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
@@ -76,7 +76,7 @@ def assembled(s: FinetuneSettings, data: LabelledData, encoder: Encoder) -> Prep
 
 def finetuned(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outcome:
     """The classifier of highest dev accuracy, and what it scores on the test rows."""
-    with threads(s.threads):
+    with use_threads(s.threads):
         seed = trial.stream
         p = prepared(s, seed)
         if len({row.label for row in p.data.train}) < 2:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from functools import lru_cache
 
-from attnlab.core.config import build, canonical
+from attnlab.core.config import build, canonical_json
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.products.finetune.settings import FinetuneSettings, labelled
@@ -33,7 +33,7 @@ def material(s: FinetuneSettings, seed: Seed, tested: int = 0) -> Prepared:
     So a smaller set is part of every larger one of the same seed, and another seed learns from
     other rows: its spread is that of the sample too. dev and test are the same for all.
     """
-    own = canonical(s.model_dump(mode="json", include=set(OF_IDS)))
+    own = canonical_json(s.model_dump(mode="json", include=set(OF_IDS)))
     p = _in_ids(own, seed.number if s.rows else 0, tested)
     return replace(p, encoder=begun(s, p.encoder, seed))
 

@@ -41,9 +41,11 @@ class AdaptStudy(Study):
         from attnlab.core.seeds import Seed
         from attnlab.studies.adapting.material import material
         from attnlab.studies.adapting.work import settings_of
+        from attnlab.train.tune import check_installed
 
         seen: dict[tuple[str, str], Trial] = {}
         for trial in self.trials():
+            check_installed(trial.config["method"])
             seen.setdefault((trial.config["data"], trial.config["model"]), trial)
         for trial in seen.values():
             material(settings_of(trial.config), Seed(trial.seed), trial.config["tested"])

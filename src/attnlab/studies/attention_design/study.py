@@ -31,6 +31,7 @@ class AttentionDesign(Study):
     name = "attention-design"
     question = "What can one query make attention do, and how long must it be?"
     source = "Course exercises on attention by hand; convex hulls of random points"
+    extras = ("construct",)
     Settings: ClassVar[type[StudySettings]] = DesignSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     expected: ClassVar = {

@@ -20,7 +20,7 @@ from torch import nn
 
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
-from attnlab.measure.perplexity import Perplexity, summed
+from attnlab.measure.perplexity import Perplexity, corpus_perplexity
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.audited import audit_metrics
@@ -56,7 +56,7 @@ def read(model: GPT, tokenizer: Tokenizer, texts: Sequence[str]) -> Perplexity:
     """Every token scored once, in rows of a block; the first of a row is given."""
     stream, size = tokenizer.stream(texts), model.config.block
     rows = [stream[i : i + size + 1] for i in range(0, len(stream) - 1, size)]
-    return summed(model.nll, sequential_batches(rows, 32))
+    return corpus_perplexity(model.nll, sequential_batches(rows, 32))
 
 
 def bits(found: Perplexity, texts: Sequence[str]) -> float:

@@ -33,6 +33,7 @@ class Distillation(Study):
         "0.189/0.031/0.122/0.160 for the untuned student, 0.232/0.055/0.146/0.184 distilled, "
         "0.251/0.065/0.159/0.233 on people's summaries"
     )
+    extras = ("text",)
     Settings: ClassVar[type[StudySettings]] = DistilSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     expected: ClassVar = {

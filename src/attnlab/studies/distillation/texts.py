@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from attnlab.assets import cache
-from attnlab.assets.stream import Unwatched
-from attnlab.core.config import canonical, content_hash
+from attnlab.assets.stream import NoProgress
+from attnlab.core.config import canonical_json, content_hash
 from attnlab.core.errors import AttnlabError
 from attnlab.core.files import read_json, write_json
 from attnlab.decode.generate import generate
@@ -92,7 +92,7 @@ def teacher_texts(
         digits=24,
     )
     path = made("teacher-texts") / f"{key}.json"
-    with cache.writing(f"teacher-texts-{key}", Unwatched()):
+    with cache.write_lock(f"teacher-texts-{key}", NoProgress()):
         found = _read(path)
         if found is None:
             found = write(teacher, prompter, articles, most, batch)
@@ -112,7 +112,7 @@ def _signed(found: Written) -> dict[str, Any]:
 
 
 def _sha256(texts: list[list[Any]]) -> str:
-    return hashlib.sha256(canonical(texts).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(texts).encode()).hexdigest()
 
 
 def _read(path: Any) -> Written | None:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import canonical
+from attnlab.core.config import canonical_json
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.studies.knowledge.settings import files_sha256
@@ -50,7 +50,7 @@ class Material:
 
 def material(config: Mapping[str, Any], seed: int) -> Material:
     """The world that these settings and this seed draw, or that the files hold."""
-    return _material(canonical({key: config[key] for key in KEYS}), seed)
+    return _material(canonical_json({key: config[key] for key in KEYS}), seed)
 
 
 @lru_cache(maxsize=2)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlab.measure.calibration import abstaining, auroc, calibration
+from attnlab.measure.calibration import auroc, calibration, selective_accuracy
 from attnlab.studies.knowledge.asking import Model, said
 from attnlab.studies.knowledge.data import Material
 from attnlab.tasks.birthplaces import Question, find_stated
@@ -151,7 +151,7 @@ def _of_read(read: Answers, data: Material, limit: int) -> dict[str, Any]:
         "unseen_right": int(read.right[~seen].sum()),
     }
     judged = calibration(read.confidence, read.right)
-    kept = abstaining(read.confidence, read.right)
+    kept = selective_accuracy(read.confidence, read.right)
     return found | {
         "calibration_error": judged.error,
         "brier": judged.brier,

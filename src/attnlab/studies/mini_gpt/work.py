@@ -10,7 +10,7 @@ import torch
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
 from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.measure.perplexity import EDGES, Scores, score, sentence, token_nll
+from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.audited import audit_metrics
@@ -116,7 +116,7 @@ def measured(
     }
     for name in ("normal", "ungrammatical", "long"):
         row = data.tokenizer.row(c[name])[: c["block"] + 1]
-        metrics[f"{name}_perplexity"] = sentence(nll, row, device)
+        metrics[f"{name}_perplexity"] = sentence_perplexity(nll, row, device)
     return metrics, _by_length(dev)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.core.config import build
-from attnlab.core.devices import release
+from attnlab.core.devices import free_cached_memory
 from attnlab.lab.trial import Outcome, Scalar, Trial
 from attnlab.solvable import phase
 from attnlab.solvable import quadrature as integrate
@@ -163,6 +163,8 @@ def work(trial: Trial, device: str) -> Outcome:
     kind = trial.config["kind"]
     if kind in ("instance", "ridge"):
         found = (instance if kind == "instance" else ridge)(trial, device)
-        release(device)  # other workers may share the GPU, and the next trial may be smaller
+        free_cached_memory(
+            device
+        )  # other workers may share the GPU, and the next trial may be smaller
         return found
     return {"curve": theory_curve, "critical": critical, "stability": stability}[kind](trial)
