@@ -118,18 +118,19 @@ def _summary(
     single = [f for row in rows for f in row.findings if f.name == name]
     if all(f.verdict == "not-applicable" for f in single):
         return Finding(name, "not-applicable", None, 0, single[0].why, evidence)
-    return Finding(name, "pass", 0, 0, _passing(rows, failures, expected), evidence)
+    moments = " and at the ".join(dict.fromkeys(f.when for f in single if f.when))
+    why = _passing(rows, failures) + (f", at the {moments}" if moments else "")
+    for what, ids in (("as it must", expected), ("which is allowed", failures.keys() - expected)):
+        first = next((row for row in rows if row.id in ids), None)
+        if first is not None:
+            why += f"; {_label(first)} fails, {what}: {failures[first.id].why}"
+    return Finding(name, "pass", 0, 0, why, evidence)
 
 
-def _passing(rows: Sequence[Row], failures: Mapping[str, Finding], expected: set[str]) -> str:
+def _passing(rows: Sequence[Row], failures: Mapping[str, Finding]) -> str:
     passing = len(rows) - len(failures)
     why = "1 trial passes" if passing == 1 else f"{passing} trials pass"
-    why = f"all {why}" if passing == len(rows) > 1 else why
-    why += f"; the {len(expected)} that must fail do" if expected else ""
-    excused = next((row for row in rows if row.id in failures.keys() - expected), None)
-    if excused is not None:
-        why += f"; {_label(excused)} fails, which is allowed: {failures[excused.id].why}"
-    return why
+    return f"all {why}" if passing == len(rows) > 1 else why
 
 
 def _is_one_of(row: Row, arms: Collection[str]) -> bool:
