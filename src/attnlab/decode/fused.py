@@ -75,7 +75,7 @@ class FusedGPT(StaticGPT):
     def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
         """Read the prompts, padded on the left where `hidden`; logits after the last position."""
         logits = super().start(ids, hidden)
-        self.hidden[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
+        self.padding[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
         return logits
 
     def _one(self) -> None:
@@ -127,7 +127,7 @@ class FusedGPT(StaticGPT):
             self.qkv,
             self.keys[index],
             self.values[index],
-            self.hidden,
+            self.padding,
             self.slot,
             self.heads,
             attention.scale,

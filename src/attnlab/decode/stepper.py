@@ -20,7 +20,7 @@ from attnlab.decode.fast import fast_stepper, give_back
 from attnlab.models.cached import CachedGPT, distinct
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
-from attnlab.models.protocol import Hidden, Ids, LanguageModel
+from attnlab.models.protocol import Ids, LanguageModel, PaddingMask
 from attnlab.parts.cached import why_not_cached
 
 Scores = Float[Tensor, "row vocab"]
@@ -30,7 +30,7 @@ Chosen = Int[Tensor, " row"]
 class Stepper(Protocol):
     """A model in the middle of a text; what it gives is valid until it is asked again."""
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
+    def start(self, ids: Ids, hidden: PaddingMask) -> Scores:
         """Read the prompts, padded on the left where `hidden`; scores after the last position."""
         ...
 
@@ -95,7 +95,7 @@ class Whole:
     _texts: list[list[int]] = field(default_factory=list, init=False)
     _new: list[Chosen] = field(default_factory=list, init=False)  # not yet in the texts
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
+    def start(self, ids: Ids, hidden: PaddingMask) -> Scores:
         """The whole prompts."""
         self.note_prompts(ids, hidden)
         return self.read()
@@ -110,7 +110,7 @@ class Whole:
         texts = self.texts()
         self._texts = [list(texts[row]) for row in rows.tolist()]
 
-    def note_prompts(self, ids: Ids, hidden: Hidden) -> None:
+    def note_prompts(self, ids: Ids, hidden: PaddingMask) -> None:
         """The visible ids of every row."""
         skipped = [0] * len(ids) if hidden is None else hidden.sum(dim=1).tolist()
         self._texts = [row[skip:] for row, skip in zip(ids.tolist(), skipped, strict=True)]
@@ -143,7 +143,7 @@ class Sliding(Whole):
     room: int
     filled: int = field(default=0, init=False)
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
+    def start(self, ids: Ids, hidden: PaddingMask) -> Scores:
         """The prompts."""
         self.note_prompts(ids, hidden)
         self.filled = ids.shape[1]
@@ -191,7 +191,7 @@ class OwnCache:
     length: int
     cached: CachedGPT = field(init=False)
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
+    def start(self, ids: Ids, hidden: PaddingMask) -> Scores:
         """The prompts."""
         self.cached = self.model.cached(len(ids), self.length)
         return self.cached.step(ids, hidden)[:, -1]
@@ -215,7 +215,7 @@ class HubCache:
     padded: bool = field(default=False, init=False)
     cache: Any = field(default=None, init=False)
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
+    def start(self, ids: Ids, hidden: PaddingMask) -> Scores:
         """The prompts; equal ones are read once."""
         read, unseen, rows = distinct(ids, hidden)
         self.visible, self.padded, self.cache = (~unseen).long(), bool(unseen.any()), None

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.protocol import Ids, Logits, Map, PaddingMask
 
-MASKS = ("attention_mask", "mask", "hidden")  # names under which padding may be passed
+TRUE_AT_PADDING = ("key_padding_mask", "hidden")
+MASKS = ("attention_mask", "mask", *TRUE_AT_PADDING)  # names under which padding may be passed
 UNKNOWN_CONTEXT = 1 << 20
 
 
@@ -36,12 +37,13 @@ class FunctionModel:
         return self
 
     @torch.no_grad()
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+    def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
         """What the function says, unwrapped."""
         more: dict[str, Tensor] = {}
-        if self.mask is not None and hidden is not None:
-            hidden = hidden.to(self.device)
-            more[self.mask] = hidden if self.mask == "hidden" else (~hidden).long()
+        if self.mask is not None and key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.to(self.device)
+            is_padding = self.mask in TRUE_AT_PADDING
+            more[self.mask] = key_padding_mask if is_padding else (~key_padding_mask).long()
         try:
             found = self.function(ids.to(self.device), **more)
         except Exception as error:

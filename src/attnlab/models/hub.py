@@ -25,7 +25,7 @@ from attnlab.assets.hub import HUB_NAME
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json
 from attnlab.core.tokens import IGNORE
-from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.protocol import Ids, Logits, Map, PaddingMask
 from attnlab.models.remote_code import check_commit, check_hash, check_map
 from attnlab.models.weights import weight_files
 
@@ -95,25 +95,25 @@ class HubModel:
         """All numbers it holds; a tied matrix counts once."""
         return sum(p.numel() for p in self.library.parameters())
 
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+    def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
         """Scores of the next id after every position, without gradient."""
-        return self._run(ids, hidden).logits
+        return self._run(ids, key_padding_mask).logits
 
     def nll(
-        self, ids: Ids, targets: Ids, hidden: Hidden = None
+        self, ids: Ids, targets: Ids, key_padding_mask: PaddingMask = None
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Σ −log p over targets that are not IGNORE, and their number; without gradient."""
-        scores = self.logits(ids, hidden).flatten(0, 1).float()
+        scores = self.logits(ids, key_padding_mask).flatten(0, 1).float()
         wanted = targets.flatten().to(scores.device)
         total = functional.cross_entropy(scores, wanted, ignore_index=IGNORE, reduction="sum")
         return total, (wanted != IGNORE).sum()
 
-    def attentions(self, ids: Ids, hidden: Hidden = None) -> list[Map]:
+    def attentions(self, ids: Ids, key_padding_mask: PaddingMask = None) -> list[Map]:
         """The weights of every layer, by the plain implementation: the fused ones keep none."""
         usual = self.library.config._attn_implementation
         self.library.set_attn_implementation("eager")
         try:
-            maps = self._run(ids, hidden, output_attentions=True).attentions
+            maps = self._run(ids, key_padding_mask, output_attentions=True).attentions
         finally:
             self.library.set_attn_implementation(usual)
         if not maps or any(weights is None for weights in maps):
@@ -123,9 +123,9 @@ class HubModel:
         return list(maps)
 
     @torch.no_grad()
-    def _run(self, ids: Ids, hidden: Hidden, **options: Any) -> Any:
-        if hidden is not None:
-            visible = (~hidden).long().to(self.device)
+    def _run(self, ids: Ids, key_padding_mask: PaddingMask, **options: Any) -> Any:
+        if key_padding_mask is not None:
+            visible = (~key_padding_mask).long().to(self.device)
             options["attention_mask"] = visible
             if self._takes_places:  # the library counts padding on the left as text
                 options["position_ids"] = (visible.cumsum(dim=1) - 1).clamp_min(0)

@@ -91,16 +91,16 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutput:
         """Logits; with labels (already the inputs, shifted here) the mean loss too."""
         del rest  # caches and flags that this model has no use for
-        hidden = None if attention_mask is None else attention_mask == 0
-        logits = self.gpt(input_ids, hidden)
+        key_padding_mask = None if attention_mask is None else attention_mask == 0
+        logits = self.gpt(input_ids, key_padding_mask)
         loss: Any = None
         maps: Any = None
         if labels is not None:
             shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORE)
-            total, count = self.gpt.nll(input_ids, shifted, hidden)
+            total, count = self.gpt.nll(input_ids, shifted, key_padding_mask)
             loss = total / count
         if output_attentions:
-            maps = tuple(steps.weights for steps in self.gpt.steps(input_ids, hidden))
+            maps = tuple(steps.weights for steps in self.gpt.steps(input_ids, key_padding_mask))
         return CausalLMOutput(loss=loss, logits=logits, attentions=maps)
 
     def prepare_inputs_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -180,7 +180,7 @@ def _markers(tokenizer_json: str, vocabulary: int) -> dict[str, tuple[str, int]]
     spelt = {token.content: at for at, token in library.get_added_tokens_decoder().items()}
     found = {MARKERS[word]: (word, at) for word, at in spelt.items() if word in MARKERS}
     if "eos_token" in found:
-        found.setdefault("pad_token", found["eos_token"])  # hidden and never scored
+        found.setdefault("pad_token", found["eos_token"])  # masked and never scored
         found.setdefault("bos_token", found["eos_token"])
     return found
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 from attnlab.parts.part import Dims
 
 
@@ -34,7 +34,7 @@ class OwnBlock(Mask, name="own-block"):
         """Yes."""
         return True
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i, and no border between them."""
         return (key <= query) & (key // self.size == query // self.size)
 

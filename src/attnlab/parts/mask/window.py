@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 from attnlab.parts.part import Dims
 
 
@@ -34,7 +34,7 @@ class Window(Mask, name="window"):
         """Yes."""
         return True
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """i − size < j <= i."""
         return (key <= query) & (key > query - self.size)
 
