@@ -5,6 +5,8 @@
 A model says what its states are; loss, logits, positions and the making of a block are here.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -26,6 +28,7 @@ class OwnModel(nn.Module):
     """A language model; `LanguageModel` of protocol.py, and more."""
 
     head: nn.Parameter | None
+    tokenizer: Any = None  # the one it was loaded with, where there is one
 
     def __init__(self, shape: GPTConfig, generator: torch.Generator) -> None:
         super().__init__()

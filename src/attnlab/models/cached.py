@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
 from attnlab.models.block import States
-from attnlab.models.protocol import Ids, Logits, PaddingMask
+from attnlab.models.protocol import Ids, PaddingMask
 from attnlab.parts.attention import Attention
 from attnlab.parts.cached import CachedAttention, TextSoFar
 
@@ -46,7 +46,7 @@ class CachedGPT:
     @torch.no_grad()
     def step(
         self, ids: Ids, key_padding_mask: PaddingMask = None, *, last_only: bool = False
-    ) -> Logits:
+    ) -> Float[Tensor, "batch new vocab"]:
         """The logits after each of the new ids, or the last; padding on the left is skipped."""
         real = torch.ones_like(ids) if key_padding_mask is None else (~key_padding_mask).long()
         at = self.seen + real.cumsum(dim=1) - 1

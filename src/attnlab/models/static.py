@@ -70,7 +70,7 @@ class StaticGPT:
 
     @torch.no_grad()
     def start(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """Read prompts padded on the left where the mask is True; logits after the last position."""
+        """Read prompts padded on the left where the mask is True; logits after the last one."""
         rows, new = ids.shape
         if rows != self.batch or new > self.length:
             raise UsageError(f"room for {self.batch} × {self.length} ids, got {rows} × {new}")
