@@ -1,5 +1,6 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`.
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 \
+	|| command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 

@@ -30,6 +30,7 @@ from joblib import Parallel, delayed  # noqa: TID251  (what is compared with; no
 
 from attnlab.api.running import conclude
 from attnlab.lab.execute import Silent, execute
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.rows import stored_row
 from attnlab.lab.run_spec import CSV, REPORT, TRIALS
@@ -62,7 +63,7 @@ def lab_seconds(out: Path, engine: str, watch: Silent | None = None, **settings:
     """Time of a whole run: workers started, trials done, stored and sealed."""
     study, began = Empty.at("quick", **settings), time.perf_counter()
     record = execute(
-        study, out=out, scale="quick", source=SOURCE, workers=WORKERS, engine=engine, progress=watch
+        Plan.of(study, SOURCE), out=out, workers=WORKERS, engine=engine, progress=watch
     )
     took = time.perf_counter() - began
     assert len(record.finished_ids()) == settings["trials"]
@@ -127,7 +128,7 @@ def store_rows(out: Path, trials: int) -> Iterator[Row]:
 def filled(out: Path, trials: int) -> Path:
     """A finished run of that many trials with its report."""
     study = Empty.at("quick", trials=trials)
-    record = Record.create_or_open(out, study, "quick", SOURCE)
+    record = Record.create_or_open(out, Plan.of(study, SOURCE))
     with record.lock():
         record.begin()
         with closing(StoreWriter(record.path / TRIALS)) as writer:  # in one commit, not in 2,000

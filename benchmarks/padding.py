@@ -16,11 +16,11 @@ from common import Row, arguments, best_time, report
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.tasks.boolq import boolq
-from attnlab.tasks.encoded import Shuffled, encode
+from attnlab.tasks.encoder_inputs import ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import Example
 from attnlab.tasks.sentiment import rotten_tomatoes
 from attnlab.train.classify import cross_entropy
-from attnlab.train.tune import TuneSettings, tuned
+from attnlab.train.tune import TuneSettings, build_classifier
 
 BATCH = 16
 TARGET = 2.0
@@ -29,12 +29,12 @@ DATA = {"sentiment": rotten_tomatoes, "boolq": boolq}
 
 def row_of(encoder: Encoder, examples: tuple[Example, ...], width: int, rounds: int) -> Row:
     """Seconds of an epoch both ways."""
-    rows = encode(encoder.tokenizer, examples, width)
-    model = tuned(encoder, 2, TuneSettings(method="full"), Seed(1)).train()
+    rows = encode_examples(encoder.tokenizer, examples, width)
+    model = build_classifier(encoder, 2, TuneSettings(method="full"), Seed(1)).train()
     steps = max(1, len(rows) // BATCH)
     shares, times = [], []
     for fixed in (False, True):
-        made = Shuffled(rows, BATCH, Seed(2), fixed=fixed)
+        made = ShuffledBatches(rows, BATCH, Seed(2), fixed=fixed)
         batches = [made.batch(step) for step in range(steps)]
         hidden = sum(int(b.hidden.sum()) for b in batches)
         shares.append(hidden / sum(b.hidden.numel() for b in batches))

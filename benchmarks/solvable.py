@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
-from attnlab.solvable.integrate import sobol
-from attnlab.solvable.simulate import SimulationSettings, simulate
+from attnlab.solvable.quadrature import sobol
+from attnlab.solvable.simulation import SimulationSettings, simulate
 from attnlab.solvable.solve import SolverSettings, minimise
 from attnlab.solvable.student import Loss
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings

@@ -1,19 +1,25 @@
 """What is installed is whole: the report's template and style travel with the code."""
 
+import ast
 import importlib.metadata
 import importlib.resources
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 import attnlab
+from attnlab.core.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+FROM_TORCH = {"triton"}  # torch for CUDA brings it, torch for the CPU has none: looked for first
 DATA = (
     "report/template.html.jinja",
     "report/style.css",
@@ -44,10 +50,9 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
 
 
 def test_version_and_entry_point() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert importlib.metadata.version("attnlab") == attnlab.__version__
-    assert project["scripts"] == {"attnlab": "attnlab.cli:main"}
-    assert project["requires-python"] == ">=3.11,<3.13"
+    assert PROJECT["scripts"] == {"attnlab": "attnlab.cli:main"}
+    assert PROJECT["requires-python"] == ">=3.11"
 
 
 def test_doors_open_when_asked_for() -> None:
@@ -55,3 +60,43 @@ def test_doors_open_when_asked_for() -> None:
     assert attnlab.Run.__name__ == "Run"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = attnlab.nothing
+
+
+def modules_of(requirements: Iterable[str]) -> set[str]:
+    """Every distribution we require brings one module of its own name, but for - and case."""
+    names = (re.match(r"[\w.-]+", requirement) for requirement in requirements)
+    return {name[0].lower().replace("-", "_") for name in names if name}
+
+
+def imported_modules() -> set[str]:
+    """Top-level modules that src imports, inside functions too, without the standard library's."""
+    names: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - sys.stdlib_module_names - {"attnlab"} - FROM_TORCH
+
+
+def test_everything_imported_is_declared_and_everything_declared_is_imported() -> None:
+    core = modules_of(PROJECT["dependencies"])
+    optional = {name for modules in EXTRAS.values() for name in modules}
+    assert imported_modules() - optional == core
+    assert not core & optional
+
+
+def test_the_extras_are_those_that_the_code_asks_for() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert {name: set(modules) for name, modules in EXTRAS.items()} == {
+        name: modules_of(extras[name]) for name in extras if name not in ("all", "dev")
+    }
+    assert extras["all"] == [f"attnlab[{','.join(EXTRAS)}]"]
+
+
+def test_every_requirement_is_pinned() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    extras = [line for group in PROJECT["optional-dependencies"].values() for line in group]
+    wanted = modules_of([*PROJECT["dependencies"], *extras]) - {"attnlab"}
+    assert wanted <= modules_of(line for line in lines if not line.startswith("#"))

@@ -69,7 +69,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> int:
     wrong = 0
     for name in sorted(before.keys() | after.keys()):
         if name not in before or name not in after:
-            print(f"{name}: only {'before' if name in before else 'after'}")
+            print(f"{name}: in one snapshot only")
             continue
         old, new = before[name], after[name]
         wrong += compare_rows(name, old["rows"], new["rows"])
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("rest", nargs="*")
     parser.add_argument("--runs", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.action == "compare":
         pair = [json.loads(Path(p).read_text()) for p in (given.file, given.rest[0])]
         sys.exit(1 if compare(*pair) else 0)

@@ -52,9 +52,9 @@ def without(name: str) -> dict[str, bytes]:
 
 
 GOOD = wheel(PEBBLES)
-OUT, CODES, LONG, TWICE = "leads outside", "control characters", "too long", "occurs twice"
-LINK, BOMB, OTHER, BROKEN = "a link or a device", "100 times", "expected", "not a whole archive"
-HASH, ABSENT = "SHA-256 is not", "is not in it"
+OUT, CODES, LONG, TWICE = "leads outside", "control characters", "too long", "duplicate name"
+LINK, BOMB, OTHER, BROKEN = "a link or a device", "100 times", "expected", "damaged archive"
+HASH, ABSENT = "SHA-256 is not", "is missing"
 NAMES = {
     "up": ("../evil", OUT),
     "up later": ("a/../../evil", OUT),
@@ -94,14 +94,14 @@ ZIPS: dict[str, tuple[bytes, str]] = {
     "bomb wanted": (wheel({**PEBBLES, FIRST: bytes(10_000_019)}), BOMB),
     "declares more": (changed_directory(GOOD, FIRST, 24, (6011).to_bytes(4, "little")), OTHER),
     "declares less": (changed_directory(GOOD, FIRST, 24, (5987).to_bytes(4, "little")), OTHER),
-    "declares 4 GB": (changed_directory(GOOD, FIRST, 24, b"\xfe\xff\xff\xff"), "too many"),
+    "declares 4 GB": (changed_directory(GOOD, FIRST, 24, b"\xfe\xff\xff\xff"), "exceed the limit"),
     "packed size is a lie": (
         changed_directory(GOOD, FIRST, 20, (101).to_bytes(4, "little")),
         f"{OTHER}|{BROKEN}",
     ),
     "checksum differs": (changed_directory(GOOD, FIRST, 16, b"abcd"), BROKEN),
     "says it is encrypted": (changed_directory(GOOD, FIRST, 8, b"\x01\x00"), BROKEN),
-    "another method": (changed_directory(GOOD, FIRST, 10, b"\x63\x00"), "packed in a way"),
+    "another method": (changed_directory(GOOD, FIRST, 10, b"\x63\x00"), "unsupported compression"),
     "lies elsewhere": (changed_directory(GOOD, FIRST, 42, (7).to_bytes(4, "little")), BROKEN),
     "lies behind the end": (changed_directory(GOOD, FIRST, 42, b"\xff\xff\xff\x0f"), BROKEN),
     "another name at the place": (GOOD.replace(FIRST.encode(), FIRST.encode()[::-1], 1), BROKEN),
@@ -206,13 +206,13 @@ TARS: dict[str, tuple[bytes, str]] = {
     ),
     "declares more than there is": (
         gzip.compress(PLAIN.rstrip(b"\0") + bytes(512) + block("last", b"%011o\0" % 9973, b"0")),
-        f"{BROKEN}|follows the end",
+        f"{BROKEN}|after the end",
     ),
     "a broken header later": (
         gzip.compress(PLAIN.replace(b"pebbles/data/two", b"pebbles/Data/two")),
-        "follows the end",
+        "after the end",
     ),
-    "something follows the end": (gzip.compress(PLAIN + b"evil"), "follows the end"),
+    "something follows the end": (gzip.compress(PLAIN + b"evil"), "after the end"),
     "member missing": (sdist(without(FIRST)), ABSENT),
     "member is another": (sdist({**PEBBLES, FIRST: FILES["one.txt"][::-1]}), HASH),
     "empty": (b"", BROKEN),
@@ -297,7 +297,7 @@ def test_an_inner_archive_of_other_bytes(offer: Offer, cache: Path, tmp_path: Pa
 def test_too_many_members(
     offer: Offer, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "MEMBERS", len(PEBBLES) - 1)
+    monkeypatch.setattr(archive, "MAX_MEMBERS", len(PEBBLES) - 1)
     refused(cache, tmp_path, offer("evil-1.0-py3-none-any.whl", GOOD), "more than 3 members")
     refused(cache, tmp_path, offer("evil-1.0.tar.gz", PACKED), "more than 3 members")
 

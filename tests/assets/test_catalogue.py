@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab import assets
-from attnlab.assets.catalogue import Entry, catalogue, entry_of, is_hub_id, parse, sharing
+from attnlab.assets.catalogue import Entry, catalogue, entries_in, entry_of, is_hub_id, parse
 from attnlab.core.errors import UsageError
 
 from . import packing
@@ -121,7 +121,7 @@ def test_hub_ids_for_the_same_jobs() -> None:
 
 
 def test_three_assets_share_one_package() -> None:
-    shared = [entry.name for entry in sharing(entry_of("xsum").package)]
+    shared = [entry.name for entry in entries_in(entry_of("xsum").package)]
     assert shared == ["boolq", "xsum", "multi-lexsum"]
 
 

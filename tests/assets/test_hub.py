@@ -101,7 +101,7 @@ def test_another_revision_replaces_it(offline: Path) -> None:
     assert (main.path / "config.json").read_bytes() != b"{}"
 
 
-def test_code_lies_on_a_shelf_of_its_own_when_asked_for(offline: Path, pebbles: Path) -> None:
+def test_code_is_kept_in_a_folder_of_its_own(offline: Path, pebbles: Path) -> None:
     lay_out(offline, "models--sea--pebbles", MODEL)
     plain = assets.get("sea/pebbles", source="hub", revision=COMMIT)
     coded = assets.get("sea/pebbles", source="hub", revision=COMMIT, code=True)
@@ -109,7 +109,7 @@ def test_code_lies_on_a_shelf_of_its_own_when_asked_for(offline: Path, pebbles: 
     assert coded.path == pebbles / "hub--sea--pebbles--with-code"
     assert {file.name for file in plain.path.iterdir() if file.suffix == ".py"} == set()
     assert assets.remove("pebbles") and not coded.path.exists() and not plain.path.exists()
-    with pytest.raises(UsageError, match="belongs to source 'hub'"):
+    with pytest.raises(UsageError, match="used with source 'hub'"):
         assets.get("pebbles", code=True)
 
 
@@ -142,7 +142,7 @@ def test_unsafe_snapshots_are_refused(offline: Path, pebbles: Path, tmp_path: Pa
     link.unlink()
     blob = store / "blobs" / packing.sha256(MODEL["model.safetensors"])
     blob.write_bytes(MODEL["model.safetensors"][::-1])
-    with pytest.raises(IntegrityError, match="not what the hub holds"):
+    with pytest.raises(IntegrityError, match="its hash differs from the hub's"):
         assets.get("pebbles", source="hub")
     (store / "snapshots" / COMMIT / "model.safetensors").unlink()
     with pytest.raises(IntegrityError, match="no safetensors"):
@@ -161,7 +161,7 @@ def test_offline_is_exit_6_with_the_command(offline: Path, pebbles: Path) -> Non
 
 def test_names(offline: Path) -> None:
     for name, words in (
-        ("sand", "no hub has it"),
+        ("sand", "not on a hub"),
         ("pebles", "did you mean 'pebbles'"),
         ("../x/y", "unknown asset"),
         ("a/b/c/d", "unknown asset"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.assets.pip_settings import PipSettings, parse, read_settings, settle
+from attnlab.assets.pip_settings import PipSettings, parse, read_settings, resolve_options
 from attnlab.core.errors import UsageError
 
 OURS = ("index-url", "extra-index-url", "find-links", "no-index", "proxy", "cert", "timeout")
@@ -53,7 +53,7 @@ def pip_says() -> PipSettings:
         section, _, option = key.partition(".")
         if option in OURS:
             values["" if section == ":env:" else section, option] = ast.literal_eval(value)
-    return settle(values)
+    return resolve_options(values)
 
 
 LAYERS = {
@@ -167,7 +167,7 @@ def test_files_that_are_none(home: Path, text: str) -> None:
 def test_a_file_that_is_not_text(home: Path) -> None:
     write(home, user="")
     (home / "config" / "pip" / "pip.conf").write_bytes(b"[global]\nproxy = \xff\xfe\n")
-    with pytest.raises(UsageError, match="not text"):
+    with pytest.raises(UsageError, match="not a text file"):
         read_settings()
 
 
@@ -198,7 +198,7 @@ def test_what_is_written_is_read(values: dict[tuple[str, str], list[str]]) -> No
         )
         for section in ("global", "download")
     ]
-    found = settle(parse("\n".join(lines)))
+    found = resolve_options(parse("\n".join(lines)))
     for key, got in (("extra-index-url", found.extra), ("find-links", found.find_links)):
         expected = values.get(("download", key)) or values.get(("global", key)) or []
         assert list(got) == expected

@@ -154,7 +154,7 @@ def test_a_page_of_json(shop: Shop, pebbles: Path) -> None:
 
 def test_an_index_with_another_file_of_this_name(shop: Shop) -> None:
     shop.digest = "ab" * 32
-    with pytest.raises(IntegrityError, match="another file of this name"):
+    with pytest.raises(IntegrityError, match="a different file of this name"):
         assets.get("pebbles")
     assert shop.asked == []
 
@@ -175,7 +175,7 @@ def test_a_page_from_elsewhere_cannot_point_into_this_machine(
             "peb-bles", f'<a href="{here}">{packing.WHEEL[0]}</a>'
         ),
     )
-    with pytest.raises(MissingError, match="address"):
+    with pytest.raises(MissingError, match="invalid URL"):
         assets.get("pebbles")
 
 
@@ -239,7 +239,7 @@ def test_places_on_this_machine_come_first(tmp_path: Path) -> None:
         extra=(str(tmp_path), "http://127.0.0.1:9/b"),
         find_links=("http://127.0.0.1:9/c", tmp_path.as_uri()),
     )
-    found = [place.location for place in registry.places(settings)]
+    found = [place.location for place in registry.package_sources(settings)]
     assert found == [
         tmp_path.as_uri(),
         str(tmp_path),
@@ -247,13 +247,13 @@ def test_places_on_this_machine_come_first(tmp_path: Path) -> None:
         "http://127.0.0.1:9/a",
         "http://127.0.0.1:9/b",
     ]
-    assert registry.places(PipSettings(no_index=True)) == []
-    assert [place.location for place in registry.places(PipSettings())] == [None]
+    assert registry.package_sources(PipSettings(no_index=True)) == []
+    assert [place.location for place in registry.package_sources(PipSettings())] == [None]
 
 
 def test_settings_of_the_line(tmp_path: Path) -> None:
     settings = PipSettings(proxy="http://p:1", cert="/c.pem", client_cert="/d.pem", timeout=7.0)
-    with registry.Line(settings) as line:
+    with registry.PipSession(settings) as line:
         assert line.proxies == {"http": "http://p:1", "https": "http://p:1"}
         assert (line.verify, line.cert) == ("/c.pem", "/d.pem")
 
@@ -262,7 +262,7 @@ def test_a_server_that_never_answers(shop: Shop, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PIP_TIMEOUT", "1")
     monkeypatch.setattr(download, "TRIES", 2)
     shop.plan[:] = ["hang:503", "hang:0"]
-    with pytest.raises(MissingError, match="no answer in time"):
+    with pytest.raises(MissingError, match="did not answer in time"):
         assets.get("pebbles")
     assert len(shop.asked) == 2
 

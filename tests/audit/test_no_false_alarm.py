@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.audit import check
-from attnlab.audit.catalogue import Verdicts
+from attnlab.audit.finding import Verdicts
 from attnlab.core.seeds import Seed
 
 from .faults.base import VOCABULARY, Planted, built
@@ -214,5 +214,5 @@ def test_the_cause_is_named() -> None:
     assert "label" in why("reads-its-labels", "causality")
     assert "remembers" in why("stale-mask", "eval-determinism")
     assert "draws" in why("a-layer-left-out-at-times", "eval-determinism")
-    assert "upside down" in why("mask-upside-down", "padding")
+    assert "inverted" in why("mask-upside-down", "padding")
     assert "padded on the left" in why("positions-of-the-first-row", "batch-independence")

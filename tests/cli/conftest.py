@@ -50,7 +50,7 @@ class Pebbles(Study):
                 judge("square", "Pebbles are square", ours, above=2.0,
                       reported=Reported(3.0, "another book", comparable=False))]
 
-    def audits(self, table):
+    def audits(self, table, claims):
         return [Finding("light", self.settings.audit, 1.0, 2.0, "seen by day")]
 """
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attnlab.solvable import answers, phase, theory
+from attnlab.solvable import phase, theory
+from attnlab.solvable import results as answers
 
 OPTIONS = {
     "run": [

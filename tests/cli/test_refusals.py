@@ -194,7 +194,7 @@ def test_an_internal_error_is_a_line_too(attnlab: Any, monkeypatch: pytest.Monke
 
 def test_memory_is_asked_for_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlab.core.config import build
-    from attnlab.solvable.simulate import SimulationSettings
+    from attnlab.solvable.simulation import SimulationSettings
 
     small = build(SimulationSettings, {"dim": 101, "starts": ["semantic"]})
     large = build(SimulationSettings, {"dim": 5003, "starts": ["semantic"], "dtype": "float32"})

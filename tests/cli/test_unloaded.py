@@ -13,6 +13,7 @@ from attnlab.api import running, targets
 from attnlab.api.asking import export_target
 from attnlab.api.targets import Found, find_target
 from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.lab.plan import MOST_TRIALS
 from attnlab.lab.source import load_study_class
 from attnlab.lab.study import Study
 from attnlab.studies import study_names
@@ -173,14 +174,14 @@ def test_too_many_seeds_are_refused_before_a_trial_is_made(
     }
     assert "seeds" in counts
     for key, value in counts.items():
-        many: Any = [running.MOST_TRIALS + 1] * len(value) if isinstance(value, list) else 10**9
+        many: Any = [MOST_TRIALS + 1] * len(value) if isinstance(value, list) else 10**9
         with pytest.raises(UsageError, match=f"'{key}' asks for more than 200,000 trials"):
-            running.prepare(name, "quick", {key: many})
+            running.plan(name, "quick", {key: many})
 
 
 def test_planning_leaves_the_search_for_garbage_as_it_was(here: Path) -> None:
-    study, _ = running.prepare("./pebbles.py", "quick", {"device": "cpu", "seeds": 7})
     for on in (False, True):
         (gc.enable if on else gc.disable)()
-        assert len(running.planned(study)) == 7
+        planned = running.plan("./pebbles.py", "quick", {"device": "cpu", "seeds": 7})
+        assert len(planned.trials) == 7
         assert gc.isenabled() == on

@@ -77,7 +77,7 @@ def test_blocks_do_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_without_the_table_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.construct import excess
+    from attnlab.construct import log_sum_exp as excess
 
     keys = np.random.default_rng(2).standard_normal((31, 5))
     whole = select_many(keys)

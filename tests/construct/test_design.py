@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.construct import Construction, design, parse_goal, replace_key, weights_of
-from attnlab.construct.cone import Cone, direction, longest
+from attnlab.construct import Construction, attention_weights, design, parse_goal, replace_key
+from attnlab.construct.cone import Cone, find_direction, find_long_direction
 from attnlab.construct.goals import EQUAL, Goal
 from attnlab.core.errors import UsageError
 
@@ -27,12 +27,12 @@ def verify(
     assert answer.feasible and answer.query is not None and answer.key is not None
     before, after = goals
     if before is not None:
-        assert holds(parse_goal(before), weights_of(keys, answer.query))
+        assert holds(parse_goal(before), attention_weights(keys, answer.query))
     new = keys.copy()
     new[free] = answer.key.reshape(len(free), -1)
-    assert holds(parse_goal(after), weights_of(new, answer.query))
+    assert holds(parse_goal(after), attention_weights(new, answer.query))
     assert answer.weights is not None
-    np.testing.assert_allclose(answer.weights, weights_of(new, answer.query), rtol=1e-12)
+    np.testing.assert_allclose(answer.weights, attention_weights(new, answer.query), rtol=1e-12)
 
 
 def refuted(keys: np.ndarray, goals: tuple[str | None, str], free: list[int], proof: dict) -> None:
@@ -265,7 +265,7 @@ def test_the_longest_direction_is_that_of_the_corners() -> None:
         along = np.array([[1.0, 0.2, 0.2]])
         ratios = np.linalg.norm(rays, axis=1) / (rays @ along[0])
         for size in (0.9 * ratios.max(), 1.1 * ratios.max()):
-            far, bound = longest(cone, along * size)
+            far, bound = find_long_direction(cone, along * size)
             assert (far is not None) == (ratios.max() / size > 1)
             if far is None:
                 assert ratios.max() / size - 1e-9 <= bound <= 1 + 1e-6
@@ -275,13 +275,13 @@ def test_the_longest_direction_is_that_of_the_corners() -> None:
 
 def test_a_direction_or_its_refutation() -> None:
     rows = np.array([[1.0, 0, 0], [-0.5, 0.5, 0], [-0.5, -0.5, 0]])
-    found, proof = direction(Cone.of(rows, np.zeros((0, 3))))
+    found, proof = find_direction(Cone.of(rows, np.zeros((0, 3))))
     assert found is None and proof is not None and proof.exact
     np.testing.assert_allclose(proof.rows, np.full(3, 1 / 3))
-    found, proof = direction(Cone.of(rows[:2], np.zeros((0, 3))))
+    found, proof = find_direction(Cone.of(rows[:2], np.zeros((0, 3))))
     assert proof is None and found is not None and (rows[:2] @ found < 0).all()
     # An equation that leaves nothing of the rows.
-    found, proof = direction(Cone.of(rows[:1], np.array([[2.0, 0, 0]])))
+    found, proof = find_direction(Cone.of(rows[:1], np.array([[2.0, 0, 0]])))
     assert found is None and proof is not None and proof.equations == pytest.approx([0.5])
 
 

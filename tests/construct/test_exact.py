@@ -11,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attnlab.construct.exact import entropy_bounds, norm_above, repaired, share_above
+from attnlab.construct.exact import (
+    entropy_bounds,
+    exact_combination,
+    norm_upper_bound,
+    weight_upper_bound,
+)
 
 Array = NDArray[np.float64]
 DIGITS = decimal.Context(prec=50)
@@ -37,7 +42,7 @@ def test_entropy_and_share_are_enclosed_and_tight(parts: list[int]) -> None:
     assert high - low < 9 * 10 * 2.3e-16
     for count in (1, 3):
         share = decimal.Decimal(count) / (count + true.exp(DIGITS))
-        above = decimal.Decimal(share_above(count, low))
+        above = decimal.Decimal(weight_upper_bound(count, low))
         assert share <= above < share + decimal.Decimal("2e-14")
 
 
@@ -45,7 +50,7 @@ def test_entropy_and_share_are_enclosed_and_tight(parts: list[int]) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_norms_are_rounded_up(vector: list[Fraction]) -> None:
     true = DIGITS.sqrt(sum((decimal_of(x * x) for x in vector), decimal.Decimal(0)))
-    found = decimal.Decimal(norm_above(vector))
+    found = decimal.Decimal(norm_upper_bound(vector))
     assert true <= found <= true * decimal.Decimal(1 + 3e-15)
 
 
@@ -58,7 +63,7 @@ def test_a_rounded_combination_is_made_exact(seed: int, members: int) -> None:
     weights = rng.dirichlet(np.ones(11))
     wanted = rng.standard_normal((members, h))
     wanted += weights @ rest - wanted.mean(axis=0)  # their plane passes through the point
-    found = repaired(rest, wanted, weights)
+    found = exact_combination(rest, wanted, weights)
     assert found is not None
     for c in range(h):
         left = sum(w * Fraction(float(x)) for w, x in zip(found.rest, rest[:, c], strict=True))
@@ -77,8 +82,14 @@ def test_what_is_outside_by_one_unit_is_not_called_inside() -> None:
     """The middle of a segment, moved by the smallest double there is to move it by."""
     rest = np.array([[0.0, 0.0], [1.0, 1.0]])
     half = np.array([0.5, 0.5])
-    assert repaired(rest, np.array([[0.5, 0.5]]), half) is not None
-    assert repaired(rest, np.array([[0.5, np.nextafter(0.5, 1)]]), half) is None
-    assert repaired(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([0.0, 1.0])) is None
+    assert exact_combination(rest, np.array([[0.5, 0.5]]), half) is not None
+    assert exact_combination(rest, np.array([[0.5, np.nextafter(0.5, 1)]]), half) is None
+    assert (
+        exact_combination(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([0.0, 1.0]))
+        is None
+    )
     # Beyond an end of the segment the equations have a solution, with a weight below zero.
-    assert repaired(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([1e-9, 1.0])) is None
+    assert (
+        exact_combination(rest, np.array([[np.nextafter(1.0, 2)] * 2]), np.array([1e-9, 1.0]))
+        is None
+    )

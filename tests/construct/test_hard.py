@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.construct import gradient_curve, hard_attention, slopes
+from attnlab.construct import gradient_curve, hard_attention, jacobian_norms
 from attnlab.core.errors import UsageError
 
 KEYS = np.array([[-3.0, 0, 1], [1, 1, -1], [0, 1, 1], [1, 0, 0], [0.5, 0.5, 0.5]])
@@ -52,7 +52,7 @@ def test_ties_are_named_and_the_first_is_used() -> None:
 @pytest.mark.parametrize("temperature", [3.0, 1.0, 0.3])
 @pytest.mark.parametrize("scale", [1.0, 0.4])
 def test_softmax_has_the_gradients_of_its_formula(temperature: float, scale: float) -> None:
-    found = slopes(KEYS, QUERY, VALUES, "softmax", temperature, scale)
+    found = jacobian_norms(KEYS, QUERY, VALUES, "softmax", temperature, scale)
     query, keys, values = by_formula(temperature, scale)
     assert (found.query, found.keys, found.values) == pytest.approx(
         (query, keys, values), rel=1e-12
@@ -67,7 +67,7 @@ def test_softmax_has_the_gradients_of_its_formula(temperature: float, scale: flo
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_argmax_trains_the_values_only(temperature: float) -> None:
-    found = slopes(KEYS, QUERY, VALUES, "argmax", temperature)
+    found = jacobian_norms(KEYS, QUERY, VALUES, "argmax", temperature)
     assert (found.query, found.keys) == (0.0, 0.0)
     assert (found.query_difference, found.keys_difference) == (0.0, 0.0)
     assert found.values == pytest.approx(math.sqrt(2), rel=1e-15)  # one 1 for each entry
@@ -75,8 +75,8 @@ def test_argmax_trains_the_values_only(temperature: float) -> None:
 
 
 def test_straight_through_reports_slopes_the_output_does_not_have() -> None:
-    soft = slopes(KEYS, QUERY, VALUES, "softmax", 0.7)
-    through = slopes(KEYS, QUERY, VALUES, "straight-through", 0.7)
+    soft = jacobian_norms(KEYS, QUERY, VALUES, "softmax", 0.7)
+    through = jacobian_norms(KEYS, QUERY, VALUES, "straight-through", 0.7)
     assert (through.query, through.keys) == pytest.approx((soft.query, soft.keys), rel=1e-13)
     assert (through.query_difference, through.keys_difference) == (0.0, 0.0)
     assert through.values == pytest.approx(math.sqrt(2), rel=1e-13)
@@ -87,7 +87,7 @@ def test_the_softmax_gradient_dies_like_exp_of_the_gap_over_t() -> None:
     rest = [2, 3, 4]
     limit = float(np.linalg.norm((VALUES[rest] - VALUES[1]).T @ (KEYS[rest] - KEYS[1])))
     for temperature in (0.2, 0.1, 0.05):
-        found = slopes(KEYS, QUERY, VALUES, "softmax", temperature)
+        found = jacobian_norms(KEYS, QUERY, VALUES, "softmax", temperature)
         lead = math.exp(-3 / temperature) / temperature * limit
         # The next order is e^(-3/T) again, times a few keys and values below 5.
         assert found.query == pytest.approx(lead, rel=100 * math.exp(-3 / temperature) + 1e-10)
@@ -95,8 +95,8 @@ def test_the_softmax_gradient_dies_like_exp_of_the_gap_over_t() -> None:
 
 def test_at_a_tie_the_argmax_jumps() -> None:
     """No slope exists there: the difference grows as the step shrinks, autograd still says 0."""
-    found = slopes([[1.0, 0], [0, 1]], [1.0, 1.0], [[0.0], [1.0]], "argmax", 1.0)
-    finer = slopes([[1.0, 0], [0, 1]], [1.0, 1.0], [[0.0], [1.0]], "argmax", 0.1)
+    found = jacobian_norms([[1.0, 0], [0, 1]], [1.0, 1.0], [[0.0], [1.0]], "argmax", 1.0)
+    finer = jacobian_norms([[1.0, 0], [0, 1]], [1.0, 1.0], [[0.0], [1.0]], "argmax", 0.1)
     assert found.query == 0 and found.query_difference > 1e4
     assert finer.query_difference == pytest.approx(10 * found.query_difference, rel=1e-6)
 
@@ -116,7 +116,7 @@ def test_the_curve_has_every_kind_at_every_temperature() -> None:
 def test_autograd_and_differences_agree_on_random_keys(seed: int, size: float) -> None:
     rng = np.random.default_rng(seed)
     keys, query, values = rng.normal(size=(3, 2)), rng.normal(size=2), rng.normal(size=(3, 2))
-    found = slopes(size * keys, query / size, values, "softmax", 1.0)
+    found = jacobian_norms(size * keys, query / size, values, "softmax", 1.0)
     bend = float(np.abs(values).max()) * float(np.abs(size * keys).max())
     near = 1e-9 * bend + 10 * found.floor
     assert found.query_difference == pytest.approx(found.query, abs=near)
@@ -126,16 +126,16 @@ def test_autograd_and_differences_agree_on_random_keys(seed: int, size: float) -
 
 def test_nothing_is_left_in_the_global_generators() -> None:
     before = torch.random.get_rng_state()
-    slopes(KEYS, QUERY, VALUES, "straight-through")
+    jacobian_norms(KEYS, QUERY, VALUES, "straight-through")
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'argmax'"):
-        slopes(KEYS, QUERY, VALUES, "argmx")
+        jacobian_norms(KEYS, QUERY, VALUES, "argmx")
     for temperature in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(UsageError):
-            slopes(KEYS, QUERY, VALUES, "softmax", temperature)
+            jacobian_norms(KEYS, QUERY, VALUES, "softmax", temperature)
     with pytest.raises(UsageError):
         hard_attention(KEYS, QUERY[:2], VALUES)
     with pytest.raises(UsageError):

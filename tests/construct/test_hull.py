@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlab.construct.entropy import most_entropic
-from attnlab.construct.hull import lowest
-from attnlab.construct.span import basis
+from attnlab.construct.entropy import maximise_entropy
+from attnlab.construct.hull import infimum
+from attnlab.construct.span import orthonormal_basis
 from tests.construct.plain import entropy
 from tests.construct.second import most_entropy
 
@@ -44,7 +44,7 @@ def test_places_in_a_cube(
         turned
     ):  # which rounds a key off its face by some eps: that is no reason to change the answer
         rows = rows @ np.linalg.qr(np.random.default_rng(3).standard_normal((3, 3)))[0]
-    found = lowest(rows)
+    found = infimum(rows)
     assert (found.kind, int(found.face.sum()), found.sure) == (kind, corners, True)
     if kind == "outside":
         assert found.direction is not None
@@ -72,7 +72,7 @@ def test_a_face_of_a_face_is_found() -> None:
         place = 1 + (i - 2) // 2
         rows[i, :place] = 3 * rng.standard_normal(place)
         rows[i, place] = -1.0
-    found = lowest(rows / 4)
+    found = infimum(rows / 4)
     assert found.kind == "face"
     assert found.weights[0] == pytest.approx(2 / 3)
     assert found.weights[1] == pytest.approx(1 / 3)
@@ -88,7 +88,7 @@ def test_values_agree_with_a_second_solver(seed: int) -> None:
         rows = np.round(rows)
         rows[0] = -rows[1]
     rows = rows / 8
-    found, other = lowest(rows), most_entropy(rows)
+    found, other = infimum(rows), most_entropy(rows)
     if other is None:
         assert found.kind == "outside"
     else:
@@ -102,7 +102,7 @@ def test_rows_of_very_different_lengths(spread: float) -> None:
     rows = rng.standard_normal((11, 3))
     rows[0] = -(rows[1:] * rng.uniform(0.5, 2, (10, 1))).sum(axis=0)
     rows *= spread ** rng.uniform(-1, 0, (11, 1))
-    found = lowest(rows / np.linalg.norm(rows, axis=1).max())
+    found = infimum(rows / np.linalg.norm(rows, axis=1).max())
     assert found.kind == "inside"
     assert found.sure
     pull = np.linalg.norm(found.weights @ rows)
@@ -116,20 +116,20 @@ def test_newton_on_weights_keeps_the_equations_and_ends_at_the_maximum() -> None
     rows = rng.standard_normal((17, 3))
     start = rng.dirichlet(np.ones(17))
     rows -= start @ rows
-    found, q = most_entropic(rows, start * rng.uniform(0.999, 1.001, 17))  # a start that misses
+    found, q = maximise_entropy(rows, start * rng.uniform(0.999, 1.001, 17))  # a start that misses
     assert np.abs(found @ rows).max() < 1e-13
     assert entropy(found) >= entropy(start)
     assert np.ptp(np.log(found) - rows @ q) < 1e-8  # log lambda = d . q - nu: the maximum
-    assert entropy(found) == pytest.approx(lowest(rows / 8).value, abs=1e-10)
+    assert entropy(found) == pytest.approx(infimum(rows / 8).value, abs=1e-10)
 
 
 def test_basis_spans_rows_of_any_length() -> None:
     rows = np.array([[1e8, 0, 0], [0, 1e-8, 0], [1e8, 1e-8, 0], [0, 0, 0]])
-    span = basis(rows)
+    span = orthonormal_basis(rows)
     assert span.shape == (3, 2)
     assert np.abs(span[2]).max() < 1e-15
 
 
 def test_all_zero_rows_are_a_flat_function() -> None:
-    found = lowest(np.zeros((5, 3)))
+    found = infimum(np.zeros((5, 3)))
     assert (found.kind, found.value) == ("inside", pytest.approx(math.log(5)))

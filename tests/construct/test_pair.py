@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.construct import average_scale, weights_of
+from attnlab.construct import attention_weights, average_scale
 from attnlab.core.errors import UsageError
 
 
@@ -79,7 +79,7 @@ def test_unequal_lengths_are_refused_with_their_limit() -> None:
     answer = average_scale(keys, 0, 1)
     assert not answer.feasible and answer.attained and "lengths differ" in answer.why
     np.testing.assert_array_equal(answer.also["limit_weights"], [0, 1, 0])
-    far = weights_of(keys, 400 * (keys[0] + keys[1]))
+    far = attention_weights(keys, 400 * (keys[0] + keys[1]))
     np.testing.assert_allclose(far, answer.also["limit_weights"], atol=1e-30)
     assert answer.certificate is not None
     beta = np.linspace(0, 5, 50_001)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.construct import parse_goal, replace_key, weights_of
+from attnlab.construct import attention_weights, parse_goal, replace_key
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
-from attnlab.construct.obstacle import least_output_error
-from attnlab.construct.segment import Segment, sigmoid
+from attnlab.construct.infeasibility import least_output_error
+from attnlab.construct.numerics import sigmoid
+from attnlab.construct.segment import Segment
 from attnlab.core.errors import UsageError
 
 N, H = 5, 3
@@ -60,7 +61,7 @@ def test_a_new_key_moves_the_weights_along_one_segment(seed: int) -> None:
         found = segment.weights(segment.x_of(key))
         # Both sides round a sum of 5 exponentials of scores below 30: 30 * 8 eps is plenty.
         np.testing.assert_allclose(
-            found, weights_of(with_key(keys, 2, key), query, 0.7), rtol=1e-13, atol=1e-15
+            found, attention_weights(with_key(keys, 2, key), query, 0.7), rtol=1e-13, atol=1e-15
         )
 
 
@@ -84,7 +85,7 @@ def test_no_key_along_the_query_is_nearer_or_does_what_we_say_none_does(
         fits = np.array([False]) if inside else good(wanted, weights)
         assert answer.key is not None and answer.weights is not None
         if answer.feasible:
-            assert good(wanted, weights_of(with_key(keys, 2, answer.key), query))
+            assert good(wanted, attention_weights(with_key(keys, 2, answer.key), query))
             step = x[1] - x[0]
             nearest = np.abs(x[fits]).min(initial=math.inf)
             assert np.linalg.norm(answer.key - keys[2]) <= nearest + 1e-9
@@ -111,7 +112,7 @@ def test_no_unit_key_is_nearer_or_does_what_we_say_none_does(goal: str) -> None:
         weights /= weights.sum(axis=1, keepdims=True)
         fits = good(wanted, weights)
         if answer.feasible:
-            assert good(wanted, weights_of(with_key(keys, 2, answer.key), query))
+            assert good(wanted, attention_weights(with_key(keys, 2, answer.key), query))
             best = np.linalg.norm(offered[fits] - keys[2], axis=1).min(initial=math.inf)
             assert np.linalg.norm(answer.key - keys[2]) <= best + 1e-9
         else:
@@ -355,7 +356,7 @@ def test_whole_number_keys_give_an_answer_that_holds_or_a_reason(
     answer = replace_key(keys, query, 2, goal, unit_norm, values=values)
     assert answer.key is not None and answer.weights is not None
     np.testing.assert_allclose(
-        answer.weights, weights_of(with_key(keys, 2, answer.key), query), rtol=1e-13
+        answer.weights, attention_weights(with_key(keys, 2, answer.key), query), rtol=1e-13
     )
     assert Target.of(goal, N, values).met(answer.weights) is answer.feasible
     assert (answer.certificate is None) is answer.feasible

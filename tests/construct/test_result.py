@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlab.construct import Construction, scale_of, weights_of
+from attnlab.construct import Construction, attention_weights, resolve_scale
 from attnlab.construct.result import plain
 from attnlab.core.errors import UsageError
 
@@ -40,16 +40,16 @@ def test_a_notebook_shows_the_sentence_escaped() -> None:
 
 def test_weights_are_stable_and_need_no_small_keys() -> None:
     keys = np.array([[1.0, 0], [0, 1]])
-    assert weights_of(keys, np.array([5000.0, 0])) == pytest.approx([1, 0], abs=0)
+    assert attention_weights(keys, np.array([5000.0, 0])) == pytest.approx([1, 0], abs=0)
     query = np.array([0.3, -0.2])
     # 2^40 + k is exact here, but (2^40 + k) . q is rounded to 2^40 eps = 2e-4.
-    far = weights_of(keys + 2.0**40, query)
-    assert far == pytest.approx(weights_of(keys, query), abs=1e-15)
+    far = attention_weights(keys + 2.0**40, query)
+    assert far == pytest.approx(attention_weights(keys, query), abs=1e-15)
 
 
 def test_scales() -> None:
-    assert scale_of("sqrt", 16) == 0.25
-    assert scale_of("1", 16) == scale_of(1, 3) == 1.0
+    assert resolve_scale("sqrt", 16) == 0.25
+    assert resolve_scale("1", 16) == resolve_scale(1, 3) == 1.0
     for wrong in ("", "one", -1.0, math.nan, math.inf, None):
         with pytest.raises(UsageError):
-            scale_of(wrong, 3)  # type: ignore[arg-type]
+            resolve_scale(wrong, 3)  # type: ignore[arg-type]

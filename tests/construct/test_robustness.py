@@ -11,8 +11,8 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from attnlab.construct import Settings, noisy, one_and_two_heads, robustness
-from attnlab.construct.gumbel import softmax_moments
+from attnlab.construct import RobustnessSettings, compare_heads, noisy_covariances, robustness
+from attnlab.construct.moments import softmax_moments
 from attnlab.core.errors import UsageError
 
 SIGMAS = 5  # of a normal: one false alarm in two million
@@ -98,7 +98,7 @@ def test_scores_spread_beyond_reason_are_refused() -> None:
 def test_the_course_s_case() -> None:
     """mu = axes, alpha = 0, key 0 with mu mu^T / 2: y = mu.k ~ N(1, 1/2) is below 0 in 8 %."""
     means, beta = np.eye(4), 20.0
-    found = one_and_two_heads(means, noisy(means, 0.0, 0), (0, 1), beta, values=np.eye(4))
+    found = compare_heads(means, noisy_covariances(means, 0.0, 0), (0, 1), beta, values=np.eye(4))
     assert found.two.negative[0, 0] == pytest.approx(ndtr(-math.sqrt(2)), rel=1e-12)
     assert found.two.negative[0, 0] == pytest.approx(0.0786, abs=5e-5)
     assert found.two.negative[1, 1] == 0
@@ -120,8 +120,8 @@ def test_the_course_s_case() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.02])
 def test_draws_agree_with_everything_exact(alpha: float) -> None:
     means = np.eye(5)[:3]
-    chosen = Settings(samples=40_000, seed=3)
-    found = one_and_two_heads(means, noisy(means, alpha, 0), (0, 1), 7.0, settings=chosen)
+    chosen = RobustnessSettings(samples=40_000, seed=3)
+    found = compare_heads(means, noisy_covariances(means, alpha, 0), (0, 1), 7.0, settings=chosen)
     for law in (found.one, found.two):
         off = np.abs(law.sampled.weights - law.weights)
         assert (off <= SIGMAS * law.sampled.weights_error + 1e-15).all()
@@ -139,7 +139,11 @@ def test_heads_that_see_the_same_noise_are_correlated() -> None:
     means = np.array([[1.0, 0.2], [0.3, 1.0], [-1.0, 0.0]])
     queries = 4 * means[:2]
     law = robustness(
-        means, noisy(means, 0.1, 0), queries, (0, 1), settings=Settings(samples=40_000)
+        means,
+        noisy_covariances(means, 0.1, 0),
+        queries,
+        (0, 1),
+        settings=RobustnessSettings(samples=40_000),
     )
     assert law.how["weights"] == "exact mean; covariance by even points"
     spread = law.sampled.pair_weights
@@ -152,34 +156,30 @@ def test_two_keys_and_one_head_are_closed() -> None:
     means = np.array([[1.0, 0.0], [0.5, 0.5]])
     covariances = np.array([[[0.3, 0.1], [0.1, 0.2]], [[0.1, 0.0], [0.0, 0.4]]])
     query = np.array([2.0, 1.0])
-    law = robustness(means, covariances, query, (0, 1), settings=Settings(scale="sqrt"))
+    law = robustness(means, covariances, query, (0, 1), settings=RobustnessSettings(scale="sqrt"))
     gap = (means[0] - means[1]) @ query / math.sqrt(2)
     spread = math.sqrt(query @ (covariances[0] + covariances[1]) @ query / 2)
     assert law.share == pytest.approx((gap, spread), rel=1e-13)
     assert law.how["wrong"] == "closed"
-    inside = quad(lambda s: float(law.share_density(s)), 0.25, 0.75, epsabs=1e-13)[0]
+
+    def density(s: float) -> float:
+        """Of the share w_a / (w_a + w_b), whose log-odds are normal."""
+        x = (math.log(s) - math.log1p(-s) - gap) / spread
+        return math.exp(-0.5 * x * x) / (math.sqrt(2 * math.pi) * spread * s * (1 - s))
+
+    inside = quad(lambda s: density(s), 0.25, 0.75, epsabs=1e-13)[0]
     assert law.wrong == pytest.approx(1 - inside, abs=1e-11)
-    whole = quad(lambda s: float(law.share_density(s)), 0, 1, epsabs=1e-12, points=[0.01, 0.99])[0]
+    whole = quad(lambda s: density(s), 0, 1, epsabs=1e-12, points=[0.01, 0.99])[0]
     assert whole == pytest.approx(1, abs=1e-9)
-    mean = quad(lambda s: s * float(law.share_density(s)), 0, 1, epsabs=1e-12, points=[0.99])[0]
+    mean = quad(lambda s: s * density(s), 0, 1, epsabs=1e-12, points=[0.99])[0]
     assert law.weights[0] == pytest.approx(mean, abs=1e-9)
-    edges = np.array([-1.0, 0.0, 0.2, 0.7, 1.0, 2.0])
-    below = [
-        0,
-        0,
-        *(quad(lambda s: float(law.share_density(s)), 0, x)[0] for x in (0.2, 0.7)),
-        1,
-        1,
-    ]
-    np.testing.assert_allclose(law.share_below(edges), below, atol=1e-8)
-    np.testing.assert_array_equal(law.share_density(np.array([-0.1, 0, 1, 1.1])), np.zeros(4))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.05])
 def test_the_distribution_of_a_weight_is_that_of_the_draws(alpha: float) -> None:
     means = np.eye(3)
-    chosen = Settings(samples=20_000, seed=11)
-    found = one_and_two_heads(means, noisy(means, alpha, 0), (0, 1), 5.0, settings=chosen)
+    chosen = RobustnessSettings(samples=20_000, seed=11)
+    found = compare_heads(means, noisy_covariances(means, alpha, 0), (0, 1), 5.0, settings=chosen)
     points = np.linspace(0.02, 0.98, 25)
     # Dvoretzky, Kiefer, Wolfowitz: all points at once, one alarm in a million.
     near = math.sqrt(math.log(2e6) / (2 * 20_000))
@@ -195,14 +195,18 @@ def test_without_noise_nothing_is_random() -> None:
     np.testing.assert_allclose(law.weights, expected, atol=1e-14)
     np.testing.assert_allclose(law.weights_covariance, np.zeros((3, 3)), atol=1e-14)
     np.testing.assert_array_equal(law.weight_below([0.4, 0.6], 0), [0, 1])
-    with pytest.raises(UsageError):
-        law.share_density(0.5)
 
 
 def test_a_seed_gives_the_same_draws_and_the_answer_is_plain_json() -> None:
     means = np.eye(3)
     again = [
-        one_and_two_heads(means, noisy(means, 0.1, 0), (0, 1), 5.0, settings=Settings(seed=seed))
+        compare_heads(
+            means,
+            noisy_covariances(means, 0.1, 0),
+            (0, 1),
+            5.0,
+            settings=RobustnessSettings(seed=seed),
+        )
         for seed in (4, 4, 5)
     ]
     assert json.dumps(again[0].as_json(), allow_nan=False) == json.dumps(again[1].as_json())
@@ -224,9 +228,9 @@ def test_bad_input_is_refused() -> None:
         with pytest.raises(UsageError):
             robustness(means, covariances, queries, pair)
     for bad in (
-        lambda: Settings(tolerance=0.5),
-        lambda: Settings(samples=1),
-        lambda: noisy(means, -1.0, 0),
+        lambda: RobustnessSettings(tolerance=0.5),
+        lambda: RobustnessSettings(samples=1),
+        lambda: noisy_covariances(means, -1.0, 0),
     ):
         with pytest.raises(UsageError):
             bad()

@@ -17,11 +17,11 @@ from attnlab.core.config import (
     CONFIG_FILE_LIMIT,
     Settings,
     build,
-    canonical,
+    canonical_json,
     content_hash,
-    nearest,
     parse_assignment,
     read_toml,
+    suggest,
 )
 from attnlab.core.errors import UsageError
 
@@ -182,18 +182,18 @@ def test_the_hash_does_not_depend_on_the_order_of_keys(
     keys = list(value)
     shuffler.shuffle(keys)
     assert content_hash({key: value[key] for key in keys}) == content_hash(value)
-    assert json.loads(canonical(value)) == value
+    assert json.loads(canonical_json(value)) == value
 
 
 def test_the_hash_is_sha256_of_the_canonical_text() -> None:
     # origin: printf of the text below (\u03b1 written out) piped through GNU sha256sum
     text = '{"a":[1,2.5,"\\u03b1"],"b":null}'
-    assert canonical({"b": None, "a": (1, 2.5, "α")}) == text
+    assert canonical_json({"b": None, "a": (1, 2.5, "α")}) == text
     golden = "17b77753"
     assert content_hash({"b": None, "a": [1, 2.5, "α"]}, 8) == golden
     assert hashlib.sha256(text.encode()).hexdigest().startswith(golden)
 
 
 def test_nearest() -> None:
-    assert nearest("smoek", ["smoke", "quick"]) == "did you mean 'smoke'?"
-    assert nearest("x", ["smoke", "quick"]) == "known: quick, smoke"
+    assert suggest("smoek", ["smoke", "quick"]) == "did you mean 'smoke'?"
+    assert suggest("x", ["smoke", "quick"]) == "known: quick, smoke"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.core import errors
-from attnlab.core.errors import AttnlabError, StoppedError, UsageError, exit_code_of, refusal
+from attnlab.core.errors import AttnlabError, StoppedError, UsageError, exit_code_of, from_os_error
 
 DOCUMENTED = {
     "AttnlabError": 1,
@@ -43,5 +43,5 @@ def test_a_signal_is_128_and_its_number(number: int, code: int) -> None:
 )
 def test_a_refusal_of_the_disk_is_told_from_a_wrong_path(number: str, code: int) -> None:
     value = getattr(errno, number)
-    found = refusal(Path("a/b"), OSError(value, os.strerror(value)), UsageError)
+    found = from_os_error(Path("a/b"), OSError(value, os.strerror(value)), UsageError)
     assert exit_code_of(found) == code and str(found) == f"a/b: {os.strerror(value)}"

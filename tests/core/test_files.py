@@ -155,13 +155,13 @@ def test_new_folders_have_their_names_on_the_disk(
 ) -> None:
     """Otherwise power loss takes a whole output folder along, with what was stored in it."""
     synced: list[str] = []
-    real = files._sync_folder  # pyright: ignore[reportPrivateUsage]
+    real = files.sync_folder
 
     def noted(folder: Path) -> None:
         synced.append(str(folder.relative_to(tmp_path)))
         real(folder)
 
-    monkeypatch.setattr(files, "_sync_folder", noted)
+    monkeypatch.setattr(files, "sync_folder", noted)
     write_bytes(tmp_path / "a" / "b" / "c", b"x")
     assert synced == [".", "a", "a/b"]
     write_bytes(tmp_path / "a" / "b" / "d", b"x")

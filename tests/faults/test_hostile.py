@@ -44,7 +44,7 @@ def quiet() -> Iterator[None]:
     UNPICKLED.clear()
     watching = True
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "checkpoint passed over"
+        warnings.simplefilter("ignore")  # "checkpoint skipped"
         yield
     watching = False
 
@@ -88,9 +88,9 @@ def with_problems(folder: Path) -> None:
 
 
 def read_checkpoint(folder: Path) -> None:
-    from attnlab.train.checkpoint import latest, open_checkpoint
+    from attnlab.train.checkpoint import latest_checkpoint, open_checkpoint
 
-    found = latest(folder)
+    found = latest_checkpoint(folder)
     assert found is None or found.state.step < 3, "a good one before it, or none"
     open_checkpoint(folder / "step-00000003")
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from attnlab.lab.execute import execute
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class
 from attnlab.lab.study import Study
@@ -26,7 +27,7 @@ def tiny(**settings: Any) -> Study:
 
 
 def run_tiny(out: Path, workers: int = 1, **settings: Any) -> Record:
-    return execute(tiny(**settings), out=out, scale="quick", source=str(TINY), workers=workers)
+    return execute(Plan.of(tiny(**settings), str(TINY)), out=out, workers=workers)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 from attnlab.core.errors import AttnlabError, exit_code_of
 from attnlab.lab.engine import engine_named
 from attnlab.lab.execute import Silent, execute
+from attnlab.lab.plan import Plan
 from attnlab.lab.source import load_study_class, read_source
 from attnlab.lab.trial import Trial
 
@@ -35,10 +36,8 @@ def main() -> None:
     study = load_study_class(source).at("quick", **settings)
     try:
         record = execute(
-            study,
+            Plan.of(study, source),
             out=out,
-            scale="quick",
-            source=source,
             workers=workers or None,
             engine=engine,
             progress=Lines(),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from attnlab.core.errors import AttnlabError, exit_code_of
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class, read_source
 from attnlab.lab.trial import Outcome
@@ -16,7 +17,7 @@ TINY = Path(__file__).parent / "tiny_study.py"
 def small_run(out: Path) -> Record:
     source = read_source(str(TINY))
     study = load_study_class(source).at()
-    record = Record.create_or_open(out, study, "quick", source)
+    record = Record.create_or_open(out, Plan.of(study, source))
     with record.lock():
         finished = record.finished_ids()
         for seed in range(2):

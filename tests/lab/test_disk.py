@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.core.errors import StorageError
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import read_source
 from attnlab.lab.store import StoreWriter, create_store
@@ -20,7 +21,7 @@ from .small_run import small_run
 
 
 def new_record(out: Path) -> Record:
-    return Record.create_or_open(out, tiny(), "quick", read_source(str(TINY)))
+    return Record.create_or_open(out, Plan.of(tiny(), read_source(str(TINY))))
 
 
 @pytest.mark.parametrize(
@@ -70,13 +71,14 @@ import resource, sys
 sys.path.insert(0, {str(HERE.parent)!r})
 from pathlib import Path
 from attnlab.core.errors import AttnlabError, exit_code_of
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class, read_source
 from attnlab.lab.trial import Outcome
 from attnlab.lab.verify import verify_run
 source = read_source({str(TINY)!r})
 study = load_study_class(source).at()
-record = Record.create_or_open(Path({str(tmp_path)!r}), study, "quick", source)
+record = Record.create_or_open(Path({str(tmp_path)!r}), Plan.of(study, source))
 try:
     with record.lock():
         record.add(study.trial(0), "done", Outcome({{"x": 1.0}}))

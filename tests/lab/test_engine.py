@@ -12,6 +12,7 @@ from attnlab.lab.engine.local import default_workers
 from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
 from attnlab.lab.execute import Silent, execute, running
+from attnlab.lab.plan import Plan
 from attnlab.lab.source import Source, load_study_class, read_source, source_of
 from attnlab.lab.trial import Trial
 
@@ -91,7 +92,7 @@ def test_workers_have_one_thread_and_a_clean_path(tmp_path: Path) -> None:
     )
     source = read_source(str(file))
     study = load_study_class(source).at()
-    record = execute(study, out=tmp_path, scale="quick", source=source, workers=1)
+    record = execute(Plan.of(study, source), out=tmp_path, workers=1)
     assert sorted(row.state for row in record.table()) == ["done", "oom"], "torch's own error"
     (row,) = record.table().done()
     assert row.metrics["threads"] == 1 and row.metrics["here"] is False
@@ -104,10 +105,10 @@ def test_a_study_edited_while_it_runs_or_rests(tmp_path: Path) -> None:
     source = read_source(str(file))
     study = load_study_class(source).at()
     file.write_text(STUDY.format(body='return Outcome({"x": 2.0})'))
-    record = execute(study, out=tmp_path, scale="quick", source=source, workers=1)
+    record = execute(Plan.of(study, source), out=tmp_path, workers=1)
     assert record.table().rows[0].metrics == {"x": 1.0}, "the code read first is the code run"
     changed = load_study_class(str(file)).at()
-    with running(changed, out=tmp_path, scale="quick", source=str(file)) as same:
+    with running(Plan.of(changed, str(file)), out=tmp_path) as same:
         assert same.digest() == record.digest(), "nothing to run: claims may be edited freely"
 
 
@@ -116,11 +117,11 @@ def test_trials_of_an_edited_file_are_not_mixed(tmp_path: Path) -> None:
     text = STUDY.replace("self.trial(0)", "self.trial(0), self.trial(1)")
     file.write_text(text.format(body='return Outcome({"x": 1.0 / (1 - trial.seed)})'))
     out = tmp_path / "out"
-    execute(load_study_class(str(file)).at(), out=out, scale="quick", source=str(file), workers=1)
+    execute(Plan.of(load_study_class(str(file)).at(), str(file)), out=out, workers=1)
     file.write_text(text.format(body='return Outcome({"x": 2.0})'))
     with pytest.raises(UsageError, match="raise `version`"):
         study = load_study_class(str(file)).at()
-        execute(study, out=out, scale="quick", source=str(file), workers=1)
+        execute(Plan.of(study, str(file)), out=out, workers=1)
 
 
 STUDY = textwrap.dedent("""
@@ -178,7 +179,7 @@ def test_engines_by_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="belongs to engine 'ray'"):
         engine_named("local", address="auto")
     with pytest.raises(UsageError, match="did you mean 'local'"):
-        execute(tiny(), out=tmp_path, scale="quick", source=str(TINY), engine="locl")
+        execute(Plan.of(tiny(), str(TINY)), out=tmp_path, engine="locl")
     assert not list(tmp_path.iterdir()), "refused before anything was written"
     with pytest.raises(UsageError, match="workers"):
         run_tiny(tmp_path, workers=0)
@@ -197,7 +198,7 @@ def test_study_with_doubled_or_foreign_trials(
     ]:
         monkeypatch.setattr(study, "trials", lambda trials=trials: trials)
         with pytest.raises(UsageError, match=words):
-            execute(study, out=tmp_path, scale="quick", source=str(TINY))
+            execute(Plan.of(study, str(TINY)), out=tmp_path)
 
 
 def test_a_sink_that_raises_leaves_no_worker(tmp_path: Path, processes: Processes) -> None:
@@ -208,9 +209,7 @@ def test_a_sink_that_raises_leaves_no_worker(tmp_path: Path, processes: Processe
     os.environ["TINY_MARK"] = processes.mark
     try:
         with pytest.raises(AttnlabError, match="screen"):
-            execute(
-                tiny(trials=60), out=tmp_path, scale="quick", source=str(TINY), progress=Broken()
-            )
+            execute(Plan.of(tiny(trials=60), str(TINY)), out=tmp_path, progress=Broken())
     finally:
         del os.environ["TINY_MARK"]
     assert processes.all_gone()
@@ -264,7 +263,7 @@ def test_an_accelerator_holds_one_trial_at_a_time_unless_shared(
     file = tmp_path / "turns.py"
     file.write_text(TURNS.replace("SHARES", str(shares)))
     study = load_study_class(str(file)).at()
-    record = execute(study, out=tmp_path / "runs", scale="quick", source=str(file), workers=3)
+    record = execute(Plan.of(study, str(file)), out=tmp_path / "runs", workers=3)
     spans = sorted(
         (row.cost["start"], row.cost["end"], row.config["device"]) for row in record.table()
     )

@@ -7,6 +7,7 @@ import pytest
 from attnlab.core.errors import StoppedError, StorageError
 from attnlab.lab.execute import Silent, execute
 from attnlab.lab.manifest import CHECKPOINTS
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class
 from attnlab.lab.trial import Trial
@@ -60,14 +61,12 @@ def steps(tmp_path: Path, watch: Watch, engine: str = "inline") -> Record:
     file = tmp_path / "steps.py"
     file.write_text(STEPS)
     study = load_study_class(str(file)).at()
-    return execute(
-        study, out=tmp_path / "runs", scale="quick", source=str(file), engine=engine, progress=watch
-    )
+    return execute(Plan.of(study, str(file)), out=tmp_path / "runs", engine=engine, progress=watch)
 
 
 def test_inline_gives_what_workers_give(tmp_path: Path) -> None:
     study = tiny(trials=4)
-    inline = execute(study, out=tmp_path / "a", scale="quick", source=str(TINY), engine="inline")
+    inline = execute(Plan.of(study, str(TINY)), out=tmp_path / "a", engine="inline")
     assert inline.digest() == run_tiny(tmp_path / "b", workers=2, trials=4).digest()
 
 

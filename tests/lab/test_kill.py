@@ -16,6 +16,7 @@ from attnlab.core.errors import StoppedError, exit_code_of
 from attnlab.lab import stop as stop_module
 from attnlab.lab.engine import process
 from attnlab.lab.execute import Silent, execute
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.runs import list_runs
 from attnlab.lab.stop import stop_on_signals
@@ -208,7 +209,7 @@ def test_a_signal_after_the_last_trial_is_not_lost(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(StoppedError) as caught:
-        execute(tiny(trials=3), out=tmp_path, scale="quick", source=str(TINY), progress=Late())
+        execute(Plan.of(tiny(trials=3), str(TINY)), out=tmp_path, progress=Late())
     assert exit_code_of(caught.value) == 143
     record = record_in(tmp_path)
     assert record is not None and record.sealed and not record.complete

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from attnlab.core.errors import IntegrityError, RunInUseError, StorageError, UsageError
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.runs import find_run, list_runs, remove_run
 from attnlab.lab.source import read_source
@@ -20,7 +21,7 @@ from .conftest import HERE, TINY, Processes, run_tiny, tiny
 
 
 def new_record(out: Path, **values: object) -> Record:
-    return Record.create_or_open(out, tiny(**values), "quick", read_source(str(TINY)))
+    return Record.create_or_open(out, Plan.of(tiny(**values), read_source(str(TINY))))
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_leftovers_of_killed_writes_are_not_damage(finished: Path, tmp_path: Pat
 def test_a_newer_format_is_refused_untouched(finished: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished, tmp_path / finished.name)
     spec = json.loads((folder / "study.json").read_text())
-    (folder / "study.json").write_text(json.dumps({**spec, "format": 2, "new": "field"}))
+    (folder / "study.json").write_text(json.dumps({**spec, "format": 3, "new": "field"}))
     (folder / ".partial-x").write_text("half")
     before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
     for touch in (lambda: run_tiny(tmp_path, trials=2), lambda: Record.open(folder)):

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from attnlab.lab.execute import Silent, execute
+from attnlab.lab.plan import Plan
 from attnlab.lab.trial import Trial
 
 from .conftest import TINY, run_tiny, tiny
@@ -31,7 +32,7 @@ class Watch(Silent):
 def test_ten_thousand_trials_in_a_minute(tmp_path: Path) -> None:
     study, watch = tiny(trials=10_000, sleep=0.0, plain=True), Watch()
     started = time.monotonic()
-    record = execute(study, out=tmp_path, scale="quick", source=str(TINY), progress=watch)
+    record = execute(Plan.of(study, str(TINY)), out=tmp_path, progress=watch)
     assert time.monotonic() - started <= 60
     first, last = watch.seen[0], watch.seen[-1]
     assert last[0] < 1.1 * first[0] and last[1] <= first[1]

@@ -12,6 +12,7 @@ import pytest
 from attnlab.core.errors import StorageError, UsageError
 from attnlab.lab.engine.process import WorkerProcess
 from attnlab.lab.execute import execute
+from attnlab.lab.plan import Plan
 
 from .conftest import TINY, run_tiny, tiny
 
@@ -24,7 +25,7 @@ def test_more_workers_than_open_files_are_refused_at_once(
         run_tiny(tmp_path, workers=3, trials=5)
     monkeypatch.setattr("attnlab.lab.engine.local.default_workers", lambda _: 3)
     study = tiny(trials=5)
-    record = execute(study, out=tmp_path, scale="quick", source=str(TINY))  # nobody asked for three
+    record = execute(Plan.of(study, str(TINY)), out=tmp_path)  # nobody asked for three
     assert len(record.finished_ids()) == 5
     assert len(run_tiny(tmp_path / "few", workers=3, trials=2).finished_ids()) == 2
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.core.seeds import Seed
-from attnlab.measure.calibration import abstaining, auroc, calibration
+from attnlab.measure.calibration import auroc, calibration, selective_accuracy
 
 FEW = st.lists(st.integers(0, 5), min_size=1, max_size=13)
 
@@ -54,12 +54,12 @@ def test_calibration_of_the_calibrated_and_of_the_sure() -> None:
 
 
 def test_abstaining_keeps_the_confident_and_ties_together() -> None:
-    found = abstaining([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
+    found = selective_accuracy([0.9, 0.5, 0.5, 0.1], [True, True, False, False])
     assert found.coverage.tolist() == [0.25, 0.75, 1.0]
     assert found.accuracy == pytest.approx([1.0, 2 / 3, 0.5])
     assert found.threshold.tolist() == [0.9, 0.5, 0.1]
     assert found.area == pytest.approx(0.25 + 0.5 * 2 / 3 + 0.25 * 0.5)
-    one = abstaining([0.3] * 5, [True, False, False, False, True])
+    one = selective_accuracy([0.3] * 5, [True, False, False, False, True])
     assert one.coverage.tolist() == [1.0] and one.area == pytest.approx(0.4)
 
 

@@ -140,5 +140,5 @@ def test_what_does_not_exist_is_nan() -> None:
     one = diversity([[1, 2, 3, 4, 5]])
     assert math.isnan(one["self_bleu_4"]) and one["repetition_4"] == 0
     assert math.isnan(diversity([])["tokens"])
-    with pytest.raises(ValueError, match="n >= 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         distinct_n([[1]], 0)

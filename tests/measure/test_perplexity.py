@@ -17,10 +17,10 @@ from attnlab.core.tokens import IGNORE
 from attnlab.measure.perplexity import (
     Perplexity,
     Scores,
-    Triple,
+    ScoringBatch,
+    corpus_perplexity,
     score,
-    sentence,
-    summed,
+    sentence_perplexity,
     token_nll,
     windows,
 )
@@ -51,9 +51,11 @@ def bigram(ids: Tensor, hidden: Tensor | None) -> Tensor:
     return embedding(ids, TABLE)
 
 
-def padded(rows_: list[list[int]], batch: int, extra: int = 0, left: bool = False) -> list[Triple]:
+def padded(
+    rows_: list[list[int]], batch: int, extra: int = 0, left: bool = False
+) -> list[ScoringBatch]:
     """The rows in batches, padded `extra` places beyond the longest, on either side."""
-    made: list[Triple] = []
+    made: list[ScoringBatch] = []
     for start in range(0, len(rows_), batch):
         part = rows_[start : start + batch]
         longest = max(map(len, part)) - 1 + extra
@@ -89,7 +91,7 @@ def test_batch_size_and_padding_change_nothing(
     assert found.nll.tolist() == pytest.approx(sums, rel=1e-13)
     assert found.perplexity.corpus == pytest.approx(math.exp(sum(sums) / sum(counts)), rel=1e-13)
     each = [math.exp(s / c) for s, c in zip(sums, counts, strict=True)]
-    assert found.perplexity.mean_of_sentences == pytest.approx(np.mean(each), rel=1e-13)
+    assert found.perplexity.sentence_mean == pytest.approx(np.mean(each), rel=1e-13)
 
 
 def test_the_sums_themselves_are_bit_equal() -> None:
@@ -108,7 +110,7 @@ def test_the_sums_themselves_are_bit_equal() -> None:
 
 def test_the_two_perplexities_are_not_one() -> None:
     scores = Scores(np.log([2.0, 8.0]) * [1, 3], np.array([1, 3]))
-    assert scores.perplexity.mean_of_sentences == pytest.approx(5)
+    assert scores.perplexity.sentence_mean == pytest.approx(5)
     assert scores.perplexity.corpus == pytest.approx((2 * 8**3) ** 0.25)
     assert scores.sentences.tolist() == pytest.approx([2, 8])
 
@@ -139,10 +141,10 @@ def test_a_model_that_looks_at_its_neighbours_is_scored_alone_by_sentence() -> N
     rows_ = [[0, 5, 3, 1], [0, 2, 1], [0, 7, 1]]
     batched = score(token_nll(neighbours), padded(rows_, 3)).sentences[0]
     alone = score(token_nll(bigram), padded(rows_, 3)).sentences[0]
-    assert sentence(token_nll(neighbours), rows_[0]) == pytest.approx(alone, rel=1e-13)
+    assert sentence_perplexity(token_nll(neighbours), rows_[0]) == pytest.approx(alone, rel=1e-13)
     assert abs(batched - alone) > 0.1
-    with pytest.raises(UsageError, match="fewer than two tokens"):
-        sentence(token_nll(bigram), [0])
+    with pytest.raises(UsageError, match="at least two tokens"):
+        sentence_perplexity(token_nll(bigram), [0])
 
 
 @given(rows, st.integers(1, 12))
@@ -151,11 +153,11 @@ def test_summed_is_the_corpus_perplexity(rows_: list[list[int]], batch: int) -> 
     def nll(ids: Tensor, targets: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
         return token_nll(bigram)(ids, targets, hidden).sum(), (targets != IGNORE).sum()
 
-    found = summed(nll, padded(rows_, batch, 2))
+    found = corpus_perplexity(nll, padded(rows_, batch, 2))
     expected = score(token_nll(bigram), padded(rows_, 1)).perplexity
     assert found.tokens == expected.tokens
     assert found.corpus == pytest.approx(expected.corpus, rel=1e-13)
-    assert math.isnan(found.mean_of_sentences)
+    assert math.isnan(found.sentence_mean)
 
 
 @given(rows)
@@ -212,12 +214,12 @@ def test_extremes_are_infinite_or_absent_and_never_an_error() -> None:
     assert Perplexity(1e6, 1).corpus == math.inf
     assert math.isnan(Perplexity(0.0, 0).corpus)
     huge = Scores(np.array([709.0, 709.5, 1e5]), np.array([1, 1, 1])).perplexity
-    assert huge.mean_of_sentences == math.inf
+    assert huge.sentence_mean == math.inf
     two = Scores(np.array([709.7, 709.7]), np.array([1, 1])).perplexity
-    assert two.mean_of_sentences == math.inf  # each is finite, their sum is not
+    assert two.sentence_mean == math.inf  # each is finite, their sum is not
     none = score(token_nll(bigram), []).perplexity
-    assert none.tokens == 0 and math.isnan(none.corpus) and math.isnan(none.mean_of_sentences)
+    assert none.tokens == 0 and math.isnan(none.corpus) and math.isnan(none.sentence_mean)
     unscored = Scores(np.array([0.0, math.log(2)]), np.array([0, 1]))
-    assert unscored.perplexity.mean_of_sentences == pytest.approx(2)
+    assert unscored.perplexity.sentence_mean == pytest.approx(2)
     lost = Scores(np.array([math.nan, 1.0]), np.array([1, 1])).perplexity
-    assert math.isnan(lost.corpus) and math.isnan(lost.mean_of_sentences)
+    assert math.isnan(lost.corpus) and math.isnan(lost.sentence_mean)

@@ -9,8 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnlab.audit.catalogue import check
-from attnlab.audit.coverage import influence
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.checks.coverage import influence
+from attnlab.audit.probing.wrap import subject_of
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
@@ -25,7 +25,7 @@ from attnlab.models.perceiver_config import Reads
 from attnlab.models.protocol import LanguageModel
 from attnlab.parts.mask import Window
 from attnlab.parts.position import Position
-from attnlab.tasks.batches import Sentences
+from attnlab.tasks.batches import SentenceBatches
 from attnlab.train.loop import train
 from attnlab.train.settings import TrainSettings
 from tests.models.variants import some_ids
@@ -161,7 +161,7 @@ def test_it_is_trained_stored_resumed_and_decoded_as_any_model(reads: str, tmp_p
     model = Perceiver(PerceiverConfig(BASE, 7, reads), Seed(3).torch_generator())  # pyright: ignore[reportArgumentType]
     assert isinstance(model, LanguageModel)
     rows = [[1, *row, 1] for row in some_ids(11, 17).tolist()]
-    batches = Sentences(rows, 31, 5, Seed(2))
+    batches = SentenceBatches(rows, 31, 5, Seed(2))
     settings = TrainSettings(steps=6, batch=5, checkpoint_every=2)
     done = train(model, batches, settings, checkpoints=tmp_path)
     assert done.losses[-1] < done.losses[0]

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor, nn
 
-from attnlab.core.config import canonical
+from attnlab.core.config import canonical_json
 from attnlab.core.seeds import Seed
 from attnlab.parts.attention import Attention, Steps
 from attnlab.parts.mask import Causal, Full, Mask, Prefix, Window
@@ -56,7 +56,7 @@ class Case:
         values = self.config.to_json()
         values.pop("name")
         grouped = "-grouped" if self.dims == GROUPED else ""
-        return f"{self.config.part.seam}-{self.config.part.name}{canonical(values)}{grouped}"
+        return f"{self.config.part.seam}-{self.config.part.name}{canonical_json(values)}{grouped}"
 
     def attention(self, seed: int = 3, dtype: torch.dtype = torch.float64) -> Attention:
         """A layer whose parameters are large enough for every part to matter."""

@@ -5,7 +5,7 @@ import json
 import torch
 from safetensors.torch import load, save
 
-from attnlab.core.config import canonical
+from attnlab.core.config import canonical_json
 from attnlab.core.errors import UsageError
 from attnlab.parts.part import PositionIds
 from tests.parts.cases import BATCH, LENGTH, SEAMS, Case, place, plain, rows, run, twin
@@ -18,7 +18,7 @@ EPS32 = torch.finfo(torch.float32).eps
 def json_round_trip(case: Case) -> None:
     """Config -> JSON -> Config is the identity, and unknown words are refused."""
     seam = next(seam for seam in SEAMS if seam.seam == case.config.part.seam)
-    text = canonical(case.config.to_json())
+    text = canonical_json(case.config.to_json())
     again = seam.config_from_json(json.loads(text))
     assert again == case.config
     assert type(again) is type(case.config)

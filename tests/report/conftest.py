@@ -5,17 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
 
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Reported, judge
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate
-
-# a busy machine is not a failing test
-hypothesis.settings.register_profile("no-deadline", deadline=None)
-hypothesis.settings.load_profile("no-deadline")
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="9pt"><path d="M0 0h9"/></svg>'
 

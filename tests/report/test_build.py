@@ -13,6 +13,7 @@ import pytest
 from attnlab.audit.finding import AUDIT_MARKS
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import MARKS
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source
 from attnlab.lab.study import Study
@@ -303,7 +304,7 @@ class Coin(Study):
 
 def test_a_stored_run_gets_its_report_once(tmp_path: Path) -> None:
     study = Coin.at()
-    stored = Record.create_or_open(tmp_path, study, "quick", Source("coin"))
+    stored = Record.create_or_open(tmp_path, Plan.of(study, Source("coin")))
     with stored.lock():
         for trial in study.trials():
             stored.add(trial, "done", study.run(trial, TrialContext()))

@@ -73,6 +73,9 @@ def test_number_examples(value: float | None, shown: str) -> None:
         (-2.13e-5, [-3.01e-5, -1.25e-5], "(−2.13 ± 0.88) × 10⁻⁵"),
         (381.2, [372.5, 391.6], "381.2 [372.5, 391.6]"),
         (25_000.0, [24_000.0, 26_000.0], "25,000 ± 1,000"),
+        (5e-324, [5e-324, 1e-323], "(4.9 [4.9, 9.9]) × 10⁻³²⁴"),
+        (1.5e-310, [1e-310, 2e-310], "(1.50 ± 0.50) × 10⁻³¹⁰"),
+        (0.0, [-1.7e308, 1.7e308], "(0.0 ± 1.7) × 10³⁰⁸"),
     ],
 )
 def test_interval_examples(
@@ -82,6 +85,8 @@ def test_interval_examples(
 
 
 @given(finite, st.floats(min_value=0, max_value=1e300), st.floats(min_value=0, max_value=1e300))
+@example(5e-324, 0.0, 5e-324)
+@example(0.0, 1.5e308, 1.5e308)
 def test_interval_never_fails_and_never_shows_a_hyphen(x: float, down: float, up: float) -> None:
     shown = with_interval(x, [x - down, x + up])
     assert "-" not in shown and "nan" not in shown and len(shown) < 80

@@ -5,17 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnlab.solvable.evolution import Evolution
-from attnlab.solvable.integrate import Rule, lattice, sobol
-from attnlab.solvable.phase import Branches, alpha_c, alpha_l, alpha_w, critical
-from attnlab.solvable.theory import Branch, Model, State, Tracer, fixed_point, linear_test_error
+from attnlab.solvable.phase import Branches, alpha_c, alpha_l, alpha_w, critical_alphas
+from attnlab.solvable.quadrature import Rule, lattice, sobol
+from attnlab.solvable.state_evolution import Evolution
+from attnlab.solvable.theory import (
+    Branch,
+    BranchTracer,
+    Model,
+    State,
+    fixed_point,
+    linear_test_error,
+)
 
 
 @pytest.mark.parametrize("rule", [sobol(2**13), lattice(2**13)], ids=lambda rule: rule.name)
 def test_critical_values_at_the_published_omega(rule: Rule) -> None:
     # Issue 2, "It holds when": alpha_c(0.3) = 1.25 +- 0.02 and alpha_l(0.3) = 1.48 +- 0.04;
     # Elsewhere: 1.250 (Sobol), 1.251 / 1.256 (8 / 12 nodes), and 1.49.
-    found = critical(Model(), rule)
+    found = critical_alphas(Model(), rule)
     assert all(crossing.converged for crossing in found.values())
     assert found["alpha_c"].value == pytest.approx(1.25, abs=0.02)
     assert found["alpha_l"].value == pytest.approx(1.48, abs=0.04)
@@ -51,7 +58,7 @@ def test_crossings_are_where_they_say() -> None:
 def test_gain_is_the_slope_of_the_nonlinear_map(order: Branch) -> None:
     model, rule, alpha = Model(), sobol(2**15), 0.8
     point = fixed_point(model, alpha, "trivial", rule)
-    gain = Tracer(model, "trivial", rule).gain(point, order)
+    gain = BranchTracer(model, "trivial", rule).gain(point, order)
     # The same map with the points moved, not weighted: nothing in common with the formula.
     small = 0.1
     size = small * np.sqrt(point.q * model.rho) if order == "semantic" else 0.01

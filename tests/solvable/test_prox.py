@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from attnlab.solvable.prox import Field, Minima, prox
+from attnlab.solvable.prox import Minima, ProxProblem, prox
 from tests.reference.prox import energy as energy_by_definition
 from tests.reference.prox import prox as prox_by_definition
 
@@ -97,9 +97,9 @@ def test_following_minima_equals_a_new_search() -> None:
     h, target = problem(4001, seed=6, spread=0.2)
     t = np.stack([target[:, 0, 0], target[:, 1, 1]])
     minima = Minima.none()
-    minima.search(Field(h.T.copy(), t, 20.0, SIGMA2))
+    minima.search(ProxProblem(h.T.copy(), t, 20.0, SIGMA2))
     for scale in (1.003, 1.01, 1.03):
-        moved = Field(scale * h.T, t, 20.0 * scale, SIGMA2)
+        moved = ProxProblem(scale * h.T, t, 20.0 * scale, SIGMA2)
         followed = minima.follow(moved).copy()
         fresh = Minima.none()
         fresh.search(moved)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnlab.solvable.integrate import Rule, sobol
-from attnlab.solvable.prox import Field, Minima
+from attnlab.solvable.prox import Minima, ProxProblem
+from attnlab.solvable.quadrature import Rule, sobol
 from attnlab.solvable.stability import Replicas
 from attnlab.solvable.theory import Model, Point, fixed_point
 
@@ -46,7 +46,7 @@ def test_small_separations_see_the_replicon(semantic: Point, pairs: Rule) -> Non
         pulls = []
         for moved in (h + shift, h - shift):
             minima = Minima.none()
-            minima.search(Field(moved, replicas.target, semantic.V, model.rho))
+            minima.search(ProxProblem(moved, replicas.target, semantic.V, model.rho))
             pulls.append((minima.best - moved) / semantic.V)
         slope = (pulls[0] - pulls[1]) / (2 * step)
         total += float((slope**2).sum(axis=0) @ replicas.weights)

@@ -5,7 +5,7 @@ import torch
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
-from attnlab.solvable.student import Blocks, Loss, sample_losses
+from attnlab.solvable.student import GramBlocks, Loss, sample_losses
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
 from tests.reference import student as reference
 
@@ -57,7 +57,7 @@ def test_two_token_closed_form_equals_the_general_path() -> None:
     """L = 2 takes a shorter way; adding a third token that is never attended must not matter."""
     settings = build(TeacherSettings, {"dim": 23})
     data = Teacher.draw(settings, Seed(1)).sample(11, Seed(2))
-    blocks = Blocks.of(data)
+    blocks = GramBlocks.of(data)
     fields = torch.randn(2, 11, 3, 1, generator=Seed(7).torch_generator(), dtype=torch.float64)
     general = fields.clone().requires_grad_()
     attention = torch.softmax(torch.einsum("lnkr,mnkr->lmnk", general, general), dim=1)
@@ -92,5 +92,5 @@ def test_single_precision_data_give_the_same_loss() -> None:
     weights = torch.randn(3, 1, 211, generator=Seed(3).torch_generator(), dtype=torch.float64)
     value, _ = Loss.of(data, 0.01).value_and_gradient(weights)
     rough, _ = Loss.of(single, 0.01).value_and_gradient(weights)
-    scale = float(Blocks.of(data).target.sum())
+    scale = float(GramBlocks.of(data).target.sum())
     assert float((value - rough).abs().max()) < 2**-24 * 211**0.5 * scale

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from attnlab.solvable.evolution import Evolution
-from attnlab.solvable.integrate import Rule, gauss_hermite, lattice, sobol
+from attnlab.solvable.quadrature import Rule, gauss_hermite, lattice, sobol
+from attnlab.solvable.state_evolution import Evolution
 from attnlab.solvable.theory import (
     Branch,
+    BranchTracer,
     Model,
     Point,
     State,
-    Tracer,
     curve,
     fixed_point,
     linear_test_error,
@@ -174,7 +174,7 @@ def test_curve_is_cheap_and_keeps_the_order_asked_for(rule: Rule) -> None:
 
 
 def test_a_point_that_fails_is_marked_and_leaves_its_neighbours_alone() -> None:
-    tracer = Tracer(Model(), "positional", sobol(2**11))
+    tracer = BranchTracer(Model(), "positional", sobol(2**11))
     good = tracer.solve(0.46)
     nonsense = tracer.solve(0.5, tracer.start(State(1e-8, 1.5, 1e4, 0.0)))
     after = tracer.solve(0.46)

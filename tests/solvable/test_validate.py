@@ -6,7 +6,7 @@ import torch
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.solvable.generalise import exact_error
+from attnlab.solvable.generalisation import exact_test_error
 from attnlab.solvable.solve import minimise
 from attnlab.solvable.student import Loss, sample_losses
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
@@ -62,7 +62,7 @@ def test_leave_one_out_predicts_the_test_error() -> None:
         teacher, data = make(211, 1.5, seed)
         loss = Loss.of(data, 0.01)
         fitted = minimise(loss, teacher.weights[None]).weights
-        ratios.append(float(leave_one_out(loss, fitted)[0]) / exact_error(teacher, fitted[0]))
+        ratios.append(float(leave_one_out(loss, fitted)[0]) / exact_test_error(teacher, fitted[0]))
     assert 0.85 < sum(ratios) / 4 < 1.15, ratios
 
 

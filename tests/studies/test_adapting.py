@@ -13,6 +13,9 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.products.finetune.settings import RATES, FinetuneSettings
+from attnlab.products.finetune.watch import before, few, invariant
+from attnlab.products.finetune.work import training
 from attnlab.studies.adapting import search as room
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.fine_tuning import FineTuning
@@ -21,11 +24,8 @@ from attnlab.studies.adapting.optimizers import Optimizers
 from attnlab.studies.adapting.search import Search, grid, halving
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.studies.adapting.work import settings_of, work
-from attnlab.studies.finetune.settings import RATES, FinetuneSettings
-from attnlab.studies.finetune.watch import before, few, invariant
-from attnlab.studies.finetune.work import training
-from attnlab.tasks.encoded import Encoded
-from attnlab.train.tune import tuned
+from attnlab.tasks.encoder_inputs import EncodedExamples
+from attnlab.train.tune import build_classifier
 
 KINDS: tuple[type[AdaptStudy], ...] = (FineTuning, Optimizers, Adapters)
 D, L, LENGTH = 12, 2, 5  # of the tiny encoder, and its prefixes
@@ -103,13 +103,13 @@ def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read: list[int] = []
-    plain = Encoded.in_order
+    plain = EncodedExamples.batches_by_length
 
-    def counting(self: Encoded, batch: int) -> Any:
+    def counting(self: EncodedExamples, batch: int) -> Any:
         read.append(id(self))
         return plain(self, batch)
 
-    monkeypatch.setattr(Encoded, "in_order", counting)
+    monkeypatch.setattr(EncodedExamples, "batches_by_length", counting)
     trials = {str(t.config["kind"]): t for t in smoke(FineTuning).trials()}
     for kind, times in {"search": 1, "long": 0, "size": 0, "collapse": 1}.items():
         c = trials[kind].config
@@ -213,7 +213,7 @@ def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
 
 def test_padding_that_is_read_is_found_and_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     p = material(base(), Seed(0))
-    model = tuned(p.encoder, 2, base().tuning(), Seed(0))
+    model = build_classifier(p.encoder, 2, base().tuning(), Seed(0))
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
     assert invariant(model, p.dev).verdict == "pass"
     assert all(torch.equal(before[name], now) for name, now in model.named_parameters())
@@ -231,7 +231,7 @@ def test_freeze_is_judged_by_a_step_that_moves_what_has_a_gradient() -> None:
     """A rate at which SGD moves no bit says nothing about what learns."""
     s = base(optimizer="sgd", learning_rate=1e-30)
     p = material(s, Seed(0))
-    model = tuned(p.encoder, 2, s.tuning(), Seed(0))
+    model = build_classifier(p.encoder, 2, s.tuning(), Seed(0))
     said = before(model, s, p.data, training(s, len(p.train)), few(p.train, 4))
     assert said == {"audit_split-overlap": "pass", "audit_freeze": "pass"}
 

@@ -23,7 +23,7 @@ from attnlab.studies.concepts.settings import PARTS, ConceptsSettings
 from attnlab.studies.concepts.study import Concepts
 from attnlab.studies.concepts.texts import byte_count, taken, word_count
 from attnlab.tasks.corpus import Splits
-from attnlab.tasks.encoded import encode
+from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
 from tests.models.tiny_encoder import bert_folder
 
@@ -79,7 +79,7 @@ def test_a_pair_is_told_from_what_is_none() -> None:
 def test_the_mask_hides_padding_and_segments_count(tmp_path: Path) -> None:
     encoder = open_encoder(bert_folder(tmp_path / "bert"))
     example = Example("a good film", "it w3 w5 w7", 0)
-    alone = encode(encoder.tokenizer, [example], 31).batch([0])
+    alone = encode_examples(encoder.tokenizer, [example], 31).batch([0])
     found = pairs.distances(encoder, alone, example)
     assert found["masked"] < 1e-9, "1 − cos of float32 rounding: about (1e-6)²"
     for name in ("unmasked", "no_segments", "one_text"):

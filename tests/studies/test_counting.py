@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab.api import draw_conclusions
+from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, TrialContext
-from attnlab.studies.counting import work
-from attnlab.studies.counting.evidence import Starts
+from attnlab.studies.counting import trial as trial_file
 from attnlab.studies.counting.model import TERMS, Counter, Start
-from attnlab.studies.counting.settings import ARMS, CountingSettings
-from attnlab.studies.counting.study import Counting
+from attnlab.studies.counting.study import Counting, CountingSettings
 from attnlab.studies.counting.task import Fresh, Sizes, counts, draw, loss, without_model
 from attnlab.train.loop import train
 from attnlab.train.settings import TrainSettings
@@ -93,7 +93,7 @@ def test_a_start_looks_at_one_kind_only_while_it_is_held(start: Start) -> None:
     model.release(0.001, torch.Generator().manual_seed(2))
     assert all(float(t.detach().abs().max()) > 0 for t in model.terms(rows.tokens).values())
     train(model, Fresh(SIZES, 7, Seed(4)), settings, loss=loss)
-    shares = work.seen(model, rows, "x")
+    shares = trial_file.measure(model, rows, "x")
     assert shares[f"x_share_{own}"] < 1  # type: ignore[operator]
 
 
@@ -120,7 +120,7 @@ def test_where_a_place_looks() -> None:
     weights = torch.zeros(2, 3, 3)
     weights[:, range(3), range(3)] = torch.tensor([[1.0, 2, 3], [4, 5, 6]])
     weights[0, 0, 2], weights[0, 2, 0], weights[1, 0, 1] = 7.0, 8.0, 5.0
-    found = work.looks(weights, tokens)
+    found = trial_file.mean_weights(weights, tokens)
     assert found == {"on_itself": 3.5, "on_equal": 7.5, "on_other": 0.5}
 
 
@@ -164,7 +164,7 @@ def test_a_trial_is_a_pure_function_of_itself() -> None:
 def test_the_plan(scale: str) -> None:
     study = Counting.at(scale)
     trials = study.trials()
-    assert len({t.id for t in trials}) == len(trials) == len(ARMS) * study.settings.seeds
+    assert len({t.id for t in trials}) == len(trials) == len(Counting.arms) * study.settings.seeds
     assert study.settings.seeds >= MIN_SEEDS
     more = Counting.at(scale, gentle_rate=0.07).trials()
     same = {t.id for t in trials} & {t.id for t in more}
@@ -179,7 +179,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
 
 def metrics_of(arm: str, **changes: Any) -> dict[str, Any]:
     good, base = {"off": 0.53}.get(arm, 0.97), 0.53
-    found: dict[str, Any] = {"majority": base, "collapse": "pass", "held": 0.0}
+    found: dict[str, Any] = {"majority": base, "held": 0.0}
     for phase in ("first",) if arm in ("free", "off") else ("first", "gentle", "strong"):
         own = {"positional": (good, base), "semantic": (base, good)}.get(arm, (base, base))
         found |= {
@@ -196,26 +196,32 @@ def metrics_of(arm: str, **changes: Any) -> dict[str, Any]:
 def table_of(**changes: dict[str, Any]) -> Table:
     """Three seeds of every start, apart by 0.001; `changes` by start."""
     rows = []
-    for arm in ARMS:
+    for arm in Counting.arms:
         for seed in range(3):
             metrics = metrics_of(arm, **changes.get(arm, {}))
             metrics["first_accuracy"] += 0.001 * seed
             metrics["first_nll"] -= 0.001 * seed
-            rows.append(Row(f"{arm}{seed}", seed, "done", {"arm": arm}, metrics))
+            failing = metrics.pop("failing", None)
+            findings = [
+                Finding(name, "fail" if name == failing else "pass", 0, 0, f"{name} of {arm}")
+                for name in ("collapse", "freeze")
+            ]
+            row = Row(f"{arm}{seed}", seed, "done", {"arm": arm}, metrics, findings=findings)
+            rows.append(row)
     return Table(rows)
 
 
 def judged(table: Table) -> dict[str, Claim]:
-    return {c.name: c for c in Counting.at("quick").claims(table)}
+    return {c.name: c for c in draw_conclusions(Counting.at("quick"), table).claims}
 
 
 def test_verdicts_follow_the_table() -> None:
     found = judged(table_of())
     assert {c.verdict for c in found.values()} == {"holds"} and len(found) == 10
-    study = Counting.at("quick")
-    assert study.answer(list(found.values())).startswith("Yes: 97.1 % by places and 97.1 %")
-    audits = {f.name: f.verdict for f in study.audits(table_of())}
-    assert set(audits.values()) == {"pass"}
+    drawn = draw_conclusions(Counting.at("quick"), table_of())
+    assert drawn.answer.startswith("Yes: 97.1 % of the counts are right by positions and 97.1 % by")
+    assert {f.verdict for f in drawn.findings} == {"pass"}
+    assert drawn.sections[0].heading == "Two ways to count"
 
 
 @pytest.mark.parametrize(
@@ -239,28 +245,33 @@ def test_a_planted_fault_turns_a_verdict(
 @pytest.mark.parametrize(
     ("arm", "changes", "audit"),
     [
-        ("positional", {"held": 1e-3}, "freeze"),
-        ("semantic", {"collapse": "fail: all are 2"}, "collapse"),
+        ("positional", {"failing": "freeze"}, "freeze"),
+        ("semantic", {"failing": "collapse"}, "collapse"),
         ("semantic", {"first_accuracy": 0.53}, "baselines"),
         ("off", {"first_nll": 0.1}, "attention-worth"),
     ],
 )
 def test_audits_name_what_is_wrong(arm: str, changes: dict[str, Any], audit: str) -> None:
     table = table_of(**{arm: changes})
-    found = {f.name: f for f in Counting.at("quick").audits(table)}
-    assert found[audit].verdict == "fail"
-    constant = table_of(off={"collapse": "fail: all are 1"})
-    told = {f.name: f for f in Counting.at("quick").audits(constant)}["collapse"]
-    assert told.verdict == "pass" and "all are 1" in told.why
+    findings = {f.name: f for f in draw_conclusions(Counting.at("quick"), table).findings}
+    assert findings[audit].verdict == "fail"
+    constant = draw_conclusions(Counting.at("quick"), table_of(off={"failing": "collapse"}))
+    allowed = {f.name: f for f in constant.findings}["collapse"]
+    assert allowed.verdict == "pass" and "collapse of off" in allowed.why
 
 
 def test_an_empty_table_breaks_nothing() -> None:
-    study, table = Counting.at("smoke"), Table([])
-    claims = study.claims(table)
-    assert {c.verdict for c in claims} == {"undecided"}
-    assert study.answer(claims).startswith("Not settled")
-    assert study.figures(table) == [] and study.audits(table) and study.discussion(table, claims)
-    assert Starts(table).names() == [] and CountingSettings().seeds >= MIN_SEEDS
+    study = Counting.at("smoke")
+    drawn = draw_conclusions(study, Table([]))
+    assert {c.verdict for c in drawn.claims} == {"undecided"}
+    assert drawn.answer.startswith("Not settled") and drawn.sections and drawn.findings
+    assert study.figures(drawn.evidence) == [] and drawn.evidence.names() == []
+    assert CountingSettings().seeds >= MIN_SEEDS
+
+
+def test_held_entries_are_a_finding() -> None:
+    assert trial_file.held_at_zero(0.0).verdict == "pass"
+    assert trial_file.held_at_zero(1e-3).verdict == "fail"
 
 
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ from attnlab.studies.distillation.scoring import a_sentence_a_line, on_one_line
 from attnlab.studies.distillation.settings import DistilSettings
 from attnlab.studies.distillation.study import Distillation
 from attnlab.studies.distillation.work import prompter_of, training
-from attnlab.tasks.prompted import Example, packed
-from attnlab.tasks.summaries import split
-from attnlab.train.distil import FromLogits, sequence_nll
+from attnlab.tasks.prompts import PromptExample, collate
+from attnlab.tasks.summaries import split_rows
+from attnlab.train.distillation import DistillationLoss, sequence_nll
 from attnlab.train.update import Loss
 
 
@@ -291,7 +291,7 @@ def fresh(study: Study) -> Outcome:
     return study.run(study.trials()[0], TrialContext())
 
 
-def pieces() -> tuple[DistilSettings, HubModel, HubModel, list[Example]]:
+def pieces() -> tuple[DistilSettings, HubModel, HubModel, list[PromptExample]]:
     s = settings()
     teacher = teacher_of(s)
     student = student_of(s, teacher, Seed(0))
@@ -300,7 +300,7 @@ def pieces() -> tuple[DistilSettings, HubModel, HubModel, list[Example]]:
 
 
 def judged(
-    s: DistilSettings, student: HubModel, examples: list[Example], loss: Loss
+    s: DistilSettings, student: HubModel, examples: list[PromptExample], loss: Loss
 ) -> dict[str, str]:
     plan = training(s, len(examples), 0, "cpu")
     return checks.of_training(student, examples, prompter_of(s, student), loss, plan)
@@ -309,13 +309,23 @@ def judged(
 def test_the_audits_of_training_pass_and_leave_the_student_as_it_was() -> None:
     s, teacher, student, examples = pieces()
     before = weights_sha256(student.library)
-    found = judged(s, student, examples, FromLogits(teacher.library))
+    found = judged(s, student, examples, DistillationLoss(teacher.library))
     assert set(found.values()) == {"pass"} and weights_sha256(student.library) == before
-    zero = checks.identity(teacher, examples[0], FromLogits(teacher.library, "jsd", 2.0))
+    zero = checks.identity(teacher, examples[0], DistillationLoss(teacher.library, "jsd", 2.0))
     assert abs(zero["identity_loss"]) < 1e-6 > zero["identity_gradient"]
     student.library.train()
-    other = checks.identity(student, examples[0], FromLogits(teacher.library))
+    other = checks.identity(student, examples[0], DistillationLoss(teacher.library))
     assert other["identity_loss"] > 1e-6  # a student that is not its teacher
+
+
+def test_a_step_in_pieces_is_audited_where_the_training_takes_it_in_pieces() -> None:
+    s, teacher, student, examples = pieces()
+    before = weights_sha256(student.library)
+    cut = s.model_copy(update={"batch": 4, "accumulate": 2})
+    for loss in (sequence_nll, DistillationLoss(teacher.library)):
+        assert judged(cut, student, examples, loss)["audit_gradient-accumulation"] == "pass"
+    assert weights_sha256(student.library) == before
+    assert "audit_gradient-accumulation" not in judged(s, student, examples, sequence_nll)
 
 
 def test_a_frozen_tensor_is_found() -> None:
@@ -329,9 +339,11 @@ def test_a_prompt_that_is_scored_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     s, _teacher, student, examples = pieces()
 
     def leaking(rows: Any, side: Any = "right", pad: int = 0) -> Any:
-        return packed([Example(e.prompt[:1], (*e.prompt[1:], *e.answer)) for e in rows], side, pad)
+        return collate(
+            [PromptExample(e.prompt[:1], (*e.prompt[1:], *e.answer)) for e in rows], side, pad
+        )
 
-    monkeypatch.setattr(checks, "packed", leaking)
+    monkeypatch.setattr(checks, "collate", leaking)
     found = judged(s, student, examples, sequence_nll)
     assert found["audit_loss-mask"].startswith("fail")
 
@@ -371,7 +383,7 @@ def test_what_trials_report_undermines_the_claims_that_rest_on_them(done: Run) -
 
 
 def test_made_up_articles_are_in_one_split_each_and_have_several_sentences() -> None:
-    parts = split(tiny.rows())
+    parts = split_rows(tiny.rows())
     assert all(len(part) > 4 for part in parts.as_dict().values())
     for row in tiny.rows(9):
         assert len(a_sentence_a_line(row.summary).split("\n")) == 2
@@ -394,7 +406,7 @@ def test_smollm2_ends_its_summaries_and_is_asked_by_its_template() -> None:
     ask = prompter_of(s, teacher)
     assert ask.chats and ask.end == teacher.tokenizer.library.pad_token_id  # type: ignore[union-attr]
     examples = [ask.example("A cat sat on a mat in Leeds.", text, 40) for text in ("A cat.", "So")]
-    batch = packed(examples, pad=ask.end)
+    batch = collate(examples, pad=ask.end)
     assert int((batch.targets == ask.end).sum()) == 2
     made = texts.write(teacher, ask, ["The mayor of Leeds opened a new bridge on Monday."], 40, 1)
     assert "Leeds" in made.words[0] or "bridge" in made.words[0]

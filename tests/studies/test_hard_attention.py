@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.construct.hard import slopes
+from attnlab.construct.hard import jacobian_norms
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.claim import Claim
@@ -215,7 +215,7 @@ def test_the_formula_of_the_slope(temperature: float) -> None:
 
     for k, q, v, slope in zip(keys, query, values, found, strict=True):
         assert slope == pytest.approx(
-            slopes(k, q, v, "softmax", temperature, "sqrt").query, rel=1e-10
+            jacobian_norms(k, q, v, "softmax", temperature, "sqrt").query, rel=1e-10
         )
         steps = 1e-6 * np.eye(5)
         jacobian = [(output(k, q + e, v) - output(k, q - e, v)) / 2e-6 for e in steps]

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from attnlab.construct.keys import weights_of
+from attnlab.construct.inputs import attention_weights
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import apply_audits
 from attnlab.lab.table import Row, Table
@@ -76,8 +76,8 @@ def test_draws_are_attention_on_keys_drawn_one_by_one() -> None:
     for at in range(17):
         keys = np.array([mu + math.sqrt(c["alpha"]) * noise.normal(size=11) for mu in means])
         keys[0] += math.sqrt(c["spread"]) * length.normal() * means[0]
-        one = weights_of(keys, c["beta"] * (means[0] + means[1]))
-        heads = [weights_of(keys, c["beta"] * mu) for mu in means[:2]]
+        one = attention_weights(keys, c["beta"] * (means[0] + means[1]))
+        heads = [attention_weights(keys, c["beta"] * mu) for mu in means[:2]]
         two = (heads[0] + heads[1]) / 2
         wanted = np.array([0.5, 0.5, 0, 0, 0])
         for arm, weights in (("one", one), ("two", two)):

@@ -36,7 +36,7 @@ from attnlab.studies.knowledge.scoring import (
 from attnlab.studies.knowledge.settings import KnowledgeSettings
 from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.people import normalise
-from attnlab.tasks.prompted import Example
+from attnlab.tasks.prompts import PromptExample
 
 FIRST, LAST = ("Al", "Bo", "Cy", "Di", "Ed"), ("Ames", "Bird", "Cox", "Dow", "Eck")
 NAMES = [f"{FIRST[i % 5]} {LAST[(i + i // 5) % 5]}" for i in range(12)]
@@ -234,7 +234,7 @@ def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping
     questions = data.world.read
     found = answers(model, data, questions, longest=3, batch=3)
     examples = [
-        Example(data.prompt(q.text), tuple(data.vocabulary.encode(q.place or "")))
+        PromptExample(data.prompt(q.text), tuple(data.vocabulary.encode(q.place or "")))
         for q in questions
     ]
     together = sequence_probability(model, examples, 3)

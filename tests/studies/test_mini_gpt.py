@@ -23,7 +23,7 @@ from attnlab.studies.mini_gpt.probes import (
     twin_gap,
 )
 from attnlab.studies.mini_gpt.projection_depth import ALL_DEPTHS, ProjectionDepth
-from attnlab.tasks.batches import Batch, in_order
+from attnlab.tasks.batches import Batch, sequential_batches
 
 STUDIES: list[type[Study]] = [Positions, HeadMerging, ProjectionDepth]
 DIMS: dict[str, Any] = {"vocab": 31, "block": 23, "layers": 2, "heads": 3, "d_model": 18}
@@ -42,7 +42,7 @@ def model(**parts: Any) -> GPT:
 def batch() -> Batch:
     rng = np.random.default_rng(3)
     rows = [rng.integers(0, 31, size=n) for n in (19, 17, 13, 11, 7)]
-    return next(iter(in_order(rows, 5)))
+    return next(iter(sequential_batches(rows, 5)))
 
 
 def test_the_probes_find_what_is_planted(batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Worlds of birthplaces: groups that do not mix, files of a course, what can be known at all."""
+"""Birthplace worlds: disjoint groups of people, files of a course, the facts a text states."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ from attnlab.tasks.birthplaces import (
     Question,
     Sizes,
     draw_world,
-    frame,
-    of_commonest_places,
+    find_question_frame,
+    find_stated,
+    people_from_commonest_places,
     read_questions,
     read_world,
-    stated,
 )
 from attnlab.tasks.people import Person, normalise
 
@@ -57,7 +57,7 @@ def test_a_world_is_a_function_of_its_seed() -> None:
 
 
 def test_commonest_places_and_too_many_people() -> None:
-    few = of_commonest_places(PEOPLE, 2)
+    few = people_from_commonest_places(PEOPLE, 2)
     assert len({p.place for p in few}) == 2 and set(few) < set(PEOPLE)
     with pytest.raises(UsageError, match="2 commonest places"):
         draw_world(PEOPLE, Sizes(people=30, unread=0, invented=0, places=2), Seed(5))
@@ -67,8 +67,8 @@ def test_commonest_places_and_too_many_people() -> None:
 
 def test_the_ceiling_counts_name_and_place_in_one_document() -> None:
     world = draw_world(PEOPLE, SIZES, Seed(5))
-    assert all(stated(world.read, world.documents)) and not any(
-        stated(world.unread, world.documents)
+    assert all(find_stated(world.read, world.documents)) and not any(
+        find_stated(world.unread, world.documents)
     )
     asked = [
         Question("?", "Al Cole", "Rome"),
@@ -77,8 +77,8 @@ def test_the_ceiling_counts_name_and_place_in_one_document() -> None:
         Question("?", "Bo Diaz", "Oslo"),
     ]
     text = ["AL COLE, of Rome.", "Al Cole saw York. New", "Bo Diaz.", "Oslo Bo, Diaz"]
-    assert stated(asked, text) == [True, False, False, True]
-    assert stated(asked, text, limit=10) == [False, False, False, False]
+    assert find_stated(asked, text) == [True, False, False, True]
+    assert find_stated(asked, text, limit=10) == [False, False, False, False]
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -99,7 +99,7 @@ def test_a_world_from_files_of_any_script(tmp_path: Path) -> None:
     assert [q.name for q in world.read] == ["李 白", "Al"] and world.read[0].place == "Suyab City"
     assert world.invented[0].name in ("Zoë 白", "李 Ray") and world.unread == ()
     assert world.invented[0].text == f"Where was {world.invented[0].name} born?"
-    assert stated(world.taught, world.documents) == [True]
+    assert find_stated(world.taught, world.documents) == [True]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,14 @@ def test_any_text_is_read_or_refused_by_line(
 
 
 def test_the_frame_of_questions_is_what_they_share() -> None:
-    assert frame(["Where was Al born?", "Where was Ada May born?"]) == ("Where was ", " born?")
-    assert frame(["Al", "Bo"]) == ("", "") == frame(["the same", "the same"])
-    assert frame(["Wo ist X?", "Wo ist Y?"]) == ("Wo ist ", "?")
-    assert frame(["a a", "a a a"])[0] == "a "
+    assert find_question_frame(["Where was Al born?", "Where was Ada May born?"]) == (
+        "Where was ",
+        " born?",
+    )
+    assert (
+        find_question_frame(["Al", "Bo"])
+        == ("", "")
+        == find_question_frame(["the same", "the same"])
+    )
+    assert find_question_frame(["Wo ist X?", "Wo ist Y?"]) == ("Wo ist ", "?")
+    assert find_question_frame(["a a", "a a a"])[0] == "a "

@@ -1,7 +1,7 @@
-"""A play by hand: what is said stays, all else goes. The real plays: test_shakespeare.py."""
+"""A small play: speeches are kept, all else is dropped. The real plays: test_shakespeare.py."""
 
-from attnlab.tasks.corpus import sentences
-from attnlab.tasks.drama import play, spoken
+from attnlab.tasks.corpus import split_sentences
+from attnlab.tasks.drama import extract_speeches, strip_front_matter
 
 FILE = """\
 The Project Gutenberg EBook of A Play
@@ -74,16 +74,16 @@ More licence.
 
 
 def test_the_work_without_what_surrounds_it() -> None:
-    work = play(FILE)
+    work = strip_front_matter(FILE)
     assert work.startswith("PERSONS REPRESENTED.\n\nHAM, a prince.")
     assert work.endswith("[Exit].\n")
     assert "icence" not in work and "@" not in work and "_" not in work
-    assert play(work) == work
-    assert play("A PLAY\nby William Shakespeare\n\nI\n\nO.\n") == "I\n\nO.\n"
+    assert strip_front_matter(work) == work
+    assert strip_front_matter("A PLAY\nby William Shakespeare\n\nI\n\nO.\n") == "I\n\nO.\n"
 
 
 def test_what_is_said() -> None:
-    assert spoken(play(FILE)).split("\n\n") == [
+    assert extract_speeches(strip_front_matter(FILE)).split("\n\n") == [
         "I hear them. Stand,  ho!\nAct your part,\nor leave. The scene\nthat I would see",
         "Scene of woe!",
         "Exit who?\nFarewell.",
@@ -94,7 +94,7 @@ def test_what_is_said() -> None:
 
 
 def test_sentences_run_over_verse_lines_and_stage_directions() -> None:
-    assert sentences(spoken(play(FILE)))[:4] == [
+    assert split_sentences(extract_speeches(strip_front_matter(FILE)))[:4] == [
         "I hear them.",
         "Stand, ho!",
         "Act your part, or leave.",
@@ -104,9 +104,9 @@ def test_sentences_run_over_verse_lines_and_stage_directions() -> None:
 
 def test_a_poem_loses_its_numerals_only() -> None:
     poem = "I\n\nFrom fairest\nWe desire.\n\nXIV.\n\nFrom fairest\nAct of love.\n"
-    assert spoken(poem) == "From fairest\nWe desire.\n\nFrom fairest\nAct of love."
+    assert extract_speeches(poem) == "From fairest\nWe desire.\n\nFrom fairest\nAct of love."
 
 
 def test_text_that_is_no_play_is_left_alone() -> None:
-    assert spoken("Some words.\nOther words.") == "Some words.\nOther words."
-    assert spoken("") == "" and play("x") == "x\n"
+    assert extract_speeches("Some words.\nOther words.") == "Some words.\nOther words."
+    assert extract_speeches("") == "" and strip_front_matter("x") == "x\n"

@@ -1,4 +1,4 @@
-"""Tables with labels, split by content; a bad one is one line that says where."""
+"""Labelled tables are split by content; a bad one gives a one-line error with its place."""
 
 import csv
 import io
@@ -9,22 +9,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from attnlab.audit.split_overlap import split_overlap
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.tasks.boolq import boolq
-from attnlab.tasks.folder import read_folder
 from attnlab.tasks.labelled import (
     Columns,
     Example,
-    Labelled,
-    by_order,
+    LabelledData,
     class_names,
     example_key,
     majority,
-    read_labelled,
+    read_labelled_table,
+    split_by_sizes,
 )
 from attnlab.tasks.sentiment import SIZES, rotten_tomatoes
 from attnlab.tasks.snli import snli
+from attnlab.tasks.split_folder import read_folder
 from attnlab.tasks.tables import read_table
 
 COLUMNS = Columns("review", "stars")
@@ -42,12 +42,12 @@ def reviews(path: Path, rows: int = 41) -> Path:
 
 def test_a_csv_is_split_by_content(tmp_path: Path) -> None:
     path = reviews(tmp_path / "r.csv")
-    found = read_labelled(path, COLUMNS)
+    found = read_labelled_table(path, COLUMNS)
     assert found.labels == ("0", "1", "2") and found.train[0].text.endswith(", seen")
     assert sum(map(len, found.as_dict().values())) == 41 and found.dev and found.test
     assert split_overlap(found.texts(), chosen_on="dev", reported_on="test").verdict == "pass"
     back = write(tmp_path / "b.csv", _reversed(path))
-    assert set(read_labelled(back, COLUMNS).test) == set(found.test)
+    assert set(read_labelled_table(back, COLUMNS).test) == set(found.test)
 
 
 def _reversed(path: Path) -> str:
@@ -57,7 +57,9 @@ def _reversed(path: Path) -> str:
 
 def test_copies_stay_together(tmp_path: Path) -> None:
     lines = [f"film {i},{i % 2}\n  FILM   {i},{i % 2}" for i in range(30)]
-    found = read_labelled(write(tmp_path / "c.csv", "\n".join(["review,stars", *lines])), COLUMNS)
+    found = read_labelled_table(
+        write(tmp_path / "c.csv", "\n".join(["review,stars", *lines])), COLUMNS
+    )
     assert split_overlap(found.texts()).verdict == "pass"
     planted = {"train": found.train, "test": (*found.test, found.train[0])}
     texts = {name: [e.texts for e in rows] for name, rows in planted.items()}
@@ -67,7 +69,7 @@ def test_copies_stay_together(tmp_path: Path) -> None:
 def test_jsonl_and_pairs(tmp_path: Path) -> None:
     rows = [{"q": f"is {i} odd?", "p": f"passage {i}", "a": i % 2 == 1} for i in range(29)]
     path = write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, rows)))
-    found = read_labelled(path, Columns("q", "a", "p"))
+    found = read_labelled_table(path, Columns("q", "a", "p"))
     assert found.labels == ("false", "true") and found.train[0].second is not None
     odd = [e for part in found.as_dict().values() for e in part if e.label]
     assert len(odd) == 14 and all(int(e.text.split()[1]) % 2 for e in odd)
@@ -80,8 +82,8 @@ BAD: dict[str, tuple[str, str, str]] = {
     "no text": ("a.csv", 'review,stars\nx,1\n" ",1\n', "line 3: 'review' is empty"),
     "quote": ("a.csv", 'review,stars\nx,1\n"y,1\n', "line 3: not a table"),
     "twice": ("a.csv", "review,review\nx,1\n", "line 1: two columns"),
-    "header": ("a.csv", "review,stars\n", "a header and no row"),
-    "separators": ("a.csv", ";;\n;\n", "no field of this table"),
+    "header": ("a.csv", "review,stars\n", "a header without rows"),
+    "separators": ("a.csv", ";;\n;\n", "every field of this table is empty"),
     "empty": ("a.csv", "", "empty"),
     "ending": ("a.xlsx", "review,stars\nx,1\n", "a table ends in"),
     "json": ("a.jsonl", '{"review": "x", "stars": 1}\n{"review"\n', "line 2: not JSON"),
@@ -104,16 +106,16 @@ def test_bad_input_is_one_line(tmp_path: Path, case: str) -> None:
 
 def test_what_cannot_be_learnt_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="7 rows; train, dev and test need 10"):
-        read_labelled(reviews(tmp_path / "few.csv", 7), COLUMNS)
+        read_labelled_table(reviews(tmp_path / "few.csv", 7), COLUMNS)
     one = write(tmp_path / "one.csv", "review,stars\n" + "x,1\n" * 12)
     with pytest.raises(UsageError, match="every label is '1'"):
-        read_labelled(one, COLUMNS)
+        read_labelled_table(one, COLUMNS)
     many = write(tmp_path / "m.csv", "review,stars\n" + "".join(f"x{i},{i}\n" for i in range(12)))
     with pytest.raises(UsageError, match="12 different labels in 12 rows are no classes"):
-        read_labelled(many, COLUMNS)
+        read_labelled_table(many, COLUMNS)
     same = write(tmp_path / "s.csv", "review,stars\n" + "x,1\ny,2\n" * 6)
     with pytest.raises(UsageError, match="too few different texts"):
-        read_labelled(same, COLUMNS)
+        read_labelled_table(same, COLUMNS)
     assert class_names(["10", "9", "-1", "9"], "x", 9) == ("-1", "9", "10")
     assert class_names(["b", "a"], "x", 9) == ("a", "b")
 
@@ -152,16 +154,16 @@ def test_what_csv_writes_is_read(rows: list[tuple[str, str]]) -> None:
 
 def test_parts_of_a_given_size() -> None:
     rows = [Example(f"t{i}", None, i % 2) for i in range(23)]
-    parts = by_order(rows, (11, 7, 5))
+    parts = split_by_sizes(rows, (11, 7, 5))
     assert [len(p) for p in parts] == [11, 7, 5]
     assert {e for p in parts for e in p} == set(rows)
     keys = [example_key(e) for p in parts for e in p]
-    assert keys == sorted(keys) and by_order(rows[::-1], (11, 7, 5)) == parts
+    assert keys == sorted(keys) and split_by_sizes(rows[::-1], (11, 7, 5)) == parts
     pairs = [Example(f"q{i}", f"p{i // 4}", 0) for i in range(20)]
-    first, second = by_order(pairs, (10, 10), lambda e: e.second or "")
+    first, second = split_by_sizes(pairs, (10, 10), lambda e: e.second or "")
     assert not {e.second for e in first} & {e.second for e in second}
     with pytest.raises(UsageError, match="cannot be cut"):
-        by_order(rows, (3, 4))
+        split_by_sizes(rows, (3, 4))
 
 
 @pytest.mark.parametrize("header", [True, False])
@@ -183,7 +185,7 @@ def test_sst2_files(tmp_path: Path, header: bool, turned: bool) -> None:
         read_folder(tmp_path, Columns("text", "label"))
 
 
-def real(name: str) -> Labelled:
+def real(name: str) -> LabelledData:
     try:
         return {"sentiment": rotten_tomatoes, "boolq": boolq, "snli": snli}[name]()
     except MissingError as error:

@@ -19,7 +19,7 @@ Gram = tuple[int | None, ...]
 
 
 class Loops:
-    """The definition: dictionaries and loops. None stands before a row."""
+    """Kneser–Ney by its definition, with dictionaries and loops; None precedes a row."""
 
     def __init__(self, rows: list[list[int]], order: int, size: int) -> None:
         self.size, self.order = size, order

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from attnlab.core.errors import MissingError, UsageError
 from attnlab.core.seeds import Seed
-from attnlab.tasks.biographies import MOST, SENTENCES, biographies, phrasings_of
+from attnlab.tasks.biographies import MAX_PHRASINGS, SENTENCES, draw_biographies, phrasings_of
 from attnlab.tasks.people import (
     Person,
-    invented_names,
+    drop_shared_names,
+    invent_names,
     normalise,
     read_people,
     real_people,
-    unique,
 )
 
 HEAD = "playerID,nameFirst,nameLast,birthCity,birthYear,debut\n"
@@ -43,7 +43,7 @@ def test_a_file_without_the_columns_or_people_is_one_clear_line(tmp_path: Path) 
 
 def test_a_shared_name_is_left_out_whoever_bears_it() -> None:
     twins = [Person("Al Cole", "Rome"), Person("al cole", "Oslo"), Person("Bo Diaz", "Rome")]
-    assert unique(twins) == (twins[2],)
+    assert drop_shared_names(twins) == (twins[2],)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -56,33 +56,33 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
 def test_invented_names_are_new_pairs_of_known_halves() -> None:
     names = [f"{first} {last}" for first in ("Al", "Bo", "Cy") for last in ("Ames", "Bird")]
     with pytest.raises(UsageError, match="0 new pairs"):
-        invented_names(names, 1, Seed(3))  # every pair exists
+        invent_names(names, 1, Seed(3))  # every pair exists
     kept = names[:1] + names[2:]
-    found = invented_names(kept, 1, Seed(3))
+    found = invent_names(kept, 1, Seed(3))
     assert found == ("Al Bird",)
     with pytest.raises(UsageError, match="0 new pairs"):
-        invented_names(kept, 1, Seed(3), taken=["AL BIRD"])
-    assert invented_names([], 0, Seed(3)) == () == invented_names(names, 2, Seed(3), all_=False)
+        invent_names(kept, 1, Seed(3), taken=["AL BIRD"])
+    assert invent_names([], 0, Seed(3)) == () == invent_names(names, 2, Seed(3), all_=False)
 
 
 def test_every_phrasing_states_name_and_place_and_they_differ() -> None:
     person = Person("Al Cole", "Rome", 1901, 1923)
     told = phrasings_of(person)
-    assert len(set(told)) == len(told) == MOST
+    assert len(set(told)) == len(told) == MAX_PHRASINGS
     assert all("Al Cole" in text and "Rome" in text and "{" not in text for text in told)
     assert len(phrasings_of(Person("Al Cole", "Rome"))) == len(SENTENCES)
 
 
 def test_phrasings_are_drawn_for_each_person_and_by_name_alone() -> None:
     people = [Person(f"Al N{i}", "Rome", 1901, 1923) for i in range(31)]
-    found = biographies(people, 5, Seed(7))
+    found = draw_biographies(people, 5, Seed(7))
     assert len(found) == len(set(found)) == 31 * 5
-    assert biographies(people[::-1], 5, Seed(7))[-5:] == found[:5]
+    assert draw_biographies(people[::-1], 5, Seed(7))[-5:] == found[:5]
     ways = {text.replace(p.name, "X") for p, text in zip(people, found[::5], strict=True)}
     assert len(ways) > 5  # not the same sentence for all
-    for wrong in (0, MOST + 1):
+    for wrong in (0, MAX_PHRASINGS + 1):
         with pytest.raises(UsageError, match="phrasings"):
-            biographies(people, wrong, Seed(7))
+            draw_biographies(people, wrong, Seed(7))
 
 
 @pytest.mark.assets

@@ -1,4 +1,4 @@
-"""The real plays and poems: all of them, nothing but them."""
+"""The asset with the real plays and poems: complete, and nothing else in it."""
 
 import re
 
@@ -7,9 +7,9 @@ import pytest
 
 from attnlab.core.errors import MissingError
 from attnlab.core.seeds import Seed
-from attnlab.tasks.batches import Sentences
-from attnlab.tasks.corpus import Corpus, sentences
-from attnlab.tasks.drama import spoken
+from attnlab.tasks.batches import SentenceBatches
+from attnlab.tasks.corpus import Corpus, split_sentences
+from attnlab.tasks.drama import extract_speeches
 from attnlab.tasks.ngram import NGram
 from attnlab.tasks.tokenizer import train_tokenizer
 
@@ -50,7 +50,7 @@ def test_only_speech_is_left_of_a_play(corpus: Corpus) -> None:
     plays = [d for d in corpus.documents if re.search(r"^\[?Enter|^\[E", d, re.M)]
     assert len(plays) == 37
     for work in plays:
-        said = spoken(work)
+        said = extract_speeches(work)
         assert 0.8 < len(said) / len(work) < 0.93
         assert not re.search(r"[\[\]{}@_*]", said)
         assert not re.search(r"^(?:ACT|SCENE|Act|Scene) [IVX\d]|DRAMATIS|Exeunt", said, re.M)
@@ -60,7 +60,7 @@ def test_only_speech_is_left_of_a_play(corpus: Corpus) -> None:
 
 
 def test_sentences_of_the_plays(corpus: Corpus) -> None:
-    found = [s for d in corpus.documents for s in sentences(spoken(d))]
+    found = [s for d in corpus.documents for s in split_sentences(extract_speeches(d))]
     assert "To be, or not to be,--that is the question:--" in " ".join(found)
     assert {"Who's there?", "Nay, answer me: stand, and unfold yourself."} <= set(found)
     words = np.array([len(s.split()) for s in found])
@@ -71,12 +71,12 @@ def test_sentences_of_the_plays(corpus: Corpus) -> None:
 
 
 def test_words_batches_and_baselines_fit_together(corpus: Corpus) -> None:
-    splits = corpus.split().map(spoken)
-    train, dev = ([s for d in part for s in sentences(d)] for part in splits.parts[:2])
+    splits = corpus.split().map(extract_speeches)
+    train, dev = ([s for d in part for s in split_sentences(d)] for part in splits.parts[:2])
     tokenizer = train_tokenizer("word", train, min_count=5)
     rows, held = tokenizer.rows(train), tokenizer.rows(dev)
-    data = Sentences(rows, 128, 32, Seed(3))
-    assert data.cut_rows < 0.005 * data.rows
+    data = SentenceBatches(rows, 128, 32, Seed(3))
+    assert data.truncated_rows < 0.005 * data.rows
     unknown = np.mean(np.concatenate(held) == tokenizer.unknown)
     assert 0.02 < unknown < 0.08
     perplexity = []

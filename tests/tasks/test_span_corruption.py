@@ -1,4 +1,4 @@
-"""Span corruption: exact reassembly, every legal draw, the promised mean, no first match."""
+"""Span corruption: rows can be inverted, every legal span is drawn, the mean length is T/4."""
 
 from collections import Counter
 
@@ -7,26 +7,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.core.tokens import IGNORE
+from attnlab.core.tokens import IGNORE, Ids
 from attnlab.tasks.span_corruption import (
-    Corrupted,
+    CorruptedBatches,
     Corruption,
     Span,
-    characters,
-    reassembled,
-    shown,
+    show_row,
+    train_character_tokenizer,
 )
 
 TEXTS = ("Kafka was born in Prague.", "Ada ⁇ Lovelace: London □.", "abcabcabcabc", "Rome")
-VOCABULARY = characters(TEXTS)
+VOCABULARY = train_character_tokenizer(TEXTS)
 DRAWS = 10_000
 
 
 def draws(length: int, how: Corruption, seed: int = 3) -> list[Span]:
     rng = Seed(seed).numpy_generator()
     return [Span(*map(int, row)) for row in how.draw([length] * DRAWS, rng)]
+
+
+def invert_row(row: Ids) -> tuple[np.ndarray, Span]:
+    """Recover the truncated document and the span from a row of `Corruption.row`."""
+    ids = np.asarray(row, dtype=np.int32)
+    marks = np.flatnonzero(ids == VOCABULARY.start).tolist()
+    pads = np.flatnonzero(ids == VOCABULARY.pad)
+    end = int(pads[0]) if len(pads) else len(ids)
+    if len(marks) == 3 and marks[2] == end - 1:
+        end = marks.pop()
+    padded = not len(pads) or (ids[pads[0] :] == VOCABULARY.pad).all()
+    assert len(marks) == 2 and padded, "not a row"
+    one, two = marks
+    prefix, suffix, masked = ids[:one], ids[one + 1 : two], ids[two + 1 : end]
+    document = np.concatenate([prefix, masked, suffix])
+    return document, Span(len(document), one, len(masked))
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -43,7 +58,7 @@ def test_a_row_gives_back_exactly_what_was_cut(
     span = Span(*map(int, how.draw([len(ids)], Seed(seed).numpy_generator())[0]))
     row = how.row(ids, span, VOCABULARY)
     assert len(row) == 48
-    document, found = reassembled(row, VOCABULARY)
+    document, found = invert_row(row)
     assert found == span and np.array_equal(document, ids[: span.total])
     written = span.total + 2 + closed
     assert (row[:written] != VOCABULARY.pad).all() and (row[written:] == VOCABULARY.pad).all()
@@ -95,8 +110,8 @@ def test_texts_shorter_than_four_are_kept_whole() -> None:
 def test_the_drawn_span_is_masked_not_the_first_that_reads_the_same() -> None:
     ids = VOCABULARY.encode("abcabcabcabc")
     row = Corruption(29).row(ids, Span(12, 6, 3), VOCABULARY)
-    assert shown(row, VOCABULARY) == "abcabc⁇abc⁇abc" + 16 * "□"
-    document, span = reassembled(row, VOCABULARY)
+    assert show_row(row, VOCABULARY) == "abcabc⁇abc⁇abc" + 16 * "□"
+    document, span = invert_row(row)
     assert span == Span(12, 6, 3) and VOCABULARY.decode(document) == "abcabcabcabc"
 
 
@@ -104,7 +119,7 @@ def test_marks_in_a_text_are_characters_and_strangers_are_unknown_everywhere() -
     ids = VOCABULARY.encode("A ⁇□ é")
     assert VOCABULARY.start not in ids and VOCABULARY.pad not in ids
     assert ids[-1] == VOCABULARY.unknown and VOCABULARY.unknown not in ids[:-1]
-    batches = Corrupted(["éééééééé"], VOCABULARY, Corruption(29), 5, Seed(1))
+    batches = CorruptedBatches(["éééééééé"], VOCABULARY, Corruption(29), 5, Seed(1))
     assert set(batches.batch(0).ids.flatten().tolist()) == {
         VOCABULARY.start,
         VOCABULARY.pad,
@@ -114,42 +129,39 @@ def test_marks_in_a_text_are_characters_and_strangers_are_unknown_everywhere() -
 
 def test_batches_are_a_function_of_the_step_and_differ_by_epoch() -> None:
     how = Corruption(29)
-    one, two = (Corrupted(TEXTS, VOCABULARY, how, 4, Seed(7)) for _ in range(2))
+    one, two = (CorruptedBatches(TEXTS, VOCABULARY, how, 4, Seed(7)) for _ in range(2))
     assert all((a == b).all() for a, b in zip(one.batch(5), two.batch(5), strict=True))
     assert not (one.batch(0).ids == one.batch(1).ids).all()
     for step in range(11):
         batch = one.batch(step)
         assert batch.ids.shape == batch.targets.shape == (4, 29)
-        assert batch.hidden is not None
-        for x, y, hidden in zip(batch.ids, batch.targets, batch.hidden, strict=True):
+        assert batch.key_padding_mask is not None
+        for x, y, hidden in zip(batch.ids, batch.targets, batch.key_padding_mask, strict=True):
             kept = y != IGNORE
             assert (x[1:][kept[:-1]] == y[:-1][kept[:-1]]).all()
             assert (y[kept] != VOCABULARY.pad).all() and (x[hidden] == VOCABULARY.pad).all()
             assert int(kept.sum()) == int((~hidden).sum()) - 1  # every id that follows another
     firsts = {
-        tuple(sorted(shown(r, VOCABULARY)[0] for r in one.batch(s).ids.numpy())) for s in range(9)
+        tuple(sorted(show_row(r, VOCABULARY)[0] for r in one.batch(s).ids.numpy()))
+        for s in range(9)
     }
     assert len(firsts) > 1  # spans move
 
 
 def test_trimming_leaves_out_padding_alone_and_the_span_can_be_scored_alone() -> None:
-    whole = Corrupted(TEXTS, VOCABULARY, Corruption(61), 4, Seed(7)).batch(3)
-    less = Corrupted(TEXTS, VOCABULARY, Corruption(61), 4, Seed(7), trim=True).batch(3)
+    whole = CorruptedBatches(TEXTS, VOCABULARY, Corruption(61), 4, Seed(7)).batch(3)
+    less = CorruptedBatches(TEXTS, VOCABULARY, Corruption(61), 4, Seed(7), trim=True).batch(3)
     width = less.ids.shape[1]
     assert width < 61 and (whole.ids[:, :width] == less.ids).all()
     assert (whole.targets[:, width:] == IGNORE).all()
     how = Corruption(61, scored="span", closed=True)
-    batch = Corrupted(TEXTS, VOCABULARY, how, 4, Seed(7)).batch(3)
+    batch = CorruptedBatches(TEXTS, VOCABULARY, how, 4, Seed(7)).batch(3)
     for x, y in zip(batch.ids, batch.targets, strict=True):
-        _, span = reassembled(x.numpy(), VOCABULARY)
+        _, span = invert_row(x.numpy())
         assert int((y != IGNORE).sum()) == span.length + 1
 
 
-def test_what_is_no_row_or_does_not_fit_is_refused() -> None:
-    start, pad = VOCABULARY.start, VOCABULARY.pad
-    for row in ([5, 6], [5, start, 6], [start, start, 5, pad, 6], [start] * 4 + [5]):
-        with pytest.raises(IntegrityError, match="not a row"):
-            reassembled(row, VOCABULARY)
+def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="does not fit"):
         Corruption(29).row([5, 6, 7], Span(4, 0, 1), VOCABULARY)
     with pytest.raises(UsageError, match="too short"):
@@ -157,4 +169,4 @@ def test_what_is_no_row_or_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="whole"):
         Corruption(29, whole=1.5)
     with pytest.raises(UsageError, match="nothing to pretrain on"):
-        Corrupted(["", ""], VOCABULARY, Corruption(29), 2, Seed(1))
+        CorruptedBatches(["", ""], VOCABULARY, Corruption(29), 2, Seed(1))

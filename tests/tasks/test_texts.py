@@ -1,4 +1,4 @@
-"""Files of texts: read back as written, or refused in one line that says where."""
+"""Files of texts are read as written, or refused by a one-line error that names the place."""
 
 import json
 from pathlib import Path

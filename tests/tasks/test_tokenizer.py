@@ -1,4 +1,4 @@
-"""Ids and back: exact for characters and bytes, markers out of reach of any text."""
+"""Encoding and decoding: exact for char and bpe; no text produces a special token."""
 
 import time
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.tasks import tokenizer as module
-from attnlab.tasks.tokenizer import SPECIAL, Tokenizer, train_tokenizer
+from attnlab.tasks.tokenizer import SPECIAL_TOKENS, Tokenizer, train_tokenizer
 
 TEXT = "To be, or not to be: that is the question.\nWhether 'tis nobler -- to be!\n" * 3
 KINDS = ("word", "char", "bpe")
@@ -37,7 +37,7 @@ def test_characters_round_trip(text: str) -> None:
     ids = found.encode(text)
     assert found.decode(ids) == text
     assert len(ids) == len(text) and found.unknown not in ids
-    assert found.size == len(SPECIAL) + len(set(text))
+    assert found.size == len(SPECIAL_TOKENS) + len(set(text))
 
 
 @given(text=anything)
@@ -93,14 +93,14 @@ def test_what_counts_as_a_word() -> None:
 
 def test_rare_words_are_unknown() -> None:
     found = train_tokenizer("word", ["a a a b b c"], min_count=2)
-    assert found.size == len(SPECIAL) + 2
+    assert found.size == len(SPECIAL_TOKENS) + 2
     assert found.tokens(found.encode("a b c d")) == ["a", "b", "<UNK>", "<UNK>"]
     assert found.encode("c") == [found.unknown]
 
 
 def test_the_vocabulary_holds_the_most_frequent_and_ties_go_by_the_alphabet() -> None:
-    found = train_tokenizer("word", ["d d c b a e e e"], vocabulary=len(SPECIAL) + 3)
-    assert found.tokens(range(found.size)) == [*SPECIAL, "e", "d", "a"]
+    found = train_tokenizer("word", ["d d c b a e e e"], vocabulary=len(SPECIAL_TOKENS) + 3)
+    assert found.tokens(range(found.size)) == [*SPECIAL_TOKENS, "e", "d", "a"]
     assert train_tokenizer("bpe", [TEXT], vocabulary=269).size == 269
 
 
@@ -113,7 +113,9 @@ def test_training_is_free_of_the_order_of_documents(kind: str) -> None:
 
 
 def test_markers(tokenizer: Tokenizer) -> None:
-    assert tokenizer.tokens([tokenizer.start, tokenizer.stop, tokenizer.unknown]) == list(SPECIAL)
+    assert tokenizer.tokens([tokenizer.start, tokenizer.stop, tokenizer.unknown]) == list(
+        SPECIAL_TOKENS
+    )
     text = "<START> to be <STOP> <UNK>"
     ids = tokenizer.encode(text)
     assert tokenizer.start not in ids and tokenizer.stop not in ids
@@ -127,7 +129,7 @@ def test_rows_and_stream_are_the_rows(
 ) -> None:
     lines = [*TEXT.split("\n"), "", "<STOP>"]
     expected = [tokenizer.row(line) for line in lines]
-    monkeypatch.setattr(module, "TEXTS", 3)
+    monkeypatch.setattr(module, "MAX_TEXTS_PER_CALL", 3)
     assert [row.tolist() for row in tokenizer.rows(lines)] == expected
     assert tokenizer.stream(lines).tolist() == [i for row in expected for i in row]
     assert tokenizer.stream([]).dtype == np.int32 == tokenizer.rows(["to"])[0].dtype
@@ -139,7 +141,7 @@ def test_a_long_text_is_cut_where_it_shows_in_no_id(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     whole, stream = tokenizer.encode(TEXT), tokenizer.stream([TEXT])
-    monkeypatch.setattr(module, "PIECE", 2 * size)
+    monkeypatch.setattr(module, "MAX_CHARACTERS_PER_CALL", 2 * size)
     assert tokenizer.encode(TEXT) == whole
     assert np.array_equal(tokenizer.stream([TEXT]), stream)
 
@@ -150,7 +152,7 @@ def test_a_text_without_a_place_to_cut_still_round_trips(
 ) -> None:
     unbroken = "".join(TEXT.split())
     found = train_tokenizer(kind, [unbroken])
-    monkeypatch.setattr(module, "PIECE", 13)
+    monkeypatch.setattr(module, "MAX_CHARACTERS_PER_CALL", 13)
     assert found.decode(found.encode(unbroken)) == unbroken
 
 

@@ -1,4 +1,4 @@
-"""What the tests of training share."""
+"""Fixtures of the training tests."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Models this small are slower with two; and other processes must get the same bits."""
+    """Use one thread: small models are faster, and other processes must get the same bits."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -38,7 +38,7 @@ def one_thread() -> Iterator[None]:
 
 
 def crash(*words: str) -> list[dict[str, Any]]:
-    """The lines crash.py says; a traceback anywhere is a failure."""
+    """Run crash.py and return the lines it prints; a traceback is a failure."""
     done = subprocess.run(
         [sys.executable, str(HERE / "crash.py"), *words],
         capture_output=True,

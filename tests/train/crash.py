@@ -1,4 +1,4 @@
-"""Trainings that die, many in one process: each is a fork, so torch is loaded once.
+"""Trainings that are killed; each is a fork of this process, so that torch is loaded once.
 
 python crash.py points FOLDER kill|refuse|full|limit …   the Nth call of a save is the last
 python crash.py strace FOLDER kill|refuse CALL …         the same by system call
@@ -28,8 +28,8 @@ from drive import training
 from tiny import Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
-from attnlab.train.checkpoint import latest
-from attnlab.train.optimizer import optimizer_for
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.result import Hooks
 
 BEFORE, STEPS = 9, 10  # steps 5, 6 and 9 are stored; one save is to come, and one removal
@@ -42,7 +42,7 @@ def say(**line: Any) -> None:
 
 
 def forked(work: Callable[[], object]) -> int:
-    """The process id of a copy of this process that does the work and leaves.
+    """Fork this process to do the work and exit; return the process id of the fork.
 
     Exit code: 0, or what the work says if that is a number, or an error's own.
     """
@@ -64,13 +64,13 @@ def forked(work: Callable[[], object]) -> int:
 
 
 def ended(process: int) -> int:
-    """Exit code, or minus the signal."""
+    """Wait for a process; return its exit code, or minus the signal."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def judged(folder: Path) -> dict[str, Any]:
-    """The newest good step now, and the digest after the same training was run again."""
-    there = latest(folder)
+    """Return the newest valid step, and the digest after the same training was run again."""
+    there = latest_checkpoint(folder)
     step = there.state.step if there else 0
     code = ended(forked(lambda: training(folder, STEPS)))
     leftovers = [name for name in os.listdir(folder) if name.startswith(".partial")]
@@ -78,7 +78,7 @@ def judged(folder: Path) -> dict[str, Any]:
 
 
 class Fuse:
-    """Counts calls of the operating system's doors; the Nth one is the end."""
+    """Counts calls of functions that touch the disk; the Nth call kills or fails."""
 
     def __init__(self, number: int, action: str) -> None:
         self.left, self.action = number, action
@@ -103,7 +103,7 @@ class Fuse:
         setattr(owner, name, guarded)
 
     def guard_writing(self) -> None:
-        """A write that is cut short leaves half of its bytes."""
+        """Guard writes; an interrupted write leaves half of its bytes."""
         real = Path.write_bytes
 
         def guarded(path: Path, data: bytes) -> int:
@@ -113,7 +113,7 @@ class Fuse:
         setattr(Path, "write_bytes", guarded)  # noqa: B010
 
     def live(self, folder: Path) -> int:
-        """Train with the fuse lit; UNHIT if there were fewer calls.
+        """Train with the guards on; UNHIT if there were fewer calls.
 
         `limit` is the kernel's own refusal: no file may grow beyond so many bytes.
         """
@@ -131,7 +131,7 @@ class Fuse:
 
 
 def points(folder: Path, action: str) -> None:
-    """Every call that touches the disk, from resuming to the last checkpoint."""
+    """Interrupt every call that touches the disk, from resuming to the last checkpoint."""
     for number in range(1, 1000):
         own = fresh(folder, number)
         fuse = Fuse(number, action)
@@ -143,7 +143,7 @@ def points(folder: Path, action: str) -> None:
 
 
 def strace(folder: Path, action: str, calls: list[str]) -> None:
-    """The same with the kernel's own doors: strace is attached to the fork before it begins."""
+    """Interrupt every system call: strace is attached to the fork before it begins."""
     what = {"kill": "signal=SIGKILL", "refuse": "error=ENOSPC"}[action]
     for call in calls:
         for number in range(1, 1000):
@@ -184,7 +184,7 @@ def fresh(folder: Path, number: int) -> Path:
 
 
 def undisturbed(folder: Path) -> None:
-    """The digest to meet, and a training stopped after step 9 for the others to go on with."""
+    """Print the digest to reach, and prepare a training stopped after step 9 to resume from."""
     assert ended(forked(lambda: training(folder / "whole", STEPS))) == 0
     say(undisturbed=digest(folder / "whole"))
     asked = iter([False] * BEFORE + [True])
@@ -193,7 +193,7 @@ def undisturbed(folder: Path) -> None:
 
 
 def random_kills(folder: Path, kills: int, seed: int) -> None:
-    """Of four kills two fall a few steps on, one inside a save, one at any time from the start.
+    """Of every four kills two come a few steps later, one inside a save, one at a random time.
 
     Counted in steps, not seconds: the machine may be busy with other things.
     """
@@ -215,7 +215,7 @@ def random_kills(folder: Path, kills: int, seed: int) -> None:
         else:
             time.sleep(rng.uniform(0, step_seconds))
         os.kill(process, signal.SIGKILL)
-        code, there = ended(process), latest(own)
+        code, there = ended(process), latest_checkpoint(own)
         inside = bool(list(own.glob(".partial-*")))
         say(kill=number, code=code, step=there.state.step if there else 0, inside=inside)
     code = ended(forked(lambda: training(own, steps, pause)))
@@ -228,7 +228,7 @@ def lines(folder: Path) -> int:
 
 
 def wait(process: int, until: Callable[[], bool]) -> None:
-    """Until it is so, or the process has ended, or half a minute has gone."""
+    """Wait until the condition holds, the process has ended, or half a minute has passed."""
     end = time.monotonic() + 30
     while time.monotonic() < end and not until():
         if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
@@ -238,7 +238,7 @@ def wait(process: int, until: Callable[[], bool]) -> None:
 
 def main() -> None:
     one_thread()
-    optimizer_for(Tiny(), settings())  # loads what torch loads late, before the forks
+    build_optimizer(Tiny(), settings())  # loads what torch loads late, before the forks
     what, folder, rest = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     if what == "random":
         random_kills(folder, int(rest[0]), int(rest[1]))

@@ -1,6 +1,6 @@
-"""A training in a process of its own: `python drive.py FOLDER STEPS [PAUSE]`.
+"""A training in a separate process: `python drive.py FOLDER STEPS [PAUSE]`.
 
-Prints a line a step, then the digest; a signal stores a checkpoint and leaves with 128 + number.
+Prints a line per step, then the digest. A signal saves a checkpoint and exits with 128 + number.
 """
 
 import signal
@@ -13,11 +13,13 @@ from tiny import Endless, Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.result import Hooks, Progress, TrainResult
 
 
-def training(folder: Path, steps: int, pause: float = 0.0, hooks: Hooks | None = None) -> Trained:
-    """The one training of all these tests: checkpoints every 3 steps, evaluations every 5."""
+def training(
+    folder: Path, steps: int, pause: float = 0.0, hooks: Hooks | None = None
+) -> TrainResult:
+    """Run the training that these tests share: checkpoints every 3 steps, evaluations every 5."""
     wanted = hooks or Hooks(evaluate=dev_loss)
     return train(
         Tiny(), Endless(pause=pause), settings(steps=steps), checkpoints=folder, hooks=wanted

@@ -1,9 +1,9 @@
-"""Tiny with blocks, and with all that is awkward to cut into parts.
+"""Tiny with blocks, and with parameters that are hard to shard.
 
 embedding = head   tied, outside of the blocks
-scale              one number: cannot be cut
+scale              a scalar: cannot be sharded
 turn               one matrix that two blocks own
-bend               one module that the model and both blocks reach
+bend               one module that the model and both blocks contain
 """
 
 import hashlib
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
-from attnlab.train.checkpoint import latest
-from attnlab.train.optimizer import optimizer_for, optimizer_tensors
-from attnlab.train.tensors import encode, model_tensors
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.optimizer import build_optimizer, optimizer_tensors
+from attnlab.train.tensors import model_tensors, to_safetensors
 
 WIDE, BLOCKS = 11, 2
 
@@ -50,13 +50,13 @@ class Stack(Tiny):
 
     @staticmethod
     def cut() -> list[nn.Parameter]:
-        """The parameters that a sharded training cuts."""
+        """The parameters that a sharded training shards."""
         whole = {"scale", "blocks.0.turn"}
         return [p for name, p in Stack().named_parameters() if name not in whole]
 
     @staticmethod
     def uncut() -> int:
-        """How many numbers stay whole: `scale` and `turn`."""
+        """Number of unsharded parameters: those of `scale` and `turn`."""
         return 1 + WIDTH * WIDTH
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -70,18 +70,18 @@ class Stack(Tiny):
         return self.head(self.norm(x))
 
 
-assert VOCAB % 2 and VOCAB % 3 and WIDE % 2, "uneven parts"
+assert VOCAB % 2 and VOCAB % 3 and WIDE % 2, "uneven shards"
 
 
 def content(folder: Path, dtype: torch.dtype = torch.float32, **asked: Any) -> str:
     """SHA-256 over step, weights, optimizer and log of the newest checkpoint, in any layout."""
-    found, model = latest(folder), Stack(dtype=dtype)
+    found, model = latest_checkpoint(folder), Stack(dtype=dtype)
     assert found is not None
-    optimizer = optimizer_for(model, settings(**asked))
+    optimizer = build_optimizer(model, settings(**asked))
     found.load_model(model)
     found.load_optimizer(model, optimizer)
     everything = hashlib.sha256(str(found.state.step).encode())
     for tensors in (model_tensors(model), optimizer_tensors(model, optimizer)):
-        everything.update(encode(tensors))
+        everything.update(to_safetensors(tensors))
     everything.update(found.read("log.jsonl") + (folder / "log.jsonl").read_bytes())
     return everything.hexdigest()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.train.batch import changed, fingerprint, pieces, tensors_of
+from attnlab.train.batch import fingerprint, map_tensors, split_batch, tensors_of
 
 from .tiny import Batch, Endless
 
@@ -38,22 +38,22 @@ IDS = torch.arange(14).reshape(7, 2)
     ids=lambda batch: type(batch).__name__,
 )
 def test_any_shape_is_changed_and_cut_by_rows(batch: object) -> None:
-    doubled = changed(batch, lambda tensor: tensor * 2)
+    doubled = map_tensors(batch, lambda tensor: tensor * 2)
     assert type(doubled) is type(batch)
     for before, after in zip(tensors_of(batch), tensors_of(doubled), strict=True):
         assert torch.equal(before * 2, after)
-    cut = list(pieces(batch, 3))
+    cut = list(split_batch(batch, 3))
     assert [len(tensors_of(piece)[0]) for piece in cut] == [3, 3, 1]
     for index, whole in enumerate(tensors_of(batch)):
         assert torch.equal(torch.cat([tensors_of(piece)[index] for piece in cut]), whole)
-    assert type(cut[0]) is type(batch) and list(pieces(batch, 1)) == [batch]
+    assert type(cut[0]) is type(batch) and list(split_batch(batch, 1)) == [batch]
 
 
 def test_more_pieces_than_rows_and_rows_that_differ() -> None:
-    assert len(list(pieces(Batch(IDS, IDS), 100))) == 7
+    assert len(list(split_batch(Batch(IDS, IDS), 100))) == 7
     for odd in (Batch(IDS, IDS[:5]), {"ids": IDS, "scale": torch.tensor(3.0)}, {"note": "no rows"}):
-        with pytest.raises(UsageError, match="same rows"):
-            list(pieces(odd, 2))
+        with pytest.raises(UsageError, match="same number of rows"):
+            list(split_batch(odd, 2))
 
 
 def test_a_fingerprint_sees_whole_numbers_and_shapes() -> None:

@@ -1,4 +1,4 @@
-"""Each prefix of a save, each damaged file: the step before is taken, with a warning."""
+"""Incomplete saves and damaged files: the previous checkpoint is used, with a warning."""
 
 import errno
 import json
@@ -21,13 +21,13 @@ from attnlab.train.checkpoint import (
     SHARDED_FORMAT,
     STATE,
     CheckpointWarning,
-    best,
-    latest,
+    best_checkpoint,
+    latest_checkpoint,
     open_checkpoint,
 )
 from attnlab.train.loop import train
-from attnlab.train.optimizer import optimizer_for, optimizer_tensors
-from attnlab.train.tensors import decode, encode, model_tensors, restore_model
+from attnlab.train.optimizer import build_optimizer, optimizer_tensors
+from attnlab.train.tensors import from_safetensors, model_tensors, restore_model, to_safetensors
 
 from .test_loop import run, steps_in, stopping
 from .tiny import Endless, Tiny, digest, settings
@@ -37,7 +37,7 @@ ALL = (*FILES, MANIFEST)
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Steps 6 and 9 of twelve are there: copy it, do not change it."""
+    """A folder with the checkpoints of steps 6 and 9 of 12; tests copy it and never change it."""
     folder = tmp_path_factory.mktemp("stored")
     run(folder, stopping(9), evaluate_every=0)
     return folder
@@ -56,9 +56,9 @@ def own(stored: Path, in_memory: Path) -> Path:
 
 
 def goes_on(folder: Path, wanted: str, problem: str) -> None:
-    """Resuming takes step 6, says why not 9, and ends in the same bits."""
+    """Resume from step 6, with a warning about step 9, and end with the same bits."""
     with pytest.warns(CheckpointWarning, match=problem):
-        found = latest(folder)
+        found = latest_checkpoint(folder)
     assert found is not None and found.state.step == 6
     with pytest.warns(CheckpointWarning, match=problem):
         run(folder, evaluate_every=0)
@@ -67,7 +67,7 @@ def goes_on(folder: Path, wanted: str, problem: str) -> None:
 
 @pytest.mark.parametrize("count", range(len(ALL)))
 def test_each_prefix_of_a_save_is_passed_over(own: Path, wanted: str, count: int) -> None:
-    """Worse than a kill can leave: the final name with only its first files."""
+    """Worse than what a kill can leave: the final folder with only its first files."""
     newest = own / "step-00000009"
     for name in ALL[count:]:
         (newest / name).unlink()
@@ -104,7 +104,7 @@ def test_each_damaged_file_is_found(own: Path, name: str, damage: str) -> None:
     with pytest.raises(IntegrityError, match=name):
         open_checkpoint(path.parent)
     with pytest.warns(CheckpointWarning, match=name):
-        found = latest(own)
+        found = latest_checkpoint(own)
     assert found is not None and found.state.step == 6
 
 
@@ -133,7 +133,7 @@ def test_swapped_renamed_linked(own: Path) -> None:
     (newest / OPTIMIZER).rename(newest / MODEL)
     (newest / "x").rename(newest / OPTIMIZER)
     with pytest.warns(CheckpointWarning) as said:
-        found = latest(own)
+        found = latest_checkpoint(own)
     assert found is not None and found.path == older
     assert ["step-00000011" in str(w.message) for w in said] == [True, False]
     shutil.rmtree(newest)
@@ -148,7 +148,7 @@ def test_all_damaged_begins_anew(own: Path, wanted: str) -> None:
     for path in own.glob("step-*"):
         (path / STATE).unlink()
     with pytest.raises(MissingError), pytest.warns(CheckpointWarning):
-        best(own)
+        best_checkpoint(own)
     with pytest.warns(CheckpointWarning):
         run(own, evaluate_every=0)
     assert digest(own) == wanted
@@ -166,7 +166,7 @@ def test_a_newer_format_is_refused_untouched(own: Path) -> None:
 def test_a_disk_that_cannot_be_read_is_no_damage(
     own: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
-    """Passing over a whole checkpoint because of a bad moment would replace it."""
+    """Skipping a valid checkpoint after a read error would replace it."""
 
     def refusing(path: Path) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -180,7 +180,7 @@ def test_a_disk_that_cannot_be_read_is_no_damage(
 
 
 def test_written_then_on_the_disk_then_named(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file and the folder are synchronised after their last write and before the rename."""
+    """Each file and the folder are synced after their last write and before the rename."""
     events: list[tuple[str, str]] = []
     opened: dict[int, str] = {}
     real_open, real_fsync, real_rename = os.open, os.fsync, os.rename
@@ -234,32 +234,32 @@ def test_a_model_goes_through_bytes_unchanged() -> None:
         module.register_buffer("empty", torch.zeros(0))
     stored = model_tensors(model)
     assert "head.weight" not in stored, "tied to the embedding: once"
-    data = encode(stored)
-    restore_model(other, decode(data))
-    assert encode(model_tensors(other)) == data
+    data = to_safetensors(stored)
+    restore_model(other, from_safetensors(data))
+    assert to_safetensors(model_tensors(other)) == data
     assert other.head.weight is other.embedding.weight
     view = torch.randn(4)
-    assert decode(encode({"a": view, "b": view.view(2, 2)}))["b"].shape == (2, 2)
+    assert from_safetensors(to_safetensors({"a": view, "b": view.view(2, 2)}))["b"].shape == (2, 2)
     with pytest.raises(IntegrityError, match="not safetensors"):
-        decode(data[:-1])
+        from_safetensors(data[:-1])
 
 
 def test_an_optimizer_of_another_model_is_refused(own: Path) -> None:
-    found = latest(own)
+    found = latest_checkpoint(own)
     assert found is not None
     model = Tiny()
-    optimizer = optimizer_for(model, settings())
+    optimizer = build_optimizer(model, settings())
     found.load_optimizer(model, optimizer)
-    assert encode(optimizer_tensors(model, optimizer)) == found.read(OPTIMIZER)
+    assert to_safetensors(optimizer_tensors(model, optimizer)) == found.read(OPTIMIZER)
     other = nn.ModuleDict({"mix": nn.Linear(7, 7)})
     with pytest.raises(IntegrityError, match="no parameter"):
-        found.load_optimizer(other, optimizer_for(other, settings()))
+        found.load_optimizer(other, build_optimizer(other, settings()))
 
 
 def test_the_folder_need_not_be_there(in_memory: Path) -> None:
-    assert latest(in_memory / "none") is None
+    assert latest_checkpoint(in_memory / "none") is None
     with pytest.raises(MissingError, match="no checkpoint"):
-        best(in_memory / "none")
+        best_checkpoint(in_memory / "none")
     deep = in_memory / "a" / "b"
     train(Tiny(), Endless(), settings(), checkpoints=deep)
-    assert best(deep).state.step == 12
+    assert best_checkpoint(deep).state.step == 12

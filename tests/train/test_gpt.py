@@ -1,4 +1,4 @@
-"""The house's GPT under the loop: it learns, and its random parts resume bit for bit."""
+"""Our GPT in the training loop: it learns, and its random parts resume bit for bit."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from attnlab.core.seeds import Seed
 from attnlab.models.gpt import GPT, GPTConfig
 from attnlab.parts.merge import Concat, Merge, Shuffle
 from attnlab.parts.position import Learned, Position, Rotary
-from attnlab.tasks.batches import Blocks
+from attnlab.tasks.batches import PackedBatches
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Trained
+from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
 
 from .test_loop import stopping
@@ -29,7 +29,7 @@ def gpt(merge: Merge.Config, position: Position.Config) -> GPT:
 
 
 def text() -> list[int]:
-    """Every word is followed by three times itself: one look back is enough."""
+    """Each token is three times the previous one (mod size): one step of context is enough."""
     words, word = [], 1
     for number in range(600):
         words.append(word)
@@ -37,14 +37,14 @@ def text() -> list[int]:
     return words
 
 
-def fit(model: GPT, wanted: TrainSettings, folder: Path | None, hooks: Hooks) -> Trained:
-    blocks = Blocks(text(), BLOCK, wanted.batch, Seed(7))
+def fit(model: GPT, wanted: TrainSettings, folder: Path | None, hooks: Hooks) -> TrainResult:
+    blocks = PackedBatches(text(), BLOCK, wanted.batch, Seed(7))
     return train(model, blocks, wanted, checkpoints=folder, hooks=hooks)
 
 
 def dev(model: torch.nn.Module) -> float:
     assert isinstance(model, GPT)
-    batch = Blocks(text(), BLOCK, 5, Seed(8)).batch(0)
+    batch = PackedBatches(text(), BLOCK, 5, Seed(8)).batch(0)
     total, scored = model.nll(batch.ids, batch.targets)
     return (total / scored).item()
 

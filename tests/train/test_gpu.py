@@ -1,4 +1,4 @@
-"""On a GPU: bfloat16 near float32, and in deterministic mode the same bits after every stop."""
+"""On a GPU: bfloat16 is near float32, and deterministic mode resumes bit for bit."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import torch
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks
 
-from .test_gpt import PARTS, VOCAB, Blocks, Seed, gpt, text
+from .test_gpt import PARTS, VOCAB, PackedBatches, Seed, gpt, text
 from .test_loop import stopping
 from .tiny import digest, settings
 
@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-BLOCKS = Blocks(text(), 11, 7, Seed(7))
+BATCHES = PackedBatches(text(), 11, 7, Seed(7))
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -28,7 +28,7 @@ def test_deterministic_resumes_bit_for_bit(
 
     def fit(folder: Path, hooks: Hooks) -> None:
         model = gpt(merge, position).cuda()  # pyright: ignore[reportArgumentType]
-        train(model, BLOCKS, wanted, checkpoints=folder, hooks=hooks)
+        train(model, BATCHES, wanted, checkpoints=folder, hooks=hooks)
 
     fit(in_memory / "whole", Hooks())
     for after in (2, 4, 3):
@@ -41,7 +41,7 @@ def test_bfloat16_learns_as_float32_does() -> None:
     losses = []
     for precision in ("float32", "bfloat16"):
         model = gpt(*PARTS[0]).cuda()
-        found = train(model, BLOCKS, settings(steps=60, precision=precision, learning_rate=0.02))
+        found = train(model, BATCHES, settings(steps=60, precision=precision, learning_rate=0.02))
         losses.append(sum(found.losses[-5:]) / 5)
     uniform = float(torch.log(torch.tensor(VOCAB)))
     assert max(losses) < 0.5 * uniform and abs(losses[0] - losses[1]) < 0.1 * uniform
@@ -49,9 +49,9 @@ def test_bfloat16_learns_as_float32_does() -> None:
 
 def test_a_checkpoint_moves_between_devices(in_memory: Path) -> None:
     wanted = settings(steps=12)
-    train(gpt(*PARTS[0]).cuda(), BLOCKS, wanted, checkpoints=in_memory, hooks=stopping_only(5))
+    train(gpt(*PARTS[0]).cuda(), BATCHES, wanted, checkpoints=in_memory, hooks=stopping_only(5))
     with pytest.warns(UserWarning, match="not bit-comparable"):
-        found = train(gpt(*PARTS[0]), BLOCKS, wanted, checkpoints=in_memory)
+        found = train(gpt(*PARTS[0]), BATCHES, wanted, checkpoints=in_memory)
     assert found.ending == "done" and not found.bit_comparable
 
 

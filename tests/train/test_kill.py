@@ -1,4 +1,4 @@
-"""The proofs: killed at random, at every call of a save, refused by the disk; the same bits."""
+"""Trainings killed at random, at every call of a save, or by a full disk end with the same bits."""
 
 import os
 import random
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.train.checkpoint import latest
+from attnlab.train.checkpoint import latest_checkpoint
 
 from .conftest import HERE, crash
 from .drive import training
@@ -47,7 +47,7 @@ def test_eight_kills_change_no_bit(in_memory: Path) -> None:
 
 @pytest.mark.slow  # tests/faults tears the same save below Python
 def test_every_call_of_a_save_may_be_the_last(in_memory: Path) -> None:
-    """Killed, or refused once, at the Nth call for every N, half-written files included."""
+    """Kill, or fail once, at the Nth call for every N, also with half-written files."""
     first, *points = crash("points", str(in_memory), "kill", "refuse", "limit")
     for point in points:
         assert point["again"] == 0 and point["digest"] == first["undisturbed"], point
@@ -86,7 +86,7 @@ def test_every_system_call_may_be_the_last(in_memory: Path, action: str) -> None
 
 @pytest.mark.slow
 def test_twenty_kills_of_the_same_command(tmp_path: Path) -> None:
-    """Whole processes, on the disk: SIGKILL to the group, a third aimed inside a save."""
+    """SIGKILL whole processes that write to a real disk; a third of the kills hit a save."""
     kills, steps, pause = 20, 120, 0.01
     wanted = finished(tmp_path / "whole", steps, pause)
     rng, own, interrupted, inside = random.Random(SEED), tmp_path / "own", 0, 0
@@ -102,7 +102,7 @@ def test_twenty_kills_of_the_same_command(tmp_path: Path) -> None:
         time.sleep(rng.uniform(0.0, 0.02))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        there = latest(own)
+        there = latest_checkpoint(own)
         interrupted += there is not None and there.state.step < steps
         inside += bool(list(own.glob(".partial-*")))
     assert finished(own, steps, pause) == wanted, f"seed {SEED}"
@@ -110,7 +110,7 @@ def test_twenty_kills_of_the_same_command(tmp_path: Path) -> None:
 
 
 def signalled(folder: Path, number: signal.Signals, after: int) -> int:
-    """The step that was stored when the process had said `after` steps and got the signal."""
+    """Send the signal after `after` printed steps; return the step of the saved checkpoint."""
     process = drive(folder, 14, 0.05)
     assert process.stdout is not None
     for _ in range(after):
@@ -118,7 +118,7 @@ def signalled(folder: Path, number: signal.Signals, after: int) -> int:
     process.send_signal(number)
     _, error = process.communicate(timeout=20)
     assert process.returncode == 128 + number and "Traceback" not in error, error
-    there = latest(folder)
+    there = latest_checkpoint(folder)
     assert there is not None
     assert len((folder / "log.jsonl").read_text().splitlines()) == there.state.step
     return there.state.step

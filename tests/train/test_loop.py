@@ -9,11 +9,11 @@ from torch import nn
 
 from attnlab.core.errors import IntegrityError, RunInUseError, UsageError
 from attnlab.train import loop
-from attnlab.train.checkpoint import CheckpointWarning, best, latest
-from attnlab.train.folder import owned
+from attnlab.train.atomic_folder import lock_folder
+from attnlab.train.checkpoint import CheckpointWarning, best_checkpoint, latest_checkpoint
 from attnlab.train.log import MetricLog, parse_log
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.schedule import learning_rate
 
 from .tiny import IGNORE, Endless, Tiny, dev_loss, digest, settings
@@ -24,7 +24,7 @@ def stopping(after: int) -> Hooks:
     return Hooks(evaluate=dev_loss, stop=lambda: next(asked))
 
 
-def run(folder: Path | None, hooks: Hooks | None = None, **values: Any) -> Trained:
+def run(folder: Path | None, hooks: Hooks | None = None, **values: Any) -> TrainResult:
     wanted = hooks or Hooks(evaluate=dev_loss)
     return train(Tiny(), Endless(), settings(**values), checkpoints=folder, hooks=wanted)
 
@@ -85,7 +85,7 @@ def test_every_optimizer_resumes(in_memory: Path, choice: dict[str, Any]) -> Non
 
 
 def test_a_lost_buffer_would_be_seen(in_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted fault: what the model counts is not stored, and the bits differ."""
+    """The planted fault: the counting buffer is not stored, and the bits differ."""
     run(in_memory / "whole")
     run(in_memory / "own", stopping(5))
     real = Tiny.forward
@@ -122,7 +122,7 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(in_memory: Path) -> None:
     assert logged == [(2, 3.0), (4, 1.0), (6, None), (8, 2.0), (10, 5.0), (12, 1.0)]
     assert found.log[3]["accuracy"] == 0.25
     model = Tiny(seed=77)
-    best(in_memory).load_model(model)
+    best_checkpoint(in_memory).load_model(model)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, seen[1][name]), name
 
@@ -134,20 +134,20 @@ def test_an_evaluation_that_would_confuse_the_log(found: dict[str, float]) -> No
 
 
 def test_a_checkpoint_that_may_be_gone_back_to_keeps_its_best(in_memory: Path) -> None:
-    """Step 9 calls 2 the best; a new best at 10 must not take 2 away while 9 is kept."""
+    """The best step of checkpoint 9 is 2: a new best at 10 must not delete 2 while 9 is kept."""
     values = iter([1.0, 4.0, 3.0, 2.0, 0.5, 9.0])
     hooks = Hooks(evaluate=lambda model: next(values), stop=iter([False] * 10 + [True]).__next__)
     run(in_memory, hooks, evaluate_every=2, checkpoint_every=3)
     assert steps_in(in_memory) == [2, 9, 10]
     (in_memory / "step-00000010" / "model.safetensors").write_bytes(b"")
     with pytest.warns(CheckpointWarning, match=r"step-00000010/model\.safetensors"):
-        assert best(in_memory).state.step == 2
+        assert best_checkpoint(in_memory).state.step == 2
 
 
 def test_without_evaluation_the_last_is_the_best(in_memory: Path) -> None:
     found = run(in_memory, Hooks(), checkpoint_every=0)
     assert found.best_step is None and steps_in(in_memory) == [12]
-    assert best(in_memory).state.step == 12
+    assert best_checkpoint(in_memory).state.step == 12
 
 
 def test_nothing_global_moves_and_nothing_global_matters() -> None:
@@ -201,7 +201,7 @@ def test_other_threads_are_said_and_remembered(
 
 
 def test_diverged_leaves_the_checkpoints_alone(in_memory: Path) -> None:
-    """The learning rate is far too large: the run ends where the numbers end."""
+    """The learning rate is far too large: the run ends at the first number that is not finite."""
     choice = {"optimizer": "sgd", "learning_rate": 1e30, "clip": 0.0, "warmup_fraction": 0.0}
     found = run(in_memory, Hooks(), checkpoint_every=1, **choice)
     assert found.ending == "diverged" and f"step {found.steps + 1}: " in found.problem
@@ -212,7 +212,7 @@ def test_diverged_leaves_the_checkpoints_alone(in_memory: Path) -> None:
 
 
 def test_one_process_at_a_time(in_memory: Path) -> None:
-    with owned(in_memory), pytest.raises(RunInUseError, match="another process"):
+    with lock_folder(in_memory), pytest.raises(RunInUseError, match="another process"):
         run(in_memory)
     assert run(in_memory).ending == "done"
 
@@ -260,7 +260,7 @@ def test_batches_are_made_once_each_and_in_order(in_memory: Path) -> None:
 
 def test_the_state_is_what_the_loop_says(in_memory: Path) -> None:
     found = run(in_memory)
-    newest = latest(in_memory)
+    newest = latest_checkpoint(in_memory)
     assert newest is not None
     state = newest.state
     assert (state.step, state.tokens, state.best_step) == (12, found.tokens, found.best_step)

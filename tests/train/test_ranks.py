@@ -1,4 +1,4 @@
-"""Several processes do the steps of one; one that is killed costs nothing but time."""
+"""Several processes compute the steps of one; killing one of them costs only time."""
 
 import os
 import random
@@ -14,16 +14,16 @@ import torch
 
 from attnlab.core.errors import UsageError
 from attnlab.train.batch import fingerprint, tensors_of
-from attnlab.train.checkpoint import CheckpointWarning, latest
+from attnlab.train.checkpoint import CheckpointWarning, latest_checkpoint
 from attnlab.train.determinism import environment, seed_step
-from attnlab.train.ranks import Ranks, Together, ranks_here
+from attnlab.train.ranks import ProcessGroup, Ranks, current_ranks
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
 
+from .rank_script import training
 from .tiny import ROWS, Batch, Endless, Tiny, digest
-from .together import training
 
-SCRIPT = Path(__file__).with_name("together.py")
+SCRIPT = Path(__file__).with_name("rank_script.py")
 START = (
     "import sys; from attnlab.lab.supervise import supervise; "
     "sys.exit(supervise(sys.argv[2:], int(sys.argv[1]), lambda t: print('note', t, flush=True)))"
@@ -31,8 +31,8 @@ START = (
 SEED = 53
 
 
-class Some(Together):
-    """One of several, without the others."""
+class Some(ProcessGroup):
+    """One rank of a group, without the other processes."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -53,7 +53,7 @@ def finished(process: "subprocess.Popen[str]", seconds: float = 240) -> list[str
 
 def distance(folder: Path, model: Tiny) -> float:
     """||ours - theirs|| / ||theirs|| over all weights."""
-    found = latest(folder)
+    found = latest_checkpoint(folder)
     assert found is not None
     other = Tiny(noisy=model.noisy, dtype=model.mix.weight.dtype)
     found.load_model(other)
@@ -65,17 +65,17 @@ def distance(folder: Path, model: Tiny) -> float:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 11])
 def test_the_rows_of_all_are_the_batch_whatever_their_number(size: int) -> None:
     batch = Endless().batch(17)
-    parts = [Some(rank, size).rows(batch) for rank in range(size)]
+    parts = [Some(rank, size).local_rows(batch) for rank in range(size)]
     kept = [part for part in parts if part is not None]
     joined = [torch.cat(columns) for columns in zip(*map(tensors_of, kept), strict=True)]
     assert fingerprint(Batch(joined[0], joined[1])) == fingerprint(batch)
     assert len(kept) <= min(size, ROWS)
-    assert Ranks().rows(batch) is batch and ranks_here().size == 1
+    assert Ranks().local_rows(batch) is batch and current_ranks().size == 1
 
 
 def test_a_batch_that_cannot_be_cut_is_refused() -> None:
     with pytest.raises(UsageError, match="accumulate, processes"):
-        Some(0, 2).rows({"a": torch.zeros(4), "b": torch.zeros(3)})
+        Some(0, 2).local_rows({"a": torch.zeros(4), "b": torch.zeros(3)})
 
 
 def test_each_process_draws_its_own_dropout_and_the_first_that_of_one() -> None:
@@ -100,7 +100,7 @@ def test_two_processes_do_the_steps_of_one(tmp_path: Path, kind: str, tolerance:
     assert lines.count("step 200") == 1, "the first process alone speaks"
     alone = training(tmp_path / "one", kind, 200, Ranks())
     assert distance(tmp_path / "two", alone) <= tolerance
-    one, two = latest(tmp_path / "one"), latest(tmp_path / "two")
+    one, two = latest_checkpoint(tmp_path / "one"), latest_checkpoint(tmp_path / "two")
     assert one is not None and two is not None
     assert (one.state.data, one.state.tokens) == (two.state.data, two.state.tokens)
 
@@ -116,20 +116,20 @@ def test_three_processes_share_eight_rows(tmp_path: Path, kind: str, tolerance: 
 @pytest.mark.slow
 def test_a_checkpoint_of_two_goes_on_in_one(tmp_path: Path) -> None:
     finished(started(2, str(tmp_path / "run"), "adamw64", "20"))
-    before = latest(tmp_path / "run")
+    before = latest_checkpoint(tmp_path / "run")
     assert before is not None
     stored, loaded = Tiny(noisy=False, dtype=torch.float64), before.read("model.safetensors")
     before.load_model(stored)
     with pytest.warns(CheckpointWarning, match="processes 2 -> 1"):
         model = training(tmp_path / "run", "adamw64", 20, Ranks())  # nothing is left to do
     assert all(map(torch.equal, model.state_dict().values(), stored.state_dict().values()))
-    after = latest(tmp_path / "run")
+    after = latest_checkpoint(tmp_path / "run")
     assert after is not None and after.read("model.safetensors") == loaded
 
 
 @pytest.mark.slow
 def test_two_then_one_then_two(tmp_path: Path) -> None:
-    """Stopped by SIGKILL in each number, resumed in another: the result of one process."""
+    """Kill a training and resume it with another number of processes: the result is the same."""
     folder = tmp_path / "run"
     for processes, until in ((2, 30), (1, 60), (3, 90)):
         process = started(processes, str(folder), "adamw64", "120", "0.02")
@@ -150,7 +150,7 @@ def wait_for_step(process: "subprocess.Popen[str]", step: int) -> None:
 
 
 def rank_process(folder: Path, rank: int) -> psutil.Process:
-    """The process of this rank that trains in the folder."""
+    """Return the id of the process of this rank that trains in the folder."""
     for _ in range(600):
         for found in psutil.process_iter():
             try:
@@ -168,7 +168,7 @@ def rank_process(folder: Path, rank: int) -> psutil.Process:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_process_changes_no_bit(tmp_path: Path, rank: int) -> None:
-    """Five kills of one rank; dropout, counting buffer and all."""
+    """Kill one rank five times; the model has dropout and a counting buffer."""
     finished(started(2, str(tmp_path / "calm"), "noisy", "90"))
     folder, rng = tmp_path / "killed", random.Random(SEED + rank)
     process = started(2, str(folder), "noisy", "90", "0.03")

@@ -1,4 +1,4 @@
-"""Ways to adapt an encoder: counts by closed formula, freezing, effect, and the way to disk."""
+"""Fine-tuning methods: parameter counts by formula, freezing, effect, saving and loading."""
 
 import json
 import subprocess
@@ -12,25 +12,25 @@ from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from attnlab.audit.adapter_effect import adapter_effect
-from attnlab.audit.freeze import freeze
+from attnlab.audit.checks.adapter_effect import adapter_effect
+from attnlab.audit.checks.freeze import freeze
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder
 from attnlab.train.classify import cross_entropy, fit, predict
 from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import encode, model_tensors
+from attnlab.train.tensors import model_tensors, to_safetensors
 from attnlab.train.tune import (
     METHODS,
     Method,
     TuneSettings,
-    counted,
-    described,
-    expected,
-    learns,
-    rebuilt,
-    room,
-    tuned,
+    build_classifier,
+    count_parameters,
+    describe_classifier,
+    expected_trainable,
+    max_text_tokens,
+    rebuild_classifier,
+    trainable_names,
 )
 from tests.models.tiny_encoder import bert_folder
 
@@ -75,7 +75,7 @@ def answers(model: Classifier) -> Tensor:
 
 
 def moved(model: Classifier) -> Classifier:
-    """Everything that learns, pushed off its start."""
+    """Change every trainable parameter a little, so that no adapter is at its initial value."""
     generator = Seed(13).torch_generator()
     with torch.no_grad():
         for p in model.parameters():
@@ -86,10 +86,10 @@ def moved(model: Classifier) -> Classifier:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_counts_are_the_formulas(encoder: Encoder, method: Method) -> None:
-    model = tuned(encoder, CLASSES, settings_of(method), Seed(1))
-    found = counted(model)
+    model = build_classifier(encoder, CLASSES, settings_of(method), Seed(1))
+    found = count_parameters(model)
     assert found.trained == found.stored == FORMULAS[method]
-    assert found.trained == expected(encoder, CLASSES, settings_of(method))
+    assert found.trained == expected_trainable(encoder, CLASSES, settings_of(method))
     assert found.head == 2 * D + 2
 
 
@@ -101,12 +101,12 @@ def test_the_papers_numbers() -> None:
         "prefix": 130 * 384 + 2,
         "prefix-layers": (256 * 6 + 2) * 384 + 2,
     }.items():
-        assert expected(shape, 2, TuneSettings(method=method)) == count  # pyright: ignore[reportArgumentType]
+        assert expected_trainable(shape, 2, TuneSettings(method=method)) == count  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_freeze_audit(encoder: Encoder, method: Method) -> None:
-    model = tuned(encoder, CLASSES, settings_of(method), Seed(1))
+    model = build_classifier(encoder, CLASSES, settings_of(method), Seed(1))
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.5)
 
     def step() -> None:
@@ -116,14 +116,14 @@ def test_freeze_audit(encoder: Encoder, method: Method) -> None:
         optimizer.step()
 
     # a key's bias moves every score of a query alike: softmax has no gradient for it
-    wanted = {n for n in learns(model) if not n.endswith("key.bias")}
+    wanted = {n for n in trainable_names(model) if not n.endswith("key.bias")}
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     steps = 2 if method == "lora" else 1
-    finding = freeze(model, step, learns(model), count=FORMULAS[method], steps=steps)
-    assert set(finding.evidence["did_not_move"]) <= learns(model) - wanted, finding.why
+    finding = freeze(model, step, trainable_names(model), count=FORMULAS[method], steps=steps)
+    assert set(finding.evidence["did_not_move"]) <= trainable_names(model) - wanted, finding.why
     assert not finding.evidence["moved"] and finding.evidence["numbers"] == FORMULAS[method]
     assert all(torch.equal(p, before[n]) for n, p in model.named_parameters())
-    loose = tuned(encoder, CLASSES, settings_of(method), Seed(1))
+    loose = build_classifier(encoder, CLASSES, settings_of(method), Seed(1))
     frozen = next((p for p in loose.encoder.parameters() if not p.requires_grad), None)
     if frozen is not None:  # the planted fault: something of the base learns as well
 
@@ -131,13 +131,13 @@ def test_freeze_audit(encoder: Encoder, method: Method) -> None:
             with torch.no_grad():
                 frozen.add_(1e-3)
 
-        assert freeze(loose, leak, learns(loose)).verdict == "fail"
+        assert freeze(loose, leak, trainable_names(loose)).verdict == "fail"
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_base_is_never_changed(encoder: Encoder, method: Method) -> None:
     before = {n: p.detach().clone() for n, p in encoder.library.named_parameters()}
-    moved(tuned(encoder, CLASSES, settings_of(method), Seed(1)))
+    moved(build_classifier(encoder, CLASSES, settings_of(method), Seed(1)))
     now = dict(encoder.library.named_parameters())
     assert before.keys() == now.keys()
     assert all(torch.equal(p, before[n]) for n, p in now.items())
@@ -145,13 +145,13 @@ def test_the_base_is_never_changed(encoder: Encoder, method: Method) -> None:
 
 @pytest.mark.parametrize("method", ["prefix", "prefix-layers", "lora"])
 def test_adapter_effect_audit(encoder: Encoder, method: Method) -> None:
-    model = moved(tuned(encoder, CLASSES, settings_of(method), Seed(1)))
-    random = moved(tuned(encoder, CLASSES, settings_of(method), Seed(2)))
-    none = tuned(encoder, CLASSES, settings_of("head"), Seed(1))
+    model = moved(build_classifier(encoder, CLASSES, settings_of(method), Seed(1)))
+    random = moved(build_classifier(encoder, CLASSES, settings_of(method), Seed(2)))
+    none = build_classifier(encoder, CLASSES, settings_of("head"), Seed(1))
     for other in (random, none):
         other.head.load_state_dict(model.head.state_dict())
-    document = described(model, settings_of(method), ("no", "yes"))
-    again = rebuilt(document, model_tensors(model), encoder)
+    document = describe_classifier(model, settings_of(method), ("no", "yes"))
+    again = rebuild_classifier(document, model_tensors(model), encoder)
     others = {"a random part": lambda: answers(random), "no part": lambda: answers(none)}
     finding = adapter_effect(lambda: answers(model), others, lambda: answers(again))
     assert finding.verdict == "pass", finding.why
@@ -168,13 +168,13 @@ FRESH = """
 import json, sys, torch
 from safetensors.torch import load_file, save_file
 from attnlab.models.encoder import open_encoder
-from attnlab.train.tune import rebuilt
+from attnlab.train.tune import rebuild_classifier
 torch.set_num_threads(1)
 base, folder = sys.argv[1:]
 for line in open(f"{folder}/all.jsonl"):
     d = json.loads(line)
     name = d["tune"]["method"]
-    model = rebuilt(d, load_file(f"{folder}/{name}.safetensors"), open_encoder(base))
+    model = rebuild_classifier(d, load_file(f"{folder}/{name}.safetensors"), open_encoder(base))
     b = load_file(f"{folder}/batch.safetensors")
     with torch.no_grad():
         save_file({"x": model(b["ids"], b["hidden"], b["kinds"])}, f"{folder}/{name}.out")
@@ -191,11 +191,11 @@ def test_save_and_load_in_a_fresh_process(encoder: Encoder, folder: Path, tmp_pa
         tmp_path / "batch.safetensors",
     )
     models: dict[Method, Classifier] = {
-        m: moved(tuned(encoder, CLASSES, settings_of(m), Seed(1))) for m in METHODS
+        m: moved(build_classifier(encoder, CLASSES, settings_of(m), Seed(1))) for m in METHODS
     }
     for method, model in models.items():
-        lines.append(json.dumps(described(model, settings_of(method), ("no", "yes"))))
-        (tmp_path / f"{method}.safetensors").write_bytes(encode(model_tensors(model)))
+        lines.append(json.dumps(describe_classifier(model, settings_of(method), ("no", "yes"))))
+        (tmp_path / f"{method}.safetensors").write_bytes(to_safetensors(model_tensors(model)))
     (tmp_path / "all.jsonl").write_text("\n".join(lines))
     command = [sys.executable, "-c", FRESH, str(folder), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -208,8 +208,8 @@ def test_save_and_load_in_a_fresh_process(encoder: Encoder, folder: Path, tmp_pa
 
 
 def test_another_base_is_refused(encoder: Encoder) -> None:
-    model = tuned(encoder, CLASSES, settings_of("head"), Seed(1))
-    document = described(model, settings_of("head"), ("no", "yes"))
+    model = build_classifier(encoder, CLASSES, settings_of("head"), Seed(1))
+    document = describe_classifier(model, settings_of("head"), ("no", "yes"))
     tensors = model_tensors(model)
     cases: list[tuple[dict[str, object], type[AttnlabError], str]] = [
         ({"sha256": "0" * 64}, IntegrityError, "another"),
@@ -220,14 +220,14 @@ def test_another_base_is_refused(encoder: Encoder) -> None:
     ]
     for change, error, words in cases:
         with pytest.raises(error, match=words):
-            rebuilt({**document, **change}, tensors, encoder)
+            rebuild_classifier({**document, **change}, tensors, encoder)
 
 
 def test_a_prefix_needs_room(encoder: Encoder) -> None:
-    assert room(encoder, settings_of("prefix")) == 31 - LENGTH
-    assert room(encoder, settings_of("head")) == 31
+    assert max_text_tokens(encoder, settings_of("prefix")) == 31 - LENGTH
+    assert max_text_tokens(encoder, settings_of("head")) == 31
     with pytest.raises(UsageError, match="no room"):
-        tuned(encoder, CLASSES, TuneSettings(method="prefix"), Seed(1))
+        build_classifier(encoder, CLASSES, TuneSettings(method="prefix"), Seed(1))
     with pytest.raises(ValidationError, match="virtual"):
         TuneSettings(method="head", pooling="virtual")
 
@@ -235,14 +235,14 @@ def test_a_prefix_needs_room(encoder: Encoder) -> None:
 def test_virtual_pooling_reads_another_vector(encoder: Encoder) -> None:
     own = TuneSettings(method="prefix", prefix_length=LENGTH)
     theirs = TuneSettings(method="prefix", prefix_length=LENGTH, pooling="virtual")
-    one, two = (tuned(encoder, CLASSES, s, Seed(1)) for s in (own, theirs))
+    one, two = (build_classifier(encoder, CLASSES, s, Seed(1)) for s in (own, theirs))
     assert not torch.allclose(answers(one), answers(two))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_seed_the_same_model(encoder: Encoder, method: Method) -> None:
     state = torch.random.get_rng_state()
-    one, two = (tuned(encoder, CLASSES, settings_of(method), Seed(4)) for _ in range(2))
+    one, two = (build_classifier(encoder, CLASSES, settings_of(method), Seed(4)) for _ in range(2))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
@@ -253,11 +253,11 @@ class Fixed:
 
 
 def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: Path) -> None:
-    """A rate at which it learns and falls apart: with and without a folder, the best comes back."""
+    """The rate is so large that accuracy falls again: the best weights are restored."""
     heard: list[float] = []
     found, rows = [], [(np.arange(6), batch())]
     for folder in (None, tmp_path / "steps"):
-        model = tuned(encoder, CLASSES, settings_of("full"), Seed(1))
+        model = build_classifier(encoder, CLASSES, settings_of("full"), Seed(1))
         settings = TrainSettings(
             steps=12, batch=6, learning_rate=0.05, schedule="constant", evaluate_every=1
         )
@@ -267,7 +267,7 @@ def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: P
             settings,
             dev=lambda: rows,
             checkpoints=folder,
-            heard=lambda p: heard.append(p.accuracy),
+            on_predictions=lambda p: heard.append(p.accuracy),
         )
         best = max(line["dev_accuracy"] for line in done.evaluations)
         after = predict(model, rows)
@@ -281,13 +281,13 @@ def test_the_best_weights_by_dev_are_the_ones_kept(encoder: Encoder, tmp_path: P
 
 
 def test_prediction_is_by_row_number(encoder: Encoder) -> None:
-    model, b = tuned(encoder, CLASSES, settings_of("head"), Seed(1)), batch()
+    model, b = build_classifier(encoder, CLASSES, settings_of("head"), Seed(1)), batch()
     order = np.array([3, 0, 5, 1, 4, 2])
     mixed = Texts(*(None if t is None else t[torch.from_numpy(order)] for t in b))  # pyright: ignore[reportArgumentType]
     plain, other = predict(model, [(np.arange(6), b)]), predict(model, [(order, mixed)])
     np.testing.assert_allclose(plain.logits, other.logits, atol=1e-5)
     np.testing.assert_array_equal(plain.labels, other.labels)
-    assert plain.right == int((plain.classes == plain.labels).sum())
+    assert plain.correct == int((plain.classes == plain.labels).sum())
     log_p = torch.log_softmax(torch.from_numpy(plain.logits).double(), dim=1)
     assert plain.loss == pytest.approx(-float(log_p[torch.arange(6), b.labels].mean()), abs=1e-12)
 
@@ -310,6 +310,6 @@ def test_the_real_encoder() -> None:
     }
     for method, number in numbers.items():
         settings = TuneSettings(method=method)
-        found = counted(tuned(real, 2, settings, Seed(1)))
-        assert found.trained == found.stored == number == expected(real, 2, settings)
-        assert room(real, settings) == (384 if method.startswith("prefix") else 512)
+        found = count_parameters(build_classifier(real, 2, settings, Seed(1)))
+        assert found.trained == found.stored == number == expected_trainable(real, 2, settings)
+        assert max_text_tokens(real, settings) == (384 if method.startswith("prefix") else 512)

@@ -1,4 +1,4 @@
-"""A fine-tuning that is stopped and goes on ends in the weights of an undisturbed one."""
+"""A fine-tuning that is stopped and resumed ends with the weights of an uninterrupted one."""
 
 from pathlib import Path
 
@@ -7,20 +7,20 @@ import torch
 
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import open_encoder
-from attnlab.tasks.encoded import Shuffled, encode
+from attnlab.tasks.encoder_inputs import ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import Example
 from attnlab.train.classify import fit
 from attnlab.train.result import Hooks
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors
-from attnlab.train.tune import Method, TuneSettings, tuned
+from attnlab.train.tune import Method, TuneSettings, build_classifier
 from tests.models.tiny_encoder import bert_folder
 
 
 @pytest.mark.parametrize("method", ["lora", "full"])
 def test_stopped_and_resumed(tmp_path: Path, method: Method) -> None:
     encoder = open_encoder(bert_folder(tmp_path / "bert"))
-    rows = encode(
+    rows = encode_examples(
         encoder.tokenizer,
         [Example(f"w{i} good w3 " * (1 + i % 3), None, i % 2) for i in range(23)],
         21,
@@ -28,20 +28,20 @@ def test_stopped_and_resumed(tmp_path: Path, method: Method) -> None:
     settings = TrainSettings(steps=11, batch=5, learning_rate=0.01, evaluate_every=3)
     tune = TuneSettings(method=method, prefix_length=5, rank=3)
     ends, logs = [], []
-    model, done = tuned(encoder, 2, tune, Seed(1)), None
+    model, done = build_classifier(encoder, 2, tune, Seed(1)), None
     for stops in ((), (4, 7)):
         folder = tmp_path / f"{len(stops)}"
         for at in (*stops, 99):
-            model = tuned(encoder, 2, tune, Seed(1))
+            model = build_classifier(encoder, 2, tune, Seed(1))
             seen = iter(range(100))
             done = fit(
                 model,
-                Shuffled(rows, 5, Seed(2)),
+                ShuffledBatches(rows, 5, Seed(2)),
                 settings,
-                dev=lambda: rows.in_order(7),
+                dev=lambda: rows.batches_by_length(7),
                 checkpoints=folder,
                 hooks=Hooks(stop=lambda at=at, seen=seen: next(seen) >= at),
-                heard=lambda p: {"top_share": float((p.classes == 0).mean())},
+                on_predictions=lambda p: {"top_share": float((p.classes == 0).mean())},
             )
         assert done is not None and done.trained.ending == "done"
         ends.append({n: t.detach().clone() for n, t in model_tensors(model).items()})

@@ -1,8 +1,8 @@
-"""The cosine that is not clamped: as a course ran it, it heats up again; the audit says so."""
+"""The cosine schedule without a clamp: its learning rate rises again, and the audit reports it."""
 
 import pytest
 
-from attnlab.audit.schedule import schedule
+from attnlab.audit.checks.schedule import schedule
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.train.schedule import learning_rate

@@ -1,4 +1,4 @@
-"""One step against the same step written out in float64, and the steps that must change nothing."""
+"""A step equals the same step written out in float64; a step with a problem changes nothing."""
 
 import math
 from typing import Any
@@ -29,7 +29,7 @@ def largest_gap(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
 
 
 def plain_loop(model: Tiny, wanted: TrainSettings) -> None:
-    """The textbook: mean loss, norm over all gradients, torch's optimizer tensor by tensor."""
+    """The textbook step: mean loss, norm over all gradients, torch's unfused optimizer."""
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     groups: list[dict[str, Any]] = [
@@ -88,7 +88,7 @@ def test_a_batch_in_pieces_is_the_same_step(number: int) -> None:
 
 
 def test_the_mean_of_means_would_be_seen() -> None:
-    """The planted fault of the test above: each piece divided by its own count."""
+    """The planted fault of the test above: each micro-batch is divided by its own count."""
 
     def wrong(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
         total, scored = nll(model, batch)
@@ -101,7 +101,7 @@ def test_the_mean_of_means_would_be_seen() -> None:
 
 
 class Broken:
-    """A loss that is fine until step 4, then has this value or this gradient."""
+    """A loss that is finite until step 4, then has this value or this gradient."""
 
     def __init__(self, value: float = 0.0, gradient: bool = False) -> None:
         self.value, self.gradient, self.calls = value, gradient, 0

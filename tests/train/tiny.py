@@ -1,4 +1,4 @@
-"""A language model of a few hundred numbers, and its endless data: what the loop's tests train.
+"""A language model of a few hundred parameters and its endless data, for the tests of the loop.
 
 It has what makes resuming hard: tied weights, dropout that draws from torch's global generator,
 and a buffer that counts its calls and changes what the next one computes.
@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
-from attnlab.train.checkpoint import latest
+from attnlab.train.checkpoint import latest_checkpoint
 from attnlab.train.settings import TrainSettings
 
 VOCAB, WIDTH, ROWS, LENGTH = 13, 7, 8, 5
@@ -28,7 +28,7 @@ IGNORE = -100
 class Batch:
     ids: Tensor
     targets: Tensor
-    hidden: Tensor | None = None
+    key_padding_mask: Tensor | None = None
 
 
 class Tiny(nn.Module):
@@ -65,7 +65,7 @@ class Tiny(nn.Module):
 
 
 class Endless:
-    """Batch `step` of a stream: counting upwards from a random word, with holes in the targets."""
+    """Endless batches: rows count upwards from a random id, and some targets are ignored."""
 
     def __init__(self, seed: int = 0, pause: float = 0.0) -> None:
         self.seed, self.pause = seed, pause
@@ -85,7 +85,7 @@ def settings(**values: Any) -> TrainSettings:
 
 
 def dev_loss(model: nn.Module) -> float:
-    """A held-out batch; it moves the model's counter as real evaluations may."""
+    """Loss on a held-out batch; it increases the model's counter as real evaluations may."""
     assert isinstance(model, Tiny) and not model.training and not torch.is_grad_enabled()
     batch = Endless(seed=999).batch(0)
     total, scored = model.nll(batch.ids, batch.targets, None)
@@ -94,7 +94,7 @@ def dev_loss(model: nn.Module) -> float:
 
 def digest(folder: Path) -> str:
     """SHA-256 over weights, optimizer and log of the newest checkpoint, and the log beside it."""
-    found = latest(folder)
+    found = latest_checkpoint(folder)
     assert found is not None
     everything = hashlib.sha256(str(found.state.step).encode())
     for name in ("model.safetensors", "optimizer.safetensors", "log.jsonl"):

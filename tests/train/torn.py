@@ -1,4 +1,4 @@
-"""A save of two processes, torn at every call that touches the disk: `python torn.py FOLDER`.
+"""A save of two processes, interrupted at every disk call: `python torn.py FOLDER`.
 
 One of the two is killed, or refused, at its first call, its second … until none is left; then the
 same training goes on. Says one JSON line a point.
@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-import parts
+import sharded_teams
 import torch
 from crash import CALLS, Fuse
-from parts import stored, team, training
+from sharded_teams import stored, team, training
 from stack import Stack, content
 from tiny import one_thread, settings
 
 from attnlab.train import loop
-from attnlab.train.checkpoint import latest
-from attnlab.train.optimizer import optimizer_for
+from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.ranks import Ranks
 
 POINTS = 100  # more than there are
 
 
 def lit(ranks: Ranks, own: Path, rank: int, fuse: Fuse) -> bool:
-    """Go on by one step; the save of this process burns the fuse. True if it has more calls."""
+    """Train one step with the fuse in the save of `rank`; return whether it was not reached."""
     owner: Any = vars(loop)["_Loop"]
     real, loops = owner._save, []
 
@@ -50,11 +50,11 @@ def torn(folder: Path, rank: int, action: str) -> None:
         own = shutil.copytree(folder / "before", folder / f"{action}-{rank}-{number}")
         fuse = Fuse(number, action)
         told = team("torn", 2, lambda ranks, own=own, fuse=fuse: lit(ranks, own, rank, fuse))
-        found = latest(own)
+        found = latest_checkpoint(own)
         step = found.state.step if found else 0
         team("again", 2, lambda ranks, own=own: training(own, ranks).steps)
         left = [name for name in os.listdir(own) if name.startswith(".partial")]
-        parts.say(
+        sharded_teams.say(
             name="point",
             rank=rank,
             action=action,
@@ -71,7 +71,7 @@ def torn(folder: Path, rank: int, action: str) -> None:
 
 def main() -> None:
     one_thread()
-    optimizer_for(Stack(), settings())  # loads what torch loads late, before the forks
+    build_optimizer(Stack(), settings())  # loads what torch loads late, before the forks
     folder = Path(sys.argv[1])
     stored(folder)
     for action in ("kill", "refuse"):

@@ -10,8 +10,7 @@ from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from attnlab.audit.catalogue import Verdicts
-    from attnlab.audit.finding import Finding
+    from attnlab.audit.finding import Finding, Verdicts
 
 DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over."
 LONGEST_MAP = 512
@@ -82,19 +81,26 @@ def audited(  # noqa: PLR0913  (what a person may choose)
     length: int | None = None,
     revision: str | None = None,
     trust: bool = False,
-    heard: "Callable[[Finding], None]" = lambda finding: None,
+    on_finding: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
     """Every audit that applies to a model."""
     how = Opening(own_head=True, revision=revision, trust=trust)
     place = find_target(target, out, device, how)  # a wrong name first: torch is slow to load
     if only:  # and before a model is
-        from attnlab.audit.catalogue import chosen
+        from attnlab.audit.catalogue import select_audits
 
-        chosen(only)
+        select_audits(only)
     found = place.load()
     from attnlab.audit.catalogue import check
 
-    return check(found.model, only=only, seed=seed, length=length, name=found.name, heard=heard)
+    return check(
+        found.model,
+        only=only,
+        seed=seed,
+        length=length,
+        name=found.name,
+        on_finding=on_finding,
+    )
 
 
 def _ids(found: Target, piece: str) -> list[int]:

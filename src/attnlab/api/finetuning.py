@@ -40,10 +40,10 @@ def predicted(
     import torch
 
     from attnlab.models.encoder import open_encoder
-    from attnlab.tasks.encoded import encode
+    from attnlab.tasks.encoder_inputs import encode_examples
     from attnlab.tasks.labelled import Example
     from attnlab.train.classify import predict
-    from attnlab.train.tune import rebuilt
+    from attnlab.train.tune import rebuild_classifier
 
     encoder = open_encoder(str(record.spec.settings["model"]))
     tensors = {
@@ -51,9 +51,11 @@ def predicted(
         for key, array in row.arrays.items()
         if key.startswith("tuned.")
     }
-    model = rebuilt(document, tensors, encoder).to(resolve_device(device))
-    rows = encode(encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"])
-    found = predict(model, rows.in_order(32))
+    model = rebuild_classifier(document, tensors, encoder).to(resolve_device(device))
+    rows = encode_examples(
+        encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"]
+    )
+    found = predict(model, rows.batches_by_length(32))
     shares = torch.from_numpy(found.logits).double().softmax(dim=1).tolist()
     labels = document["labels"]
     answers = [
@@ -62,7 +64,7 @@ def predicted(
             **({"second": b} if b is not None else {}),
             "label": labels[best],
             "probabilities": dict(zip(labels, share, strict=True)),
-            "cut_tokens": int(rows.lost[i]),
+            "cut_tokens": int(rows.lost_tokens[i]),
         }
         for i, ((a, b), best, share) in enumerate(zip(pairs, found.classes, shares, strict=True))
     ]

@@ -2,22 +2,21 @@
 
 from pathlib import Path
 
-from attnlab.api.running import planned
 from attnlab.core.errors import AttnlabError
 from attnlab.lab.manifest import CHECKPOINTS
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.run_spec import STUDY
 from attnlab.lab.stop import stop_on_signals
-from attnlab.lab.study import Study
 from attnlab.lab.trial import TrialContext, TrialStopped
 
 
-def follow(study: Study, out: Path) -> None:
+def follow(plan: Plan, out: Path) -> None:
     """Run the trials the first process runs, in its order, from its checkpoints."""
-    folder = out / f"{study.name}-{study.run_id}"
+    study, folder = plan.study, out / plan.name
     finished = Record.open(folder).finished_ids() if (folder / STUDY).exists() else set[str]()
     with stop_on_signals() as stop:
-        for trial in planned(study):
+        for trial in plan.trials:
             if trial.id in finished:
                 continue
             context = TrialContext(

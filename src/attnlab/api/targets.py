@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnlab.api.readers import HubReader, OwnReader, Reader
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.devices import check_device, resolve_device
-from attnlab.core.errors import IntegrityError, UsageError, refusal
+from attnlab.core.errors import IntegrityError, UsageError, from_os_error
 from attnlab.core.files import read_json
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def find_target(
         ways = (way(text, out, how) for way in (_path, _run, _asset, _function, _hub))
         found = next((found for found in ways if found is not None), None)
     except OSError as error:  # a name too long, a file that cannot be read
-        raise refusal(Path(text[:60]), error, UsageError) from None
+        raise from_os_error(Path(text[:60]), error, UsageError) from None
     if found is None:
         raise UsageError(f"{text!r} is no path, run, asset, module:function or owner/name")
     if (how.revision or how.trust) and found.kind != "library":
@@ -171,7 +171,7 @@ def _run(text: str, out: Path, how: Opening) -> Found | None:
     known = [info.name for info in list_runs(out)] if out.is_dir() else []
     if not any(run.startswith(name) for run in known):
         if trial:
-            raise UsageError(f"no run {name!r} in {out}: {nearest(name, known)}")
+            raise UsageError(f"no run {name!r} in {out}: {suggest(name, known)}")
         return None
     return _from_record(find_run(name, out), trial or None)
 

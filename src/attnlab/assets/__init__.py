@@ -4,7 +4,7 @@ attnlab.assets.get("shakespeare").files     fetched once, verified every time
 """
 
 from attnlab.assets.fetch import Asset as Asset
-from attnlab.assets.fetch import Listed as Listed
+from attnlab.assets.fetch import AssetStatus as AssetStatus
 from attnlab.assets.fetch import get as get
 from attnlab.assets.fetch import listing as listing
 from attnlab.assets.fetch import names as names

@@ -1,4 +1,4 @@
-"""catalogue.toml: what each asset is, where it is packed, and the SHA-256 of every byte of it."""
+"""catalogue.toml: each asset, the package that holds it, and the SHA-256 of every file."""
 
 import re
 import tomllib
@@ -8,22 +8,22 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from attnlab.core.config import Settings, build, nearest
+from attnlab.core.config import Settings, build, suggest
 from attnlab.core.errors import UsageError
 
-LARGEST = 4_000_000_000  # bytes of one file; nothing in the catalogue comes near
+MAX_FILE_BYTES = 4_000_000_000  # of one file; everything in the catalogue is far smaller
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Size = Annotated[int, Field(ge=0, le=LARGEST)]
+_Size = Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
-_Part = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*"  # begins with no dot: neither hidden, nor `..`
+_Part = r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*"  # does not begin with a dot: neither hidden nor `..`
 _HUB = rf"(datasets/)?({_Part}/)?{_Part}"
 _HubId = Annotated[str, Field(pattern=f"^({_HUB})$", max_length=200)]
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 class File(Settings):
-    """A file of known bytes."""
+    """A file with its size and SHA-256."""
 
     name: Annotated[str, Field(pattern=rf"^{_Part}$", max_length=100)]
     size: _Size
@@ -37,7 +37,7 @@ class Nested(File):
 
 
 class Package(File):
-    """What the index offers: a wheel or a source archive, used as an archive only."""
+    """A wheel or a source archive on a package index; only read as an archive, never run."""
 
     name: Annotated[str, Field(pattern=rf"^{_Part}\.(whl|zip|tar\.gz)$", max_length=100)]
 
@@ -62,7 +62,7 @@ class Entry(Settings):
 
 
 def parse(text: str) -> dict[str, Entry]:
-    """The entries of a catalogue by name; anything that is none is one UsageError line."""
+    """The entries of a catalogue by name; UsageError if the text is not a catalogue."""
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -71,21 +71,23 @@ def parse(text: str) -> dict[str, Entry]:
     known: dict[str, Package] = {}
     for entry in entries.values():
         if known.setdefault(entry.package.name, entry.package) != entry.package:
-            raise UsageError(f"catalogue: {entry.package.name} is described in two ways")
+            raise UsageError(
+                f"catalogue: {entry.package.name} is described twice, in different ways"
+            )
     return entries
 
 
 @cache
 def catalogue() -> dict[str, Entry]:
-    """The catalogue that travels with the code."""
+    """The catalogue that is part of this package."""
     return parse(files("attnlab.assets").joinpath("catalogue.toml").read_text("utf-8"))
 
 
 def entry_of(name: str) -> Entry:
-    """The entry, or a UsageError with the nearest name."""
+    """The entry of an asset; the UsageError for an unknown name suggests a similar one."""
     found = catalogue().get(name)
     if found is None:
-        raise UsageError(f"unknown asset {name!r}: {nearest(name, catalogue())}")
+        raise UsageError(f"unknown asset {name!r}: {suggest(name, catalogue())}")
     return found
 
 
@@ -94,16 +96,16 @@ def is_hub_id(text: str) -> bool:
     return len(text) <= 200 and re.fullmatch(_HUB, text) is not None
 
 
-def sharing(package: Package) -> list[Entry]:
-    """Every asset that is packed in the same file: they are fetched together."""
+def entries_in(package: Package) -> list[Entry]:
+    """All assets of one package; they are downloaded together."""
     return [entry for entry in catalogue().values() if entry.package == package]
 
 
 def _entry(name: str, table: Any) -> Entry:
     if not _NAME.fullmatch(name) or not isinstance(table, dict):
-        raise UsageError(f"catalogue: {name[:60]!r} is no asset")
+        raise UsageError(f"catalogue: {name[:60]!r} is not an asset")
     entry = build(Entry, {**table, "name": name})
     names = [file.name.casefold() for file in entry.files]
     if len(set(names)) != len(names):
-        raise UsageError(f"catalogue: {name}: a file is named twice")
+        raise UsageError(f"catalogue: {name}: the same file is listed twice")
     return entry

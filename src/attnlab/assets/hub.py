@@ -1,9 +1,10 @@
-"""A model hub's snapshot, by id and commit: weights in safetensors or GGUF, and text.
+"""A snapshot from a model hub, by id and commit: weights in safetensors or GGUF, and text files.
 
-Code is left there, unless it is asked for by its commit; it then lies on a shelf of its own.
+Python files are only downloaded on request, with their commit, into a separate folder.
 
-The hub's own client downloads into its own cache, which other programs share; from there the files
-are linked (or copied) onto the shelf and hashed. A blob's name in that cache is its hash: checked.
+The hub's client downloads into its own cache, which other programs share. From there the files are
+linked (or copied) into our cache and hashed. A blob's name in the client's cache is its hash; it is
+checked too.
 """
 
 import errno
@@ -16,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.assets.cache import Held, Manifest, folder_of
-from attnlab.assets.stream import CHUNK, on_disk
+from attnlab.assets.cache import FileDigest, Manifest, folder_of
+from attnlab.assets.stream import CHUNK, storage_errors
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -30,7 +31,7 @@ _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def is_encoder_name(name: str) -> bool:
-    """owner/name, or one of the encoders that a hub has had since before owners."""
+    """owner/name, or one of the old encoders that have no owner in their name."""
     return HUB_NAME.fullmatch(name) is not None or name in ENCODERS
 
 
@@ -39,31 +40,31 @@ class HubName:
     """`owner/name` of a model, `datasets/owner/name` of a data set."""
 
     text: str
-    code: bool = False  # with the Python files of the repository
+    code: bool = False  # also download the Python files
 
     @property
-    def kept(self) -> tuple[str, ...]:
-        """Patterns of the files that are taken."""
+    def patterns(self) -> tuple[str, ...]:
+        """Patterns of the files to download."""
         return (*KEPT, *CODE) if self.code else KEPT
 
     @property
     def id(self) -> str:
-        """The id as the hub spells it."""
+        """The id without `datasets/`."""
         return self.text.removeprefix(_DATASETS)
 
     @property
     def kind(self) -> str:
-        """model or dataset."""
+        """`model` or `dataset`, the hub's repo_type."""
         return "dataset" if self.text.startswith(_DATASETS) else "model"
 
     @property
     def folder(self) -> str:
-        """The name on the shelf."""
+        """The name of its folder in our cache."""
         return "hub--" + self.text.replace("/", "--") + ("--with-code" if self.code else "")
 
 
 def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
-    """The folder of the hub's files at `revision`, or at the newest one; MissingError without."""
+    """Download the files at `revision` (default: the newest); MissingError if that fails."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import tqdm
 
@@ -76,32 +77,32 @@ def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
             hub.id,
             repo_type=hub.kind,
             revision=revision,
-            allow_patterns=list(hub.kept),
+            allow_patterns=list(hub.patterns),
             tqdm_class=Hidden if quiet else None,
         )
-    except Exception as error:  # its client has a dozen kinds of "cannot be had"
+    except Exception as error:  # the client raises a dozen kinds of errors
         if isinstance(error, OSError) and error.errno in _DISK:
             raise StorageError(f"{error.filename}: {error.strerror}") from None
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise MissingError(
-            f"{hub.id}: the hub cannot give it here ({reason[:200]}): run `attnlab assets get "
-            f"{hub.text} --source hub` on a connected machine and copy its folder to "
-            f"{folder_of(hub.folder)}"
+            f"{hub.id}: it cannot be downloaded from the hub ({reason[:200]}): run "
+            f"`attnlab assets get {hub.text} --source hub` on a connected machine and copy its "
+            f"folder to {folder_of(hub.folder)}"
         ) from None
     return Path(found)
 
 
 def fill(hub: HubName, folder: Path, target: Path) -> Manifest:
-    """Put the snapshot's files into `target`, each one hashed; IntegrityError if any is unsafe."""
+    """Link the snapshot's files into `target` and hash them; IntegrityError if one is unsafe."""
     store = folder.parents[1].resolve()
-    files: dict[str, Held] = {}
-    for name in _names(folder, hub.kept):
+    files: dict[str, FileDigest] = {}
+    for name in _names(folder, hub.patterns):
         blob = (folder / name).resolve()
         if store not in blob.parents or not blob.is_file():
-            raise IntegrityError(f"{folder / name}: leads outside the hub's cache")
-        files[name] = _place(blob, target / name)
-    if not files or (hub.kind == "model" and not _with_weights(files)):
-        raise IntegrityError(f"{hub.id}: publishes no safetensors and no GGUF file")
+            raise IntegrityError(f"{folder / name}: points outside the hub's cache")
+        files[name] = _link_and_hash(blob, target / name)
+    if not files or (hub.kind == "model" and not _has_weights(files)):
+        raise IntegrityError(f"{hub.id}: has no safetensors and no GGUF file")
     return Manifest(name=hub.folder, source="hub", origin=folder.name, files=files)
 
 
@@ -112,16 +113,16 @@ def _names(folder: Path, patterns: tuple[str, ...]) -> Iterator[str]:
             yield name
 
 
-def _with_weights(files: dict[str, Held]) -> bool:
+def _has_weights(files: dict[str, FileDigest]) -> bool:
     return any(fnmatch.fnmatch(name, kept) for name in files for kept in WEIGHTS)
 
 
-def _place(blob: Path, target: Path) -> Held:
-    with on_disk(target):
+def _link_and_hash(blob: Path, target: Path) -> FileDigest:
+    with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(blob, target)
-        except OSError:  # another disk, or one without links
+        except OSError:  # on another disk, or on one without hard links
             shutil.copyfile(blob, target)
         size = target.stat().st_size
         sha256, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
@@ -131,5 +132,5 @@ def _place(blob: Path, target: Path) -> Held:
                 git.update(chunk)
     expected = {64: sha256.hexdigest(), 40: git.hexdigest()}.get(len(blob.name))
     if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", blob.name) and blob.name != expected:
-        raise IntegrityError(f"{blob}: not what the hub holds (its hash differs)")
-    return Held(size=size, sha256=sha256.hexdigest())
+        raise IntegrityError(f"{blob}: damaged: its hash differs from the hub's")
+    return FileDigest(size=size, sha256=sha256.hexdigest())

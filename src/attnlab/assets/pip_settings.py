@@ -1,10 +1,10 @@
-"""Where pip would look: its configuration files and PIP_* variables, read the way pip reads them.
+"""pip's configuration files and PIP_* variables, read the way pip reads them.
 
     system files < user files < the environment's file < PIP_CONFIG_FILE < PIP_* variables
     [global] < [install] < [download] < PIP_*
 
 PIP_CONFIG_FILE hides the user's files, and set to the null device it hides all of them. An empty
-value does not count. Without an index of the user's, the index client's own endpoint is used.
+value does not count. Without a configured index, the default of the index client is used.
 """
 
 import configparser
@@ -30,7 +30,7 @@ Values = dict[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class PipSettings:
-    """The part of pip's settings that says how to fetch; index None: the client's own."""
+    """pip's settings for downloads; index None: the default of the index client."""
 
     index: str | None = None
     no_index: bool = False
@@ -43,22 +43,22 @@ class PipSettings:
 
     @property
     def indexes(self) -> tuple[str | None, ...]:
-        """The indexes in pip's order."""
+        """All indexes, in the order in which pip uses them."""
         return () if self.no_index else (self.index, *self.extra)
 
 
 def read_settings(environment: Mapping[str, str] | None = None) -> PipSettings:
-    """pip's settings on this machine, now."""
+    """pip's current settings on this machine."""
     variables = os.environ if environment is None else environment
     values: Values = {}
     for path in _files(variables):
         values.update(_read(path))
     values.update(_variables(variables))
-    return settle(values)
+    return resolve_options(values)
 
 
-def settle(values: Values) -> PipSettings:
-    """The one value of each option, later sections winning."""
+def resolve_options(values: Values) -> PipSettings:
+    """The effective value of each option: later sections override earlier ones."""
     chosen: dict[str, str] = {}
     for section in SECTIONS:
         chosen.update({key: v for (where, key), v in values.items() if where == section and v})
@@ -119,10 +119,10 @@ def _user_folder() -> Path:
 def _read(path: Path) -> Values:
     try:
         text = path.read_text(encoding=locale.getpreferredencoding(False))
-    except OSError:  # pip passes over what it may not read, too
+    except OSError:  # pip ignores unreadable files too
         return {}
     except UnicodeDecodeError:
-        raise UsageError(f"pip's configuration cannot be read: {path} is not text") from None
+        raise UsageError(f"pip's configuration cannot be read: {path} is not a text file") from None
     return parse(text, str(path))
 
 

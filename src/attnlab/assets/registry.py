@@ -1,7 +1,7 @@
-"""A package file by its name, from wherever pip would look for it; used as an archive, never run.
+"""Fetch a package file from wherever pip would look for it; it is read, never installed or run.
 
-Places are asked in this order: find-links and indexes on this machine, then those on the network.
-The SHA-256 is known beforehand, so any place will do.
+Sources are tried in this order: find-links and indexes on this machine, then those on the network.
+The SHA-256 is known beforehand, so every source is equally good.
 """
 
 import os
@@ -20,35 +20,35 @@ import requests
 from attnlab import __version__
 from attnlab.assets.catalogue import Entry, Package
 from attnlab.assets.download import (
-    Partial,
+    PartialFile,
     TransferError,
+    check_status,
     download,
-    failure,
-    refuse_status,
-    retrying,
+    retry_attempts,
+    transfer_error,
 )
 from attnlab.assets.pip_settings import PipSettings, read_settings
-from attnlab.assets.stream import CHUNK, Progress, on_disk
-from attnlab.core.errors import REFUSED, IntegrityError, refusal
+from attnlab.assets.stream import CHUNK, Progress, storage_errors
+from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, from_os_error
 
-Where = Path | str  # a file here, or an address
+Location = Path | str  # a local file or a URL
 
 
 @dataclass(frozen=True)
-class Place:
-    """An index, or a find-links folder or page."""
+class PackageSource:
+    """A package index, or a find-links folder or page."""
 
-    location: str | None  # None: the index client's own endpoint
+    location: str | None  # None: the default of the index client
     is_index: bool
 
     @property
     def path(self) -> Path | None:
-        """The folder or page, when the place is on this machine."""
+        """The local path, or None for a source on the network."""
         return None if self.location is None else local_path(self.location)
 
 
-class Line(requests.Session):
-    """A session with pip's proxy, certificates and timeout on every request."""
+class PipSession(requests.Session):
+    """An HTTP session with pip's proxy, certificates and timeout."""
 
     def __init__(self, settings: PipSettings) -> None:
         super().__init__()
@@ -62,135 +62,141 @@ class Line(requests.Session):
             self.cert = settings.client_cert
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
-        """The request, with a timeout."""
+        """Send a request, with pip's timeout by default."""
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._timeout
         return super().request(*args, **kwargs)
 
 
 def fetch(entry: Entry, target: Path, progress: Progress) -> None:
-    """Bring the entry's package to `target`; TransferError says why no place could give it."""
-    reasons: dict[bool, list[str]] = {True: [], False: []}  # by: is the place here?
+    """Download the entry's package to `target`; TransferError if no source has it."""
+    reasons: dict[bool, list[str]] = {True: [], False: []}  # key: is the source local?
     wrong: IntegrityError | None = None
     settings = read_settings()
-    with Line(settings) as line, Partial(target) as partial:
-        if partial.is_whole(entry.package):  # arrived before a kill
+    with PipSession(settings) as session, PartialFile(target) as partial:
+        if partial.is_whole(entry.package):  # complete since an earlier, killed download
             return
-        for place in places(settings):
+        for source in package_sources(settings):
             try:
-                where = find(place, entry, line)
-                _bring(where, entry.package, partial, line, progress)
+                location = locate(source, entry, session)
+                _retrieve(location, entry.package, partial, session, progress)
                 return
             except TransferError as error:
-                reasons[place.path is not None].append(str(error))
+                reasons[source.path is not None].append(str(error))
             except IntegrityError as error:
                 wrong = error
     if wrong:
         raise wrong
-    said = reasons[False] or reasons[True] or ["pip is set to use no index"]
+    said = reasons[False] or reasons[True] or ["pip is configured to use no index"]
     raise TransferError("; ".join(dict.fromkeys(said)))
 
 
-def places(settings: PipSettings) -> list[Place]:
-    """Where to look, this machine first."""
-    found = [Place(link, is_index=False) for link in settings.find_links]
-    found += [Place(index, is_index=True) for index in settings.indexes]
-    return sorted(found, key=lambda place: place.path is None)
+def package_sources(settings: PipSettings) -> list[PackageSource]:
+    """All sources that pip would use, local ones first."""
+    found = [PackageSource(link, is_index=False) for link in settings.find_links]
+    found += [PackageSource(index, is_index=True) for index in settings.indexes]
+    return sorted(found, key=lambda source: source.path is None)
 
 
-def find(place: Place, entry: Entry, line: Line) -> Where:
-    """Where a place keeps the package; TransferError when it does not."""
-    path = place.path
+def locate(source: PackageSource, entry: Entry, session: PipSession) -> Location:
+    """The location of the package at a source; TransferError if it is not there."""
+    path = source.path
     if path is None:
-        return _chosen(_remote_page(place, entry, line), entry.package, here=False)
-    if not place.is_index and (path / entry.package.name).is_file():
+        return _package_link(_remote_page(source, entry, session), entry.package, here=False)
+    if not source.is_index and (path / entry.package.name).is_file():
         return path / entry.package.name
-    if place.is_index:
-        path = path / normal_name(entry.project)
+    if source.is_index:
+        path = path / normalized_name(entry.project)
     page = path / "index.html" if path.is_dir() else path
     try:
         text = page.read_bytes()
     except OSError as error:
-        if error.errno in REFUSED:
-            raise refusal(page, error, IntegrityError) from None
-        raise TransferError(f"no {entry.package.name} in {place.location}") from None
-    with _reading():
+        if error.errno in STORAGE_ERRNOS:
+            raise from_os_error(page, error, IntegrityError) from None
+        raise TransferError(f"no {entry.package.name} in {source.location}") from None
+    with _index_errors():
         found = pypi_simple.ProjectPage.from_html(entry.project, text, page.absolute().as_uri())
-    return _chosen(found, entry.package, here=True)
+    return _package_link(found, entry.package, here=True)
 
 
-def normal_name(project: str) -> str:
-    """The project's folder in an index: lower case, runs of - _ . as one -."""
+def normalized_name(project: str) -> str:
+    """The project's name in an index (PEP 503): lower case, runs of - _ . become one -."""
     return re.sub(r"[-_.]+", "-", project).lower()
 
 
 def local_path(location: str) -> Path | None:
-    """The path of a file: address or of something that exists; None for anything else."""
+    """The path behind a file: URL or an existing path; None for anything else."""
     if os.path.exists(os.path.expanduser(location)):
         return Path(location).expanduser()
     parts = urlsplit(location)
     return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
 
 
-def _remote_page(place: Place, entry: Entry, line: Line) -> pypi_simple.ProjectPage:
-    for attempt in retrying():
-        with attempt, _reading():
-            if place.location is None:
-                return pypi_simple.PyPISimple(session=line).get_project_page(entry.project)
-            if place.is_index:
-                client = pypi_simple.PyPISimple(place.location, session=line)
+def _remote_page(
+    source: PackageSource, entry: Entry, session: PipSession
+) -> pypi_simple.ProjectPage:
+    for attempt in retry_attempts():
+        with attempt, _index_errors():
+            if source.location is None:
+                return pypi_simple.PyPISimple(session=session).get_project_page(entry.project)
+            if source.is_index:
+                client = pypi_simple.PyPISimple(source.location, session=session)
                 return client.get_project_page(entry.project)
-            answer = line.get(place.location)
-            refuse_status(answer)
+            answer = session.get(source.location)
+            check_status(answer)
             return pypi_simple.ProjectPage.from_response(answer, entry.project)
     raise AssertionError  # retrying() returns or raises
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
-    """Every way in which an index fails to answer is a TransferError."""
+def _index_errors() -> Iterator[None]:
+    """Turn every error of an index into a TransferError."""
     try:
         yield
     except pypi_simple.NoSuchProjectError:
-        raise TransferError("the index does not have it", again=False) from None
+        raise TransferError("the index does not list it", again=False) from None
     except requests.HTTPError as error:
         if error.response is not None:
-            refuse_status(error.response)
-        raise failure(error) from None
+            check_status(error.response)
+        raise transfer_error(error) from None
     except requests.JSONDecodeError:
-        raise TransferError("the index's answer cannot be read", again=False) from None
-    except OSError as error:  # what requests raises is one, too
-        raise failure(error) from None
+        raise TransferError("the index's response cannot be read", again=False) from None
+    except OSError as error:  # the errors of requests are OSErrors too
+        raise transfer_error(error) from None
     except (
         ValueError,
         pypi_simple.UnsupportedContentTypeError,
         pypi_simple.UnsupportedRepoVersionError,
     ):
-        raise TransferError("the index's answer cannot be read", again=False) from None
+        raise TransferError("the index's response cannot be read", again=False) from None
 
 
-def _chosen(page: pypi_simple.ProjectPage, package: Package, *, here: bool) -> Where:
-    """The page's link to the package; a page from elsewhere cannot point into this machine."""
+def _package_link(page: pypi_simple.ProjectPage, package: Package, *, here: bool) -> Location:
+    """The package's link on a page; a remote page must not point to local files."""
     for link in page.packages:
         if link.filename != package.name:
             continue
         if link.digests.get("sha256", package.sha256) != package.sha256:
-            raise IntegrityError(f"{package.name}: the index offers another file of this name")
+            raise IntegrityError(f"{package.name}: the index has a different file of this name")
         path = local_path(link.url) if here else None
         return path or link.url.partition("#")[0]
     raise TransferError(f"the index does not have {package.name}", again=False)
 
 
-def _bring(
-    where: Where, package: Package, partial: Partial, line: Line, progress: Progress
+def _retrieve(
+    location: Location,
+    package: Package,
+    partial: PartialFile,
+    session: PipSession,
+    progress: Progress,
 ) -> None:
-    if isinstance(where, str):
-        download(line, where, package, partial, progress)
+    if isinstance(location, str):
+        download(session, location, package, partial, progress)
         return
     partial.restart()
-    with on_disk(where), where.open("rb") as source:
+    with storage_errors(location), location.open("rb") as source:
         while partial.size <= package.size and (chunk := source.read(CHUNK)):
             partial.add(chunk)
     if not partial.is_whole(package):
         partial.restart()
-        raise IntegrityError(f"{where}: SHA-256 is not the catalogue's")
+        raise IntegrityError(f"{location}: SHA-256 is not the catalogue's")

@@ -1,4 +1,4 @@
-"""Bytes on their way to a file: counted, hashed, never more than announced."""
+"""Copy bytes to a file while checking their number and SHA-256; report progress."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ CHUNK = 1 << 20
 
 
 class Progress(Protocol):
-    """Whoever watches a fetch."""
+    """Receives the progress of a download."""
 
     def start(self, what: str, total: int, done: int) -> None:
         """`done` of `total` bytes of `what` are here."""
@@ -29,35 +29,35 @@ class Progress(Protocol):
         """A remark in one line."""
 
 
-class Unwatched:
-    """Progress that nobody watches."""
+class NoProgress:
+    """Ignores all progress."""
 
     def start(self, what: str, total: int, done: int) -> None:
-        """Say nothing."""
+        """Does nothing."""
 
     def advance(self, count: int) -> None:
-        """Say nothing."""
+        """Does nothing."""
 
     def stop(self) -> None:
-        """Say nothing."""
+        """Does nothing."""
 
     def note(self, text: str) -> None:
-        """Say nothing."""
+        """Does nothing."""
 
 
 @contextmanager
-def on_disk(path: Path) -> Iterator[None]:
-    """A refusal of the disk becomes a StorageError that names the file."""
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into a StorageError that names the file."""
     try:
         yield
     except OSError as error:
         raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
-def pour(source: IO[bytes], target: Path, file: File) -> None:
+def copy_verified(source: IO[bytes], target: Path, file: File) -> None:
     """Write `source` to the new file `target`: exactly the bytes of `file`, or IntegrityError."""
     digest, count = hashlib.sha256(), 0
-    with on_disk(target):
+    with storage_errors(target):
         sink = target.open("xb")
     try:
         # one byte past the end is enough to see that there is more
@@ -66,15 +66,15 @@ def pour(source: IO[bytes], target: Path, file: File) -> None:
             digest.update(chunk)
             if count > file.size:
                 raise IntegrityError(f"{file.name}: more than the {file.size} bytes expected")
-            with on_disk(target):
+            with storage_errors(target):
                 sink.write(chunk)
         if count < file.size:
             raise IntegrityError(f"{file.name}: {count} bytes, {file.size} expected")
         if digest.hexdigest() != file.sha256:
             raise IntegrityError(f"{file.name}: SHA-256 is not the catalogue's")
-        with on_disk(target):
+        with storage_errors(target):
             sink.flush()
             os.fsync(sink.fileno())
     finally:
-        with suppress(OSError):  # whole by now, or refused already: the first reason counts
+        with suppress(OSError):  # already complete, or already failed: report the first error
             sink.close()

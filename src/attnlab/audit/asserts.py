@@ -10,15 +10,15 @@ An audit that does not apply raises too: a test that tested nothing must not pas
 
 from typing import Any
 
-from attnlab.audit.catalogue import chosen
-from attnlab.audit.probe import Probe
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.catalogue import load_audit
 
 
 def assert_audit(model: Any, name: str, *, seed: int = 0, length: int | None = None) -> None:
-    """Any audit by its name."""
-    (audit,) = chosen([name])
-    finding = audit.run(subject_of(model), Probe(seed, length))
+    """Any audit of a model by its name."""
+    from attnlab.audit.probing.probe import Probe
+    from attnlab.audit.probing.wrap import subject_of
+
+    finding = load_audit(name).run(subject_of(model), Probe(seed, length))
     if finding.verdict != "pass":
         raise AssertionError(f"{name}: {finding.verdict}: {finding.why}")
 
@@ -49,7 +49,7 @@ def assert_deterministic(model: Any, *, seed: int = 0, length: int | None = None
 
 
 def assert_cache_parity(model: Any, *, seed: int = 0, length: int | None = None) -> None:
-    """Decoding with the cache gives the logits of reading at once."""
+    """Decoding with the cache gives the logits of one forward pass over the whole text."""
     assert_audit(model, "cache-parity", seed=seed, length=length)
 
 

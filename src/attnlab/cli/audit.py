@@ -44,7 +44,7 @@ def audit(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.asking import audited
     from attnlab.audit.finding import AUDIT_MARKS, Finding
 
-    def heard(finding: Finding) -> None:
+    def on_finding(finding: Finding) -> None:
         if not quiet:
             note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
 
@@ -58,26 +58,15 @@ def audit(  # noqa: PLR0913  (each is one documented option)
             length=length,
             revision=revision,
             trust=trust_remote_code,
-            heard=heard,
+            on_finding=on_finding,
         )
     if json:
         say_json(found.as_json())
     else:
         say_table(
             ["", "audit", "number", "threshold", "what was found"],
-            [
-                [AUDIT_MARKS[f.verdict], f.name, _shown(f.number), _shown(f.threshold), f.why]
-                for f in found.findings
-            ],
+            [list(finding.cells()) for finding in found],
         )
-        count = {v: sum(f.verdict == v for f in found.findings) for v in AUDIT_MARKS}
-        say(
-            f"{found.target}: {count['pass']} pass, {count['fail']} fail, "
-            f"{count['not-applicable']} not applicable"
-        )
+        say(found.summary())
     if found.verdict == "fail":
         raise typer.Exit(1)
-
-
-def _shown(number: float | None) -> str:
-    return "" if number is None else f"{number:.3g}"

@@ -59,7 +59,7 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Fine-tune an encoder on labelled texts; stopped, the same command goes on from there."""
-    from attnlab.api import planned, prepare, run
+    from attnlab.api import plan, run
     from attnlab.api.finetuning import finetune_document
     from attnlab.cli.progress import progress_for
     from attnlab.cli.settings import assigned
@@ -81,11 +81,11 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
         "device": device,
         "first_seed": seed,
     }
-    made, _ = prepare("finetune", "quick", settings)
+    planned = plan("finetune", "quick", settings)
     if not quiet:
-        note(f"run {made.name}-{made.run_id}: {method} on {model}, {made.settings.device}")
-    progress = progress_for(planned(made), quiet)
-    done = run(made, out=out, engine="inline", progress=progress)
+        note(f"run {planned.name}: {method} on {model}, {planned.study.settings.device}")
+    progress = progress_for(planned.trials, quiet)
+    done = run(planned, out=out, engine="inline", progress=progress)
     if progress and not progress.started:
         note("this training is stored already: nothing was run again")
     for row in done.table:

@@ -48,7 +48,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Answer a question: run what is missing of STUDY and write its report."""
-    from attnlab.api import planned, prepare
+    from attnlab.api import plan
     from attnlab.api import run as execute
     from attnlab.cli.progress import progress_for
     from attnlab.cli.settings import settings_from
@@ -57,9 +57,8 @@ def run(  # noqa: PLR0913  (each is one documented option)
     chosen = engine_named(engine, address)
     settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
     with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
-        made, _ = prepare(study, scale, settings)
-        trials = planned(made)
-    name = f"{made.name}-{made.run_id}"
+        planned = plan(study, scale, settings)
+    name, trials, made = planned.name, planned.trials, planned.study
     if dry_run:
         _dry_run(name, trials, json)
         return
@@ -70,9 +69,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         note(f"run {name}: {len(trials)} trials on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
     with redirect_stdout(sys.stderr):
-        done = execute(
-            made, scale=scale, out=out, workers=workers, engine=chosen, progress=progress
-        )
+        done = execute(planned, out=out, workers=workers, engine=chosen, progress=progress)
     if progress and not progress.started:
         note("every trial is stored already: nothing was run again")
     _explain_failures(done)  # first: the last line a person sees is the report's path

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnlab.core.config import CONFIG_FILE_LIMIT, parse_assignment, read_toml
 from attnlab.core.devices import resolve_device
-from attnlab.core.errors import UsageError, refusal
+from attnlab.core.errors import UsageError, from_os_error
 
 DEEPEST = 32
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
@@ -50,7 +50,7 @@ def read_config(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             start = file.read(CONFIG_FILE_LIMIT)
     except OSError as error:
-        raise refusal(path, error, UsageError) from None
+        raise from_os_error(path, error, UsageError) from None
     _refuse_bomb(str(path), start.decode(errors="replace"))
     try:
         return read_toml(path)

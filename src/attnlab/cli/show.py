@@ -32,11 +32,11 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """A study's question, settings at a scale, and how long it should take."""
-    from attnlab.api import planned, prepare
+    from attnlab.api import plan
 
     with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
-        made, _ = prepare(study, scale, {"device": "cpu"})  # no need to look for a GPU
-        trials = len(planned(made))
+        planned = plan(study, scale, {"device": "cpu"})  # no need to look for a GPU
+    made, trials = planned.study, len(planned.trials)
     fields = type(made.settings).model_fields
     values = made.settings_json()
     if json:

@@ -28,16 +28,16 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     from attnlab.cli.settings import assigned
     from attnlab.core.errors import UsageError
     from attnlab.report.text import plain
-    from attnlab.solvable.limits import checked_simulation, numerical
+    from attnlab.solvable.limits import check_simulation, translate_arithmetic_errors
 
     settings = assigned(set_)
     for key in settings.keys() & OWN_OPTIONS.keys():
         raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
     settings |= {"dim": dim, "alpha": alpha, "omega": omega}
-    checked_simulation(settings, start, seed, device)
-    from attnlab.solvable.answers import simulate_one
+    check_simulation(settings, start, seed, device)
+    from attnlab.solvable.results import simulate_one
 
-    with numerical():
+    with translate_arithmetic_errors():
         found = simulate_one({**settings, "starts": [start]}, seed, device)
     reasons = {k: "not a finite number with these settings" for k in found if _missing(found[k])}
     if json:

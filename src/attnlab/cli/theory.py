@@ -26,13 +26,13 @@ def theory(  # noqa: PLR0913  (each is one documented option)
 ) -> None:
     """Order parameters and errors of both branches at each α, or the critical points."""
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.answers import critical_points, theory_points
-    from attnlab.solvable.limits import numerical
+    from attnlab.solvable.limits import translate_arithmetic_errors
+    from attnlab.solvable.results import critical_points, theory_points
 
     if critical and (alpha or branch != "both"):
         raise UsageError("--critical looks for its own α on both branches: no --alpha, no --branch")
     options = {"sigma": sigma, "ridge": ridge, "points": points}
-    with numerical():
+    with translate_arithmetic_errors():
         if critical:
             found = critical_points(omega, **options)
             say_json(found) if json else _say_critical(found)

@@ -63,7 +63,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Train a small GPT on a text; killed or stopped, the same command goes on from there."""
-    from attnlab.api import prepare
+    from attnlab.api import plan
     from attnlab.api.following import follow
     from attnlab.cli.settings import assigned
     from attnlab.core.errors import UsageError
@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
             raise UsageError("--processes: torchrun has started them already; leave it out")
         command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
         raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
-    from attnlab.train.ranks import joined  # after that: it brings torch
+    from attnlab.train.ranks import join_process_group  # after that: it brings torch
 
     obey_leash()
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -95,26 +95,26 @@ def train(  # noqa: PLR0913  (each is one documented option)
         "first_seed": seed,
     }
     settings.setdefault("checkpoint_every", max(1, steps // 40))
-    made, _ = prepare("train", "quick", settings)
+    planned = plan("train", "quick", settings)
     if sharded and settings.get("compile"):
         raise UsageError("--sharded: not with compile; leave one of the two out")
-    with joined(made.settings.device, sharded) as ranks:
-        if ranks.leads:
-            _lead(made, out, quiet, json)
+    with join_process_group(planned.study.settings.device, sharded) as ranks:
+        if ranks.is_main:
+            _lead(planned, out, quiet, json)
         else:
-            follow(made, out)
+            follow(planned, out)
 
 
-def _lead(made: Any, out: Path, quiet: bool, json: bool) -> None:
+def _lead(planned: Any, out: Path, quiet: bool, json: bool) -> None:
     """Train, store, say."""
-    from attnlab.api import planned, run
+    from attnlab.api import run
     from attnlab.cli.progress import progress_for
 
-    trials, steps = planned(made), made.settings.steps
+    settings = planned.study.settings
     if not quiet:
-        note(f"run {made.name}-{made.run_id}: {steps:,} steps on {made.settings.device}")
-    progress = progress_for(trials, quiet)
-    done = run(made, out=out, engine="inline", progress=progress)
+        note(f"run {planned.name}: {settings.steps:,} steps on {settings.device}")
+    progress = progress_for(planned.trials, quiet)
+    done = run(planned, out=out, engine="inline", progress=progress)
     if progress and not progress.started:
         note("this training is stored already: nothing was run again")
     for row in done.table:

@@ -7,19 +7,18 @@ of this room imports numpy and nothing heavier when it is opened.
 """
 
 from attnlab.construct.average import average
-from attnlab.construct.batch import select_many
+from attnlab.construct.batch import identity, select_many
 from attnlab.construct.design import design
 from attnlab.construct.extract import Extraction, extract
 from attnlab.construct.goals import Goal, parse_goal
-from attnlab.construct.hard import gradient_curve, hard_attention, slopes
-from attnlab.construct.identity import identity
-from attnlab.construct.keys import scale_of, weights_of
+from attnlab.construct.hard import gradient_curve, hard_attention, jacobian_norms
+from attnlab.construct.inputs import attention_weights, resolve_scale
 from attnlab.construct.match import match
-from attnlab.construct.outcomes import Settings
 from attnlab.construct.pair import average_scale
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction, Constructions
-from attnlab.construct.robustness import noisy, one_and_two_heads, robustness
+from attnlab.construct.robustness import compare_heads, noisy_covariances, robustness
+from attnlab.construct.robustness_result import RobustnessSettings
 from attnlab.construct.select import select
 
 __all__ = [
@@ -27,23 +26,23 @@ __all__ = [
     "Constructions",
     "Extraction",
     "Goal",
-    "Settings",
+    "RobustnessSettings",
+    "attention_weights",
     "average",
     "average_scale",
+    "compare_heads",
     "design",
     "extract",
     "gradient_curve",
     "hard_attention",
     "identity",
+    "jacobian_norms",
     "match",
-    "noisy",
-    "one_and_two_heads",
+    "noisy_covariances",
     "parse_goal",
     "replace_key",
+    "resolve_scale",
     "robustness",
-    "scale_of",
     "select",
     "select_many",
-    "slopes",
-    "weights_of",
 ]

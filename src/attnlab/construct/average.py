@@ -1,9 +1,10 @@
-"""average: equal weight on a set S of keys and as much as possible, or at least w, in total.
+"""average: equal weight on a set S of keys, as much as possible or at least w in total.
 
-Equal weights ask for a query orthogonal to the differences within S (aim.py). A proper subset is
-never averaged exactly: the others keep e^(d . q) > 0. Their share can be made as small as one
-likes iff aff(S) misses conv(rest); otherwise a point sum lambda_i k_i = sum a_s k_s lies in both,
-and the total stays at |S| / (|S| + e^H) or less, H the entropy of the most entropic such lambda.
+Equal weights need a query that is orthogonal to the differences within S (equal_weight.py). A
+proper subset is never averaged exactly, because the other keys keep weights e^(d . q) > 0. Their
+share can be made as small as one likes iff the affine hull of S does not meet the convex hull of
+the other keys. Otherwise some point sum lambda_i k_i = sum a_s k_s lies in both, and the total is
+at most |S| / (|S| + e^H), H the largest entropy of such a lambda.
 """
 
 from __future__ import annotations
@@ -14,25 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import hull_proof, shortest_proof
-from attnlab.construct.excess import Array, log_sum
-from attnlab.construct.hull import Lowest, lowest
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_members,
-    checked_values,
-    checked_weight,
-    scale_of,
-    weights_of,
-)
-from attnlab.construct.reach import Outcome, longest, reach
-from attnlab.construct.result import Construction
-from attnlab.construct.select import lead, lifted
+from attnlab.construct.certificates import hull_certificate, norm_certificate
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.hull import Infimum, infimum
+from attnlab.construct.inputs import AttentionInputs, Scale, check_members, check_weight
+from attnlab.construct.log_sum_exp import log_sum_and_softmax
+from attnlab.construct.min_norm import MinNormResult
+from attnlab.construct.numerics import Array, largest_norm
+from attnlab.construct.result import Construction, name_keys
 
-_NAMED = 8  # keys a sentence lists
-_COSTS = (0.5, 0.9, 0.99, 0.999)  # totals whose shortest query is reported beside the answer
+_COSTS = (0.5, 0.9, 0.99, 0.999)  # totals whose shortest query is reported under `also`
 
 
 def average(
@@ -42,165 +34,143 @@ def average(
     scale: Scale = 1.0,
     values: Any = None,
 ) -> Construction:
-    """The shortest query with equal weights on `members`, `weight` in total.
+    """The shortest query that gives `members` equal weights, `weight` in total.
 
-    Without a weight: the most there is, or within 1e-3 of it where it is only approached;
-    feasible then means that the total can be brought as near to 1 as one likes.
+    Without a weight: the largest total, or a total within 1e-3 of it where no query attains it;
+    feasible then means that the total can be brought as close to 1 as one likes.
     """
-    found = checked(keys)
-    given = checked_values(values, len(found))
-    problem = aim(found, checked_members(members, len(found)), scale_of(scale, found.shape[1]))
-    wanted = None if weight is None else checked_weight(weight)
+    inputs = AttentionInputs.check(keys, scale, values)
+    problem = equal_weight_problem(inputs, check_members(members, len(inputs.keys)))
+    weight = None if weight is None else check_weight(weight)
     if not problem.rest:
-        return _all(problem, given)
-    low = _lowest(problem)
-    if wanted is None:
-        return _most(problem, low, given)
-    outcome = _reach(problem, wanted)
-    if outcome.verdict == "reached":
-        return replace(_answer(problem, outcome, wanted, given, low), attained=True)
-    return _refused(problem, outcome, wanted, given)
+        return _average_all(inputs)
+    lowest = _infimum(problem)
+    if weight is None:
+        return _largest_total(problem, lowest)
+    result = problem.min_norm(weight)
+    if result.verdict == "reached":
+        return replace(_describe_query(problem, result, weight, lowest), attained=True)
+    return _describe_infeasible(problem, result, weight)
 
 
-def _lowest(problem: Aim) -> Lowest:
-    """inf f, on rows of length one at most; queries are left in those units."""
-    size = longest(problem.rows)
-    return lowest(problem.rows / size if size else problem.rows, problem.rounding)
+def _infimum(problem: EqualWeightProblem) -> Infimum:
+    """inf f for rows scaled to length at most one; its query is in those units."""
+    size = largest_norm(problem.rows)
+    return infimum(problem.rows / size if size else problem.rows, problem.rounding)
 
 
-def _reach(problem: Aim, weight: float) -> Outcome:
-    return reach(problem.rows, problem.level(weight), problem.rounding)
-
-
-def _all(problem: Aim, values: Array | None) -> Construction:
-    n, h = problem.keys.shape
-    weights = np.full(n, 1 / n)
-    return Construction(
+def _average_all(inputs: AttentionInputs) -> Construction:
+    n, h = inputs.keys.shape
+    return Construction.of_query(
+        inputs,
+        np.zeros(h),
         feasible=True,
-        why=f"all {n} keys: the zero query gives each of them 1/{n} exactly",
-        query=np.zeros(h),
-        weights=weights,
-        output=None if values is None else weights @ values,
+        why=f"The zero query gives each of the {n} keys weight 1/{n} exactly.",
         attained=True,
-        norm=0.0,
         certificate={"kind": "zero", "norm_bound": 0.0, "checked": "exact"},
         residual=0.0,
         also={"total": 1.0, "supremum": 1.0},
     )
 
 
-def _most(problem: Aim, low: Lowest, values: Array | None) -> Construction:
-    """As much as possible: attained, or approached."""
-    if low.kind == "outside":
-        near = problem.below(1.0)
-        outcome = _reach(problem, near)
-        if outcome.verdict == "reached":
-            return _answer(problem, outcome, near, values, low)
-        return _refused(problem, outcome, near, values)
-    size = longest(problem.rows) or 1.0
-    query = low.query / size
-    if low.kind == "face":
-        query = _reach(problem, problem.below(problem.share(low.value))).query
-    f = float(log_sum((problem.rows @ query)[None])[0][0])
-    outcome = Outcome("impossible", query, f, np.inf, low.change, low)
-    return _refused(problem, outcome, None, values)
+def _largest_total(problem: EqualWeightProblem, lowest: Infimum) -> Construction:
+    """The query with the largest total, or one within 1e-3 of a supremum that is not attained."""
+    if lowest.kind == "outside":
+        weight = problem.below(1.0)
+        result = problem.min_norm(weight)
+        if result.verdict == "reached":
+            return _describe_query(problem, result, weight, lowest)
+        return _describe_infeasible(problem, result, weight)
+    query = lowest.query / (largest_norm(problem.rows) or 1.0)
+    if lowest.kind == "face":
+        query = problem.min_norm(problem.below(problem.total(lowest.value))).query
+    f = float(log_sum_and_softmax((problem.rows @ query)[None])[0][0])
+    result = MinNormResult("impossible", query, f, np.inf, lowest.change, lowest)
+    return _describe_infeasible(problem, result, None)
 
 
-def _answer(
-    problem: Aim, outcome: Outcome, weight: float, values: Array | None, low: Lowest
+def _describe_query(
+    problem: EqualWeightProblem, result: MinNormResult, weight: float, lowest: Infimum
 ) -> Construction:
-    """A query that reaches the total, and that none shorter does."""
-    query, weights = lifted(problem, weight, outcome)
-    proof = shortest_proof(problem, problem.level(weight), outcome)
-    total = float(weights[problem.members].sum())
-    if low.kind == "outside" and low.direction is not None:
-        proof |= {
-            "separation": problem.lift @ low.direction,
-            "separation_gap": 0.0 - float((problem.rows @ low.direction).max()),
+    """A query that reaches the total, with the proof that no shorter one does."""
+    query = problem.lift_query(weight, result)
+    certificate = norm_certificate(problem, problem.level(weight), result)
+    supremum = problem.total(lowest.value) if lowest.kind != "outside" else 1.0
+    limit = f"no query reaches more than {supremum:.6g}"
+    if lowest.kind == "outside" and lowest.direction is not None:
+        certificate |= {
+            "separation": problem.lift @ lowest.direction,
+            "separation_gap": 0.0 - float((problem.rows @ lowest.direction).max()),
         }
-        limit = "longer queries bring the total as near to 1 as one likes"
-    else:
-        limit = f"no query reaches more than {problem.share(low.value):.6g}"
-    why = (
-        f"equal weights on {_names(problem)}, {total:.6g} in total, "
-        f"from a query of length {np.linalg.norm(query):.6g}; {limit}"
-    )
-    supremum = 1.0 if low.kind == "outside" else problem.share(low.value)
-    return Construction(
+        limit = "longer queries bring the total as close to 1 as one likes"
+    also = _report_total(problem, query, supremum)
+    return Construction.of_query(
+        problem.inputs,
+        query,
         feasible=True,
-        why=why,
-        query=query,
-        weights=weights,
-        output=None if values is None else weights @ values,
-        attained=low.kind == "inside",
-        margin=lead(problem, query),
-        norm=float(np.linalg.norm(query)),
-        certificate=proof,
-        residual=outcome.residual,
-        also={"total": total, "supremum": supremum, **_beside(problem, weights, supremum)},
+        why=f"Equal weights on {name_keys(problem.members)}, {also['total']:.6g} in total, come"
+        f" from a query of length {np.linalg.norm(query):.6g}; {limit}.",
+        attained=lowest.kind == "inside",
+        margin=problem.margin(query),
+        certificate=certificate,
+        residual=result.residual,
+        also=also,
     )
 
 
-def _refused(
-    problem: Aim, outcome: Outcome, weight: float | None, values: Array | None
+def _describe_infeasible(
+    problem: EqualWeightProblem, result: MinNormResult, weight: float | None
 ) -> Construction:
-    """The most there is, and the point in aff(S) and conv(rest) that forbids more."""
-    low = outcome.lowest
-    assert low is not None
+    """The largest total, and the point of both hulls that forbids a larger one."""
+    lowest = result.infimum
+    assert lowest is not None
     level = None if weight is None else problem.level(weight)
-    proof = hull_proof(problem, outcome, level)
-    query = problem.lift @ outcome.query
-    if low.kind == "face" and weight is not None:
-        near = _reach(problem, problem.below(problem.share(low.value)))
-        query = problem.lift @ near.query
-    weights = weights_of(problem.keys, query, problem.scale)
-    supremum = proof["best_weight"]
-    never = "is approached but never reached" if low.kind == "face" else "is the most there is"
-    asked = "" if weight is None else f"; {weight:g} was asked for"
-    sure = low.sure and outcome.verdict != "undecided"
-    why = (
-        f"{'impossible' if sure else 'undecided, for rounding decides'}: "
-        f"{_place(problem)} the hull of the other keys, "
-        f"so with equal weights a total of {supremum:.6g} {never}{asked}"
-    )
-    return Construction(
+    certificate = hull_certificate(problem, result, level)
+    query = problem.lift @ result.query
+    if lowest.kind == "face" and weight is not None:
+        query = problem.query_near_supremum(lowest)
+    sure = lowest.sure and result.verdict != "undecided"
+    also = _report_total(problem, query, certificate["best_weight"])
+    return Construction.of_query(
+        problem.inputs,
+        query,
         feasible=False,
-        why=why,
-        query=query,
-        weights=weights,
-        output=None if values is None else weights @ values,
-        attained=low.kind == "inside",
-        margin=lead(problem, query),
-        norm=float(np.linalg.norm(query)),
-        certificate=proof,
-        residual=low.change,
-        also={
-            "total": float(weights[problem.members].sum()),
-            "supremum": supremum,
-            **_beside(problem, weights, supremum),
-            **({} if sure else {"undecided": True}),
-        },
+        why=_explain_infeasible(problem, lowest, certificate["best_weight"], weight, sure),
+        attained=lowest.kind == "inside",
+        margin=problem.margin(query),
+        certificate=certificate,
+        residual=lowest.change,
+        also=also if sure else {**also, "undecided": True},
     )
 
 
-def _beside(problem: Aim, weights: Array, supremum: float) -> dict[str, Any]:
-    """How equal the weights are in floating point, and what each total costs in length."""
-    reachable = [w for w in _COSTS if w < supremum]
-    found = [(w, _reach(problem, w)) for w in reachable]
-    return {
-        "spread": float(np.ptp(weights[problem.members])),
-        "cost": [{"weight": w, "norm": o.norm} for w, o in found if o.verdict == "reached"],
-    }
-
-
-def _names(problem: Aim) -> str:
-    names = ", ".join(map(str, problem.members[:_NAMED]))
-    more = ", …" if problem.count > _NAMED else ""
-    return f"key {names}" if problem.count == 1 else f"keys {names}{more}"
-
-
-def _place(problem: Aim) -> str:
+def _explain_infeasible(
+    problem: EqualWeightProblem,
+    lowest: Infimum,
+    supremum: float,
+    weight: float | None,
+    sure: bool,
+) -> str:
+    names = name_keys(problem.members)
     if problem.count == 1:
-        return f"{_names(problem)} lies in"
-    shape = "line" if problem.count == 2 else "plane"
-    return f"the {shape} through {_names(problem)} meets"
+        place = f"{names} lies in"
+    else:
+        place = f"the {'line' if problem.count == 2 else 'plane'} through {names} meets"
+    limit = "is approached but never reached" if lowest.kind == "face" else "is the largest"
+    asked = "" if weight is None else f"; the total asked for is {weight:g}"
+    return (
+        f"{'Impossible' if sure else 'Undecided up to rounding'}: {place} the convex hull of the"
+        f" other keys, so with equal weights a total of {supremum:.6g} {limit}{asked}."
+    )
+
+
+def _report_total(problem: EqualWeightProblem, query: Array, supremum: float) -> dict[str, Any]:
+    """The total, how equal the weights are after rounding, and the norm that each total needs."""
+    weights = problem.inputs.weights(query)[problem.members]
+    costs = [(total, problem.min_norm(total)) for total in _COSTS if total < supremum]
+    return {
+        "total": float(weights.sum()),
+        "supremum": supremum,
+        "spread": float(np.ptp(weights)),
+        "cost": [{"weight": w, "norm": r.norm} for w, r in costs if r.verdict == "reached"],
+    }

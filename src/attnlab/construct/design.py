@@ -1,50 +1,49 @@
-"""Query and replaced key chosen together: before the change q meets one goal, after it another.
+"""design: a query and new keys chosen together, for one goal before the change and one after it.
 
     design(K, {"before": "average:0,1", "after": "average:0,1,2"}, free=[2], unit_norm=True)
 
-With the query given a unit key is often too short (`replace_key`); here q is free too, as long as
-is needed. Conditions on scores are convex (`plan.py`): the shortest query, or lambda that refutes
-every query (`conflict.py`). Unit length adds score <= scale |q|, which is not convex: it is met by
-a part of q across all keys, by another direction (`cone.longest`), or refuted by bounds on boxes.
+With a given query a unit key is often too short (`replace_key`); here the query is free as well and
+may be as long as needed. The conditions on scores are convex (design_problem.py): the result is the
+shortest query, or a lambda that refutes every query (conflict.py). Unit length adds the condition
+score <= scale |q|, which is not convex: it is met by a part of q orthogonal to all keys or by
+another direction (`cone.find_long_direction`), or refuted by branch and bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace as changed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlab.construct.cone import direction, null_space
-from attnlab.construct.conflict import out_of_reach, refutes, strongest, told
-from attnlab.construct.goals import Goal, Target
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_members,
-    checked_values,
-    scale_of,
-    weights_of,
+from attnlab.construct.cone import find_direction, null_space
+from attnlab.construct.conflict import (
+    describe_conflict,
+    describe_unit_limit,
+    proves_infeasible,
+    strongest_refutation,
 )
-from attnlab.construct.moved import moved
-from attnlab.construct.plan import Plan
+from attnlab.construct.convex_solver import shortest_query
+from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.goals import Goal, Target
+from attnlab.construct.inputs import AttentionInputs, Scale, attention_weights, check_members
+from attnlab.construct.numerics import Array
+from attnlab.construct.replacement import replace_free_keys
 from attnlab.construct.result import Construction
-from attnlab.construct.solver import shortest
 from attnlab.core.errors import UsageError
+from attnlab.core.extras import require
 
-Array = NDArray[np.float64]
 Goals = Goal | str | Mapping[str, Goal | str | None] | Sequence[Goal | str | None]
 
-_HOLDS = 1e-9  # an excess this small is rounding
+_ROUNDING = 1e-9  # a condition violated by less than this holds but for rounding
 _DOUBLINGS = 60
 _HALVINGS = 50
-_SHARES = (1e-3, 1e-6)  # where a tenth is too much to keep back
-_POLISH = 6
-_POLISHED = 3  # candidates
-_SMALL = 1000  # numbers in K: more than one start is cheap
-_AXES = 8  # directions tried where no better guess is at hand
+_SHARES = (1e-3, 1e-6)  # tried where a tenth of the weight outside is too much to reserve
+_REFINEMENTS = 6  # convex solves per candidate
+_REFINED = 3  # candidates
+_SMALL = 1000  # entries of K up to which several starts are cheap
+_AXES = 8  # coordinate directions tried as starts
 
 
 def design(
@@ -55,51 +54,58 @@ def design(
     scale: Scale = 1.0,
     values: Any = None,
 ) -> Construction:
-    """A query that meets goals["before"] with the keys as given and goals["after"] once the keys
-    in `free` are replaced, and those keys (of length 1 if asked).
+    """A query for both goals, and the new keys in place of those in `free`.
 
-    `goals`: a mapping, a pair (before, after), or the goal after alone. `key` is the new key (a
-    matrix, one row each, where several are replaced); `weights` and `output` are those after, the
-    ones before are in `also`. Impossible: the certificate says why.
+    The query meets goals["before"] with the keys as given and goals["after"] once the keys in
+    `free` are replaced (by keys of length 1 if asked). `goals` is a mapping, a pair (before,
+    after), or the goal after alone. `key` of the result is the new key, or a matrix of new keys;
+    `weights` and `output` are those after the change, and `also` holds those before. Where no
+    query exists, the certificate proves it.
     """
-    found = checked(keys)
-    n, h = found.shape
-    given = checked_values(values, n)
-    first, second = _two(goals)
-    plan = Plan(
-        keys=found,
-        scale=scale_of(scale, h),
-        before=None if first is None else Target.of(first, n, given),
-        after=Target.of(second, n, given),
-        free=tuple(checked_members(free, n)),
+    require("construct", "construct design")
+    inputs = AttentionInputs.check(keys, scale, values)
+    n = len(inputs.keys)
+    first, second = _split_goals(goals)
+    problem = DesignProblem(
+        keys=inputs.keys,
+        scale=inputs.scale,
+        before=None if first is None else Target.of(first, n, inputs.values),
+        after=Target.of(second, n, inputs.values),
+        free=tuple(check_members(free, n)),
         unit_norm=unit_norm,
     )
-    answer = _decided(plan)
-    for share in _SHARES if plan.leaving else ():
+    answer = _solve(problem)
+    for share in _SHARES if problem.leaving else ():
         if answer.feasible or (answer.certificate or {})["kind"] != "open":
             break
-        answer = _decided(changed(plan, share=share))
+        answer = _solve(replace(problem, share=share))
     return answer
 
 
-def _decided(plan: Plan) -> Construction:
-    """Refuted, or searched for."""
-    start, refuted = direction(plan.cone)
-    if refuted is not None and refutes(plan, refuted.rows):
-        return _impossible(plan, *told(plan, refuted))
-    base = shortest(plan)
-    if base is None and refuted is not None and (proof := strongest(plan)) is not None:
-        return _impossible(plan, *told(plan, proof))
-    return _search(plan, base, start)
+def _solve(problem: DesignProblem) -> Construction:
+    """Refute the problem where a certificate is found; otherwise search for a query."""
+    start, refutation = find_direction(problem.cone)
+    if refutation is not None and proves_infeasible(problem, refutation.rows):
+        return _infeasible(problem, *describe_conflict(problem, refutation))
+    base = shortest_query(problem)
+    if (
+        base is None
+        and refutation is not None
+        and (proof := strongest_refutation(problem)) is not None
+    ):
+        return _infeasible(problem, *describe_conflict(problem, proof))
+    return _search(problem, base, start)
 
 
-def _two(goals: Goals) -> tuple[Goal | str | None, Goal | str]:
-    """(before, after)."""
+def _split_goals(goals: Goals) -> tuple[Goal | str | None, Goal | str]:
+    """The goals before and after the change, from any of the accepted forms."""
     if isinstance(goals, Goal | str):
         return None, goals
     if isinstance(goals, Mapping):
         if set(goals) - {"before", "after"}:
-            raise UsageError(f"goals are before and after: got {', '.join(map(str, goals))}")
+            raise UsageError(
+                f"the goals are called before and after: got {', '.join(map(str, goals))}"
+            )
         first, second = goals.get("before"), goals.get("after")
     elif len(goals) == 2:
         first, second = goals
@@ -110,117 +116,128 @@ def _two(goals: Goals) -> tuple[Goal | str | None, Goal | str]:
     return first, second
 
 
-def _search(plan: Plan, base: Array | None, start: Array | None) -> Construction:
-    """The shortest candidate that meets everything; else what stands in the way."""
-    for found in (_near(plan, base), _straight(plan, base, start), _bent(plan, start)):
-        queries = sorted(found, key=lambda q: float(np.linalg.norm(q)))
-        if plan.unit_norm:
-            tried = queries[: _POLISHED if plan.keys.size <= _SMALL else 1]
-            better = [_polished(plan, q) for q in tried if q is not base]
+def _search(problem: DesignProblem, base: Array | None, start: Array | None) -> Construction:
+    """The shortest candidate that meets both goals, or the reason why there is none."""
+    for candidates in (
+        _near_base(problem, base),
+        _along_directions(problem, base, start),
+        _towards_long_direction(problem, start),
+    ):
+        queries = sorted(candidates, key=lambda q: float(np.linalg.norm(q)))
+        if problem.unit_norm:
+            tried = queries[: _REFINED if problem.keys.size <= _SMALL else 1]
+            better = [_refine(problem, q) for q in tried if q is not base]
             queries = sorted([*queries, *better], key=lambda q: float(np.linalg.norm(q)))
         for q in queries:
-            if (answer := _answer(plan, q, base)) is not None:
+            if (answer := _describe(problem, q, base)) is not None:
                 return answer
-    return _impossible(plan, *_obstacle(plan), near=base)
+    return _infeasible(problem, *_explain_failure(problem), near=base)
 
 
-def _straight(plan: Plan, base: Array | None, start: Array | None) -> Iterator[Array]:
-    """Along known directions and axes; with unit keys also for keys along the axes."""
+def _along_directions(
+    problem: DesignProblem, base: Array | None, start: Array | None
+) -> Iterator[Array]:
+    """Queries along known directions and axes; with unit keys also for keys along the axes."""
     known = [d for d in (base, start) if d is not None and d.any()]
-    basis = plan.cone.basis.T[:_AXES]
+    basis = problem.cone.basis.T[:_AXES]
     axes = [*basis, *-basis]
-    yield from (q for d in [*known, *axes] if (q := _along(plan, d)) is not None)
-    if plan.unit_norm and plan.keys.size <= _SMALL:
-        found = (shortest(plan, d) for d in axes)
-        yield from (q for q in found if q is not None and plan.excess(q) <= _HOLDS)
+    yield from (q for d in [*known, *axes] if (q := _scale_direction(problem, d)) is not None)
+    if problem.unit_norm and problem.keys.size <= _SMALL:
+        queries = (shortest_query(problem, d) for d in axes)
+        yield from (q for q in queries if q is not None and problem.excess(q) <= _ROUNDING)
 
 
-def _near(plan: Plan, base: Array | None) -> Iterator[Array]:
-    """The shortest query without limits on the new keys, as it is or lengthened across all keys."""
+def _near_base(problem: DesignProblem, base: Array | None) -> Iterator[Array]:
+    """The shortest query for free new keys, as it is or lengthened orthogonally to all keys."""
     if base is None:
         return
-    tiny = plan.needs_query and float(np.abs(plan.scale * (plan.keys @ base)).max()) < 1
-    if plan.excess(base) <= _HOLDS and not tiny:
+    tiny = problem.needs_query and float(np.abs(problem.scale * (problem.keys @ base)).max()) < 1
+    if problem.excess(base) <= _ROUNDING and not tiny:
         yield base
-    across = null_space(plan.keys)
+    orthogonal = null_space(problem.keys)
     if (
-        plan.unit_norm
-        and across.shape[1]
-        and (q := _lengthened(plan, base, across[:, 0])) is not None
+        problem.unit_norm
+        and orthogonal.shape[1]
+        and (q := _lengthen(problem, base, orthogonal[:, 0])) is not None
     ):
         yield q
 
 
-def _bent(plan: Plan, start: Array | None) -> Iterator[Array]:
-    """Towards the direction in the closed cone that is longest for its scores."""
-    if not plan.unit_norm or start is None or plan.cone.basis.shape[1] == 0:
+def _towards_long_direction(problem: DesignProblem, start: Array | None) -> Iterator[Array]:
+    """Queries close to the direction of the cone with the largest norm for its scores."""
+    if not problem.unit_norm or start is None or problem.cone.basis.shape[1] == 0:
         return
-    far, _ = plan.far
-    if far is None:
+    long, _ = problem.long_direction
+    if long is None:
         return
     inner = start / float(np.linalg.norm(start)) if start.any() else start
     for share in (0.3, 0.1, 0.03, *(10.0**-k for k in range(2, 11))):
-        d = far / float(np.linalg.norm(far)) + share * inner
-        if (q := _along(plan, d)) is not None:
+        d = long / float(np.linalg.norm(long)) + share * inner
+        if (q := _scale_direction(problem, d)) is not None:
             yield q
 
 
-def _along(plan: Plan, d: Array) -> Array | None:
-    """The shortest beta d that holds, by doubling and then halving.
+def _scale_direction(problem: DesignProblem, d: Array) -> Array | None:
+    """The shortest query beta d that meets the conditions, by doubling and then bisection.
 
-    Keys of any length could answer to the faintest query: there some score is to be 1 at least.
+    New keys of any length would do with a query as short as one likes: then some score must be
+    at least 1.
     """
-    size = plan.scale * float(np.abs(plan.keys @ d).max())
-    most = plan.scale * float(np.linalg.norm(d)) * float(np.linalg.norm(plan.keys, axis=1).max())
-    if size <= 1e-9 * most:  # across all keys: only the length counts
-        size = most or plan.scale * float(np.linalg.norm(d))
-    first, last = (-10, 50) if plan.unit_norm else (0, 50)
+    size = problem.scale * float(np.abs(problem.keys @ d).max())
+    most = (
+        problem.scale * float(np.linalg.norm(d)) * float(np.linalg.norm(problem.keys, axis=1).max())
+    )
+    if size <= 1e-9 * most:  # orthogonal to all keys: only the length counts
+        size = most or problem.scale * float(np.linalg.norm(d))
+    first, last = (-10, 50) if problem.unit_norm else (0, 50)
     powers = [*range(first, last), *range(first - 1, first - 40, -1)]
-    beta = next((2.0**p / size for p in powers if plan.excess(2.0**p / size * d) <= 0), None)
+    beta = next((2.0**p / size for p in powers if problem.excess(2.0**p / size * d) <= 0), None)
     if beta is None:
-        return _at_the_end(plan, 2.0**last / size * d)
-    if not plan.unit_norm and beta * size <= 1:
+        return _allow_rounding(problem, 2.0**last / size * d)
+    if not problem.unit_norm and beta * size <= 1:
         return beta * d
-    low, high = beta / 2, beta
+    return _bisect(lambda x: problem.excess(x * d) <= 0, beta / 2, beta) * d
+
+
+def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest x in [low, high] from which the condition holds, given that it holds at high."""
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if plan.excess(middle * d) <= 0 else (middle, high)
-    return high * d
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
-def _at_the_end(plan: Plan, q: Array) -> Array | None:
-    """A score that equals scale |q| exactly is beyond it by rounding: allow that, at any length."""
+def _allow_rounding(problem: DesignProblem, q: Array) -> Array | None:
+    """A query whose score should equal scale |q| exactly and exceeds it only by rounding."""
     for _ in range(_DOUBLINGS):
         q = q / 2
-        if 0 < plan.excess(q) <= _HOLDS:
+        if 0 < problem.excess(q) <= _ROUNDING:
             return q
     return None
 
 
-def _lengthened(plan: Plan, q: Array, across: Array) -> Array | None:
-    """q plus the least part across all keys: no score changes, only |q|."""
-    size = float(np.linalg.norm(q)) or 1 / (plan.scale * float(np.abs(plan.keys).max() or 1.0))
+def _lengthen(problem: DesignProblem, q: Array, orthogonal: Array) -> Array | None:
+    """q plus the smallest part orthogonal to all keys that suffices: only |q| changes."""
+    size = float(np.linalg.norm(q)) or 1 / (
+        problem.scale * float(np.abs(problem.keys).max() or 1.0)
+    )
     step = 2.0**-10 * size
     for _ in range(_DOUBLINGS):
-        if plan.excess(q + step * across) <= 0:
+        if problem.excess(q + step * orthogonal) <= 0:
             break
         step *= 2
     else:
         return None
-    low, high = 0.0, step
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        good = plan.excess(q + middle * across) <= 0
-        low, high = (low, middle) if good else (middle, high)
-    return q + high * across
+    shortest = _bisect(lambda x: problem.excess(q + x * orthogonal) <= 0, 0.0, step)
+    return q + shortest * orthogonal
 
 
-def _polished(plan: Plan, q: Array) -> Array:
-    """Shorter, as long as the convex problem along q / |q| makes it so."""
-    for _ in range(_POLISH):
+def _refine(problem: DesignProblem, q: Array) -> Array:
+    """Shorten q by solving the convex problem along q / |q| repeatedly."""
+    for _ in range(_REFINEMENTS):
         size = float(np.linalg.norm(q))
-        better = shortest(plan, q / size) if size else None
-        if better is None or plan.excess(better) > _HOLDS:
+        better = shortest_query(problem, q / size) if size else None
+        if better is None or problem.excess(better) > _ROUNDING:
             break
         if float(np.linalg.norm(better)) >= size * (1 - 1e-6):
             break
@@ -228,67 +245,66 @@ def _polished(plan: Plan, q: Array) -> Array:
     return q
 
 
-def _answer(plan: Plan, q: Array, base: Array | None) -> Construction | None:
-    """The construction at q, judged by the attention it really gives; None if it misses a goal."""
-    first = weights_of(plan.keys, q, plan.scale)
-    if plan.before is not None and not plan.before.met(first):
+def _describe(problem: DesignProblem, q: Array, base: Array | None) -> Construction | None:
+    """The construction at q, judged by the attention that it gives; None if it misses a goal."""
+    before = attention_weights(problem.keys, q, problem.scale)
+    if problem.before is not None and not problem.before.met(before):
         return None
-    found = moved(plan, q)
-    if not found.feasible:
+    result = replace_free_keys(problem, q)
+    if not result.feasible:
         return None
     least = None if base is None else float(np.linalg.norm(base))
     size = float(np.linalg.norm(q))
     also = {
-        **found.also,
-        "before": _seen(plan, first),
-        "shortest": not plan.leaving and least is not None and size <= least * (1 + 1e-6),
+        **result.also,
+        "before": _report_before(problem, before),
+        "shortest": not problem.leaving and least is not None and size <= least * (1 + 1e-6),
     }
-    if least is not None and not plan.leaving:
+    if least is not None and not problem.leaving:
         also["norm_bound"] = least
-    lead = "" if plan.before is None else f"Before: {_brief(plan.before, first)}. "
-    return changed(found, why=f"{lead}{found.why}", also=also, residual=max(plan.excess(q), 0.0))
+    why = result.why
+    if problem.before is not None:
+        total = f"{problem.before.total(before):.4g} of the weight in total"
+        why = f"Before the change the query meets {problem.before.goal}: {total}. {why}"
+    return replace(result, why=why, also=also, residual=max(problem.excess(q), 0.0))
 
 
-def _seen(plan: Plan, weights: Array) -> dict[str, Any]:
-    """Attention with the keys as given."""
-    found: dict[str, Any] = {"weights": weights}
-    if plan.after.values is not None:
-        found["output"] = weights @ plan.after.values
-    if plan.before is not None:
-        found["total"] = plan.before.total(weights)
-        found["output_error"] = plan.before.output_error(weights)
-    return {name: value for name, value in found.items() if value is not None}
+def _report_before(problem: DesignProblem, weights: Array) -> dict[str, Any]:
+    """The attention with the keys as given, and how well it meets the goal before the change."""
+    report: dict[str, Any] = {"weights": weights}
+    if problem.after.values is not None:
+        report["output"] = weights @ problem.after.values
+    if problem.before is not None:
+        report["total"] = problem.before.total(weights)
+        report["output_error"] = problem.before.output_error(weights)
+    return {name: value for name, value in report.items() if value is not None}
 
 
-def _brief(target: Target, weights: Array) -> str:
-    return f"{target.goal} with {target.total(weights):.4g} of the weight"
+def _explain_failure(problem: DesignProblem) -> tuple[dict[str, Any], str]:
+    """Why no candidate worked: a proof, or the admission that the question is open."""
+    if problem.cone.basis.shape[1] == 0:
+        sentence = "Only the zero query gives the equal scores, and it gives all keys equal weight."
+        return {"kind": "zero-query", "equations": problem.equations}, sentence
+    if problem.unit_norm and problem.width == 1 and problem.fixed and problem.joining:
+        size = abs(float(problem.keys[problem.fixed[0], 0]))
+        sentence = f"In one dimension a unit key is 1 or -1, and never scores like {size:.4g}."
+        return {"kind": "one-dimension", "key_size": size}, sentence
+    if problem.unit_norm:  # q = 0 has been tried
+        direction, ratio = problem.necessary_direction
+        if direction is None and ratio < 1 + 1e-6:
+            return describe_unit_limit(problem, ratio)
+    return {"kind": "open"}, "No query was found, but none was proven impossible either."
 
 
-def _obstacle(plan: Plan) -> tuple[dict[str, Any], str]:
-    """Why no candidate worked: proven, or said to be open."""
-    if plan.cone.basis.shape[1] == 0:
-        said = "The equal scores asked for leave only the query zero, which sees no key."
-        return {"kind": "zero-query", "equations": plan.equations}, said
-    if plan.unit_norm and plan.width == 1 and plan.fixed and plan.joining:
-        size = abs(float(plan.keys[plan.fixed[0], 0]))
-        said = f"In one dimension a unit key is 1 or -1, and never scores like one of {size:.4g}."
-        return {"kind": "one-dimension", "key_size": size}, said
-    if plan.unit_norm:  # q = 0 has been tried
-        far, ratio = plan.necessary
-        if far is None and ratio < 1 + 1e-6:
-            return out_of_reach(plan, ratio)
-    return {"kind": "open"}, "No query was found, and none was proven impossible."
-
-
-def _impossible(
-    plan: Plan, certificate: dict[str, Any], why: str, near: Array | None = None
+def _infeasible(
+    problem: DesignProblem, certificate: dict[str, Any], why: str, near: Array | None = None
 ) -> Construction:
-    """The query that does the first goal, where there is one, with the best key for the second."""
-    if near is None and plan.before is not None:
-        alone = changed(plan, after=plan.before, free=tuple(plan.staying[:0]))
-        near = shortest(alone)
-    q = np.zeros(plan.width) if near is None else near
-    found = moved(plan, q)
-    first = weights_of(plan.keys, q, plan.scale)
-    also = {**found.also, "before": _seen(plan, first)}
-    return changed(found, feasible=False, why=why, certificate=certificate, also=also)
+    """The query for the first goal, if there is one, with the best keys for the second."""
+    if near is None and problem.before is not None:
+        alone = replace(problem, after=problem.before, free=tuple(problem.staying[:0]))
+        near = shortest_query(alone)
+    q = np.zeros(problem.width) if near is None else near
+    result = replace_free_keys(problem, q)
+    before = attention_weights(problem.keys, q, problem.scale)
+    also = {**result.also, "before": _report_before(problem, before)}
+    return replace(result, feasible=False, why=why, certificate=certificate, also=also)

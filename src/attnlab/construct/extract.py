@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import numbers
+from attnlab.construct.inputs import check_numbers
 from attnlab.construct.result import Construction, plain
 from attnlab.core.errors import UsageError
 
@@ -62,7 +62,7 @@ def extract(basis_a: Any, basis_b: Any, columns: bool = False) -> Extraction:
 
 def _rows(given: Any, name: str, columns: bool) -> Array:
     """One vector a row; a single vector is a basis of one."""
-    found = numbers(given, name)
+    found = check_numbers(given, name)
     found = found[None] if found.ndim == 1 else found
     if found.ndim != 2 or 0 in found.shape:
         raise UsageError(f"{name} must be a matrix, one row a vector: got shape {found.shape}")

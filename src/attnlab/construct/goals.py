@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import checked_members, checked_weight
+from attnlab.construct.inputs import check_members, check_weight
 from attnlab.core.errors import UsageError
 
 Array = NDArray[np.float64]
@@ -40,12 +40,12 @@ class Goal:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"{_FORM}: got {self.kind!r}")
-        members = checked_members(self.members, 10**_DIGITS)
+        members = check_members(self.members, 10**_DIGITS)
         if self.kind == "select" and len(members) != 1:
             raise UsageError(f"select names one key, average any number: got {len(members)}")
         object.__setattr__(self, "members", tuple(members))
         if self.weight is not None:
-            object.__setattr__(self, "weight", checked_weight(self.weight))
+            object.__setattr__(self, "weight", check_weight(self.weight))
 
     def __str__(self) -> str:
         """As `parse_goal` reads it."""
@@ -84,7 +84,7 @@ class Target:
     def of(goal: Goal | str, n: int, values: Array | None) -> Target:
         """The goal, with its members checked against n keys."""
         goal = parse_goal(goal) if isinstance(goal, str) else goal
-        members = checked_members(goal.members, n)
+        members = check_members(goal.members, n)
         wanted = np.zeros(n)
         wanted[members] = 1 / len(members)
         return Target(goal, wanted, values)

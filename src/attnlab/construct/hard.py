@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.keys import Scale, checked, checked_values, checked_vector, scale_of
+from attnlab.construct.inputs import Scale, check_keys, check_values, check_vector, resolve_scale
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _STEP = 1e-5  # of a score, in units of T: near the cube root of rounding, where
 
 
 @dataclass(frozen=True, eq=False)
-class Hard:
+class HardAttention:
     """What argmax attention returns: `ties` are all keys of the highest score, the first wins."""
 
     index: int
@@ -45,7 +45,7 @@ class Hard:
 
 
 @dataclass(frozen=True)
-class Slopes:
+class JacobianNorms:
     """Norms of d output / d (query, keys, values), by autograd and by finite differences.
 
     `floor`: a difference of outputs that rounding hides, as a slope; less than it reads as 0.
@@ -66,7 +66,7 @@ class Slopes:
         return asdict(self)
 
 
-def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> Hard:
+def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> HardAttention:
     """v_i of the key with the highest scale * k_i . q; ties (equal to rounding) are all named."""
     k, q, v, factor = _given(keys, query, values, scale)
     scores = factor * (k @ q)
@@ -77,23 +77,23 @@ def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> Ha
     weights = np.zeros(len(k))
     weights[ties[0]] = 1.0
     gap = float(scores.max() - rest.max()) if rest.size else None
-    return Hard(int(ties[0]), tuple(map(int, ties)), gap, weights, v[ties[0]].copy())
+    return HardAttention(int(ties[0]), tuple(map(int, ties)), gap, weights, v[ties[0]].copy())
 
 
-def slopes(
+def jacobian_norms(
     keys: Any,
     query: Any,
     values: Any,
     kind: str = "softmax",
     temperature: float = 1.0,
     scale: Scale = 1.0,
-) -> Slopes:
+) -> JacobianNorms:
     """The three Jacobians' norms, each by autograd and by central differences."""
     k, q, v, factor = _given(keys, query, values, scale)
     if kind not in KINDS:
-        from attnlab.core.config import nearest
+        from attnlab.core.config import suggest
 
-        raise UsageError(f"unknown kind of attention {kind!r}: {nearest(kind, KINDS)}")
+        raise UsageError(f"unknown kind of attention {kind!r}: {suggest(kind, KINDS)}")
     if not (np.isfinite(temperature) and temperature > 0):
         raise UsageError(f"a temperature is above 0: got {temperature!r}")
     attend = _forward(kind, factor / temperature)
@@ -103,29 +103,29 @@ def slopes(
     by_difference = _differences(attend, (q, k, v), bend)
     size = max(float(np.abs(k).max()), float(np.abs(q).max()))
     floor = float(np.finfo(np.float64).eps * np.linalg.norm(v) * size / (_STEP * bend))
-    return Slopes(kind, float(temperature), *by_autograd, *by_difference, floor)
+    return JacobianNorms(kind, float(temperature), *by_autograd, *by_difference, floor)
 
 
 def gradient_curve(
     keys: Any, query: Any, values: Any, temperatures: Sequence[float], scale: Scale = 1.0
-) -> list[Slopes]:
-    """`slopes` of every kind at every temperature: the rows of a picture.
+) -> list[JacobianNorms]:
+    """`jacobian_norms` of every kind at every temperature: the rows of a picture.
 
     The argmax knows no temperature; its rows repeat, so that every curve has the same abscissae.
     """
     return [
-        slopes(keys, query, values, kind, temperature, scale)
+        jacobian_norms(keys, query, values, kind, temperature, scale)
         for kind in KINDS
         for temperature in temperatures
     ]
 
 
 def _given(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
-    k = checked(keys)
-    v = checked_values(values, len(k))
+    k = check_keys(keys)
+    v = check_values(values, len(k))
     if v is None:
         raise UsageError("values are needed: one a key")
-    return k, checked_vector(query, k.shape[1], "query"), v, scale_of(scale, k.shape[1])
+    return k, check_vector(query, k.shape[1], "query"), v, resolve_scale(scale, k.shape[1])
 
 
 def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

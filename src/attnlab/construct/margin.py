@@ -1,7 +1,7 @@
 """The max-margin direction: min ||u|| subject to (k_wanted - k_i) . u >= 1 for every other key.
 
-It is what the shortest query turns to as its weight goes to 1; at a finite weight another query is
-shorter. Solved as a non-negative least-squares problem (Lawson and Hanson 1974, chapter 23).
+The shortest query turns to this direction as its weight goes to 1; at any smaller weight another
+query is shorter. Solved as non-negative least squares (Lawson and Hanson 1974, chapter 23).
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attnlab.construct.excess import Array, log_sum
-from attnlab.construct.hull import lowest
-from attnlab.construct.reach import longest
+from attnlab.construct.hull import infimum
+from attnlab.construct.log_sum_exp import log_sum_and_softmax
+from attnlab.construct.numerics import Array, largest_norm
 
 _STEPS = 200
 
 
 class Margin(NamedTuple):
-    """direction of length 1, gap = min_i -d_i . direction, and how much wider it could be."""
+    """A direction u of length 1, its gap min_i -d_i . u, and the share by which it may widen."""
 
     direction: Array
     gap: float
@@ -26,25 +26,27 @@ class Margin(NamedTuple):
 
 
 def max_margin(rows: Array, guess: Array) -> Margin | None:
-    """From rows d_i and any query that is below zero on all of them; None if it is not."""
+    """The margin of the rows d_i, from a query with d_i . guess < 0 for all i; None without one."""
     from scipy.optimize import nnls
 
     length = float(np.linalg.norm(guess))
     known = -float((rows @ guess).max()) / length if length else 0.0
     if known <= 0:
         return None
-    matrix = np.vstack([-rows.T / known, np.ones(len(rows))])  # the solution has length 1 at most
+    matrix = np.vstack(
+        [-rows.T / known, np.ones(len(rows))]
+    )  # so that the solution has length at most 1
     target = np.zeros(len(matrix))
     target[-1] = 1.0
     try:
         weights, _ = nnls(matrix, target, maxiter=50 * max(matrix.shape))
-    except RuntimeError:  # too many steps
+    except RuntimeError:  # too many iterations
         return None
-    pull = -(weights @ rows)
-    size = float(np.linalg.norm(pull))
+    normal = -(weights @ rows)
+    size = float(np.linalg.norm(normal))
     if size == 0:
         return None
-    direction = pull / size
+    direction = normal / size
     gap = -float((rows @ direction).max())
     # Any unit vector has a gap of at most ||sum lambda_i d_i||, lambda a distribution.
     widest = size / float(weights.sum())
@@ -52,31 +54,34 @@ def max_margin(rows: Array, guess: Array) -> Margin | None:
 
 
 def length_along(rows: Array, level: float, direction: Array) -> float:
-    """The least a >= 0 with f(a direction) <= level; f falls along the whole ray."""
+    """The smallest a >= 0 with f(a direction) <= level, for a direction along which f decreases."""
     moves = rows @ direction
     low, length = 0.0, 0.0
     for _ in range(_STEPS):
-        f, p = log_sum((length * moves)[None])
-        miss = float(f[0]) - level
-        # f is convex and falls: Newton from the left never passes the root.
-        step = miss / -float(p[0] @ moves)
+        f, p = log_sum_and_softmax((length * moves)[None])
+        excess = float(f[0]) - level
+        # f is convex and decreases: Newton from the left never passes the root.
+        step = excess / -float(p[0] @ moves)
         if step <= 1e-15 * length:
             break
         low, length = length, length + step
     return max(low, length)
 
 
-def beside(rows: Array, level: float, query: Array) -> dict[str, Any]:
-    """What `also` says of the max-margin direction: its gap, the norm it needs, and the ratio."""
-    found = max_margin(rows, query)
-    if found is None:
-        low = lowest(rows / longest(rows)) if rows.any() else None
+def compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, Any]:
+    """The max-margin direction: its gap, the norm it needs, and the ratio to the shortest query."""
+    margin = max_margin(rows, query)
+    if margin is None:
+        low = infimum(rows / largest_norm(rows)) if rows.any() else None
         if low is None or low.kind != "outside" or low.direction is None:
-            return {"direction": None, "reason": "in the hull of the others no direction leads"}
-        found = max_margin(rows, low.direction)
-    if found is None:
-        return {"direction": None, "reason": "the margin is lost in rounding"}
-    needed = length_along(rows, level, found.direction)
+            return {
+                "direction": None,
+                "reason": "no direction separates a key in the convex hull of the others",
+            }
+        margin = max_margin(rows, low.direction)
+    if margin is None:
+        return {"direction": None, "reason": "the margin is smaller than rounding"}
+    needed = length_along(rows, level, margin.direction)
     norm = float(np.linalg.norm(query))
-    answer = {"direction": found.direction, "gap": found.gap, "gap_error": found.slack}
-    return {**answer, "norm": needed, **({"ratio": needed / norm} if norm else {})}
+    report = {"direction": margin.direction, "gap": margin.gap, "gap_error": margin.slack}
+    return {**report, "norm": needed, **({"ratio": needed / norm} if norm else {})}

@@ -1,12 +1,12 @@
-"""match: the query minimising KL(p || softmax(scale K q)), for any distribution p over the keys.
+"""match: the query whose attention is closest to a distribution p over the keys, in KL divergence.
 
-    KL(q) = f(q) - H(p),    f(q) = log sum_i exp(scale (k_i - K^T p) . q)
+    KL(p || softmax(scale K q)) = f(q) - H(p),   f(q) = log sum_i exp(scale (k_i - K^T p) . q)
 
-is convex. For every distribution lambda with K^T lambda = K^T p, KL(q) >= H(lambda) - H(p), with
-equality at lambda = attention: so K^T attention = K^T p proves a minimum. It is attained iff K^T p
-lies in the relative interior of conv(K). Otherwise attention flees to the least face that holds
-K^T p (p lives there too), the infimum is that of the face alone, and the shortest query within
-1e-3 of it is returned. It is exact, KL = 0, iff p > 0 and log p + c 1 is in the column space of K.
+is convex in q. For every distribution lambda with K^T lambda = K^T p, KL >= H(lambda) - H(p), with
+equality at lambda = attention: so K^T attention = K^T p proves a minimum. The minimum is attained
+iff K^T p lies in the relative interior of conv(K). Otherwise the infimum is that of the smallest
+face that contains K^T p (and all of p), queries approach it as they grow, and the shortest query
+within 1e-3 of it is returned. KL = 0 exactly iff p > 0 and log p + c 1 is in the column space of K.
 """
 
 from __future__ import annotations
@@ -16,155 +16,142 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import coefficients
-from attnlab.construct.entropy import entropy
-from attnlab.construct.excess import EPS, Array
-from attnlab.construct.facing import facing
-from attnlab.construct.hull import Lowest, inner_lowest
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_values,
-    checked_vector,
-    scale_of,
-    weights_of,
-)
-from attnlab.construct.reach import longest, reach
+from attnlab.construct.certificates import member_coefficients
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.faces import least_face
+from attnlab.construct.hull import Infimum, attained_infimum
+from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
+from attnlab.construct.min_norm import min_norm_query
+from attnlab.construct.numerics import EPS, Array, entropy, largest_norm, log_sum_exp
 from attnlab.construct.result import Construction
-from attnlab.construct.span import basis, unit_rows
+from attnlab.construct.span import normalise_rows, orthonormal_basis
 from attnlab.core.errors import UsageError
 
-_SUM = 1e-6  # what a target's sum may miss 1 by
+_SUM = 1e-6  # how far from 1 the sum of a target may be
 _NEAR = 1e-3  # nats above an infimum that is only approached
-_MATCHED = 1e-6  # nats: by Pinsker the weights differ by 7.1e-4 in total variation at most
+_MATCHED = 1e-6  # nats: by Pinsker the weights differ by at most 7.1e-4 in total variation
 _EXACT = 1e-10  # of log p, relative to its own size
-_FLOOR = 1e-4  # of the smallest positive weight: the score least squares is given for a zero
+_FLOOR = 1e-4  # of the smallest positive weight: what least squares is given in place of a zero
 
 
 def match(keys: Any, target: Any, scale: Scale = 1.0, values: Any = None) -> Construction:
-    """The nearest attention to `target`; feasible where KL can be brought to 0 (below 1e-6)."""
-    found = checked(keys)
-    p = checked_target(target, len(found))
-    given = checked_values(values, len(found))
-    factor = scale_of(scale, found.shape[1])
-    best = _best(found, p, factor)
-    return _answer(found, p, factor, given, best, _query(found, p, factor, best))
+    """The attention closest to `target`; feasible where the KL divergence can fall below 1e-6."""
+    inputs = AttentionInputs.check(keys, scale, values)
+    p = check_distribution(target, len(inputs.keys))
+    best = _minimise_kl(inputs, p)
+    return _describe(inputs, p, best, _choose_query(inputs, p, best))
 
 
-def _query(keys: Array, p: Array, scale: float, best: Lowest) -> Array:
-    """The one that attains the infimum, or the shortest within 1e-3 of it.
+def _choose_query(inputs: AttentionInputs, p: Array, best: Infimum) -> Array:
+    """The query that attains the infimum, or the shortest one within 1e-3 of it.
 
-    Rounding can spoil the first where keys differ by many orders of length; the second, or least
-    squares, is then nearer.
+    Where the keys' lengths differ by many orders, rounding can spoil the first; then the second,
+    or the least-squares query, may be closer.
     """
     if best.kind == "face":
-        return reach(about(keys, p, scale), best.value + _NEAR, known=best).query
+        return min_norm_query(centre_keys(inputs, p), best.value + _NEAR, known=best).query
     limit = best.value - entropy(p) + _MATCHED
-    if divergence(p, _scores(keys, p, scale, best.query)) <= limit:
+    if kl_divergence(p, _scores(inputs, p, best.query)) <= limit:
         return best.query
-    other = reach(about(keys, p, scale), best.value + _NEAR, known=best).query
-    tries = (best.query, other, least_squares(keys, p, scale)["query"])
-    return min(tries, key=lambda q: divergence(p, _scores(keys, p, scale, q)))
+    other = min_norm_query(centre_keys(inputs, p), best.value + _NEAR, known=best).query
+    candidates = (best.query, other, least_squares(inputs, p)["query"])
+    return min(candidates, key=lambda q: kl_divergence(p, _scores(inputs, p, q)))
 
 
-def checked_target(target: Any, n: int) -> Array:
-    """A distribution over the keys: not negative, of sum one; below eps a weight is zero.
+def check_distribution(target: Any, n: int) -> Array:
+    """n non-negative numbers that sum to one; a weight below machine epsilon becomes zero.
 
-    K^T p, all that the best query depends on, rounds such a weight away.
+    K^T p, on which alone the best query depends, would round such a weight away.
     """
-    p = checked_vector(target, n, "target weights")
+    p = check_vector(target, n, "target weights")
     if (p < 0).any() or abs(float(p.sum()) - 1) > _SUM:
-        raise UsageError(f"target weights are not negative and sum to 1: they sum to {p.sum():.6g}")
+        raise UsageError(
+            f"target weights must be non-negative and sum to 1: they sum to {p.sum():.6g}"
+        )
     p = np.where(p < EPS, 0.0, p)
     return p / p.sum()
 
 
-def about(keys: Array, p: Array, scale: float) -> Array:
-    """scale (k_i - K^T p), through differences to the heaviest key: those are rounded least."""
-    apart = keys - keys[int(np.argmax(p))]
-    return scale * (apart - p @ apart)
+def centre_keys(inputs: AttentionInputs, p: Array) -> Array:
+    """scale (k_i - K^T p), from differences to the key of largest weight, which round least."""
+    differences = inputs.keys - inputs.keys[int(np.argmax(p))]
+    return inputs.scale * (differences - p @ differences)
 
 
-def _best(keys: Array, p: Array, scale: float) -> Lowest:
-    """Which face, then the lowest point of f on it; its value less H(p) is the least KL."""
-    support = [int(i) for i in np.flatnonzero(p > 0)]
-    around = aim(keys, support, scale)
-    face, start, direction, sure = p > 0, p, None, True
-    if around.rest:
-        size, unit = unit_rows(around.rows)
-        side = facing(unit, around.rounding)
-        on, share = size == 0, np.ones(len(size))
-        on[size > 0], share[size > 0] = side.face, side.weights / size[size > 0]
-        face[np.array(around.rest)[on]] = True
-        sure = side.sure
-        direction = None if side.direction is None else around.lift @ side.direction
-        start = _mixed(around, p, np.where(on, share, 0.0))
-    rows = about(keys, p, scale)
-    length = longest(rows) or 1.0
-    span = basis(keys[face] - keys[support[0]])
-    found = inner_lowest(rows[face] / length, start[face], span)
+def _minimise_kl(inputs: AttentionInputs, p: Array) -> Infimum:
+    """Find the face, then the minimum of f on it; the minimum less H(p) is the smallest KL."""
+    keys, support = inputs.keys, [int(i) for i in np.flatnonzero(p > 0)]
+    problem = equal_weight_problem(inputs, support)
+    on_face, start, direction, sure = p > 0, p, None, True
+    if problem.rest:
+        size, unit = normalise_rows(problem.rows)
+        face = least_face(unit, problem.rounding)
+        joins, share = size == 0, np.ones(len(size))
+        joins[size > 0], share[size > 0] = face.rows, face.weights / size[size > 0]
+        on_face[np.array(problem.rest)[joins]] = True
+        sure = face.sure
+        direction = None if face.direction is None else problem.lift @ face.direction
+        start = _spread_over_face(problem, p, np.where(joins, share, 0.0))
+    rows = centre_keys(inputs, p)
+    length = largest_norm(rows) or 1.0
+    span = orthonormal_basis(keys[on_face] - keys[support[0]])
+    minimum = attained_infimum(rows[on_face] / length, start[on_face], span)
     weights = np.zeros(len(keys))
-    weights[face] = found.at.p[0]
-    return Lowest(
+    weights[on_face] = minimum.at.p[0]
+    return Infimum(
         kind="inside" if direction is None else "face",
-        value=float(found.at.f[0]),
-        query=found.at.q[0] / length,
+        value=float(minimum.at.f[0]),
+        query=minimum.at.q[0] / length,
         weights=weights,
-        face=face,
-        change=float(found.change[0]),
+        face=on_face,
+        change=float(minimum.change[0]),
         direction=direction,
-        sure=sure and bool(found.inside[0]),
+        sure=sure and bool(minimum.inside[0]),
     )
 
 
-def _mixed(around: Aim, p: Array, share: Array) -> Array:
-    """p with a little of the face's other keys, so that K^T stays and every weight is positive."""
+def _spread_over_face(problem: EqualWeightProblem, p: Array, share: Array) -> Array:
+    """p with some weight moved to the other keys of the face: K^T p stays, all become positive."""
     if not share.any():
         return p
     share = share / share.sum()
     move = np.zeros(len(p))
-    move[around.rest] = share
-    move[around.members] = -coefficients(around, share)
-    loss = -move[around.members] / p[around.members]
+    move[problem.rest] = share
+    move[problem.members] = -member_coefficients(problem, share)
+    loss = -move[problem.members] / p[problem.members]
     return p + 0.5 / max(float(loss.max()), 1.0) * move
 
 
-def _answer(
-    keys: Array, p: Array, scale: float, values: Array | None, best: Lowest, query: Array
-) -> Construction:
-    weights = weights_of(keys, query, scale)
+def _describe(inputs: AttentionInputs, p: Array, best: Infimum, query: Array) -> Construction:
     infimum = max(0.0, best.value - entropy(p))
-    kl = divergence(p, _scores(keys, p, scale, query))
-    gap = log_gap(keys, p, scale)
+    kl = kl_divergence(p, _scores(inputs, p, query))
+    gap = _log_gap(inputs, p)
     exact = gap is not None and gap <= _EXACT * (1 + float(np.abs(np.log(p)).max()))
-    rows = about(keys, p, scale)
-    moment = float(np.linalg.norm(best.weights @ rows)) / (longest(rows) or 1.0)
-    return Construction(
+    rows = centre_keys(inputs, p)
+    moment = float(np.linalg.norm(best.weights @ rows)) / (largest_norm(rows) or 1.0)
+    return Construction.of_query(
+        inputs,
+        query,
         feasible=infimum <= _MATCHED,
-        why=_sentence(best.kind, infimum, kl, exact),
-        query=query,
-        weights=weights,
-        output=None if values is None else weights @ values,
+        why=_explain(best.kind, infimum, kl, exact),
         attained=best.kind == "inside",
-        norm=float(np.linalg.norm(query)),
-        certificate=_proof(keys, p, best, moment),
+        certificate=_certificate(inputs.keys, p, best, moment),
         kl=kl,
         residual=moment,
         also={
             "infimum": infimum,
             "exact": bool(exact),
             **({} if gap is None else {"log_gap": gap}),
-            "total_variation": 0.5 * float(np.abs(weights - p).sum()),
-            "least_squares": least_squares(keys, p, scale),
+            "total_variation": _total_variation(inputs.weights(query), p),
+            "least_squares": least_squares(inputs, p),
             **({} if best.sure else {"undecided": True}),
         },
     )
 
 
-def _proof(keys: Array, p: Array, best: Lowest, moment: float) -> dict[str, Any]:
+def _certificate(keys: Array, p: Array, best: Infimum, moment: float) -> dict[str, Any]:
     """lambda with K^T lambda = K^T p: no query brings KL below H(lambda) - H(p)."""
-    found = {
+    certificate = {
         "kind": "moments" if best.direction is None else "face",
         "lambda": best.weights,
         "moment": p @ keys,
@@ -173,71 +160,73 @@ def _proof(keys: Array, p: Array, best: Lowest, moment: float) -> dict[str, Any]
         "checked": "float",
     }
     if best.direction is None:
-        return found
+        return certificate
     face = np.flatnonzero(best.face)
     scores = (keys - keys[face[0]]) @ best.direction
     gap = float(scores[face].min() - scores[~best.face].max())
-    return {**found, "face": face, "direction": best.direction, "gap": gap}
+    return {**certificate, "face": face, "direction": best.direction, "gap": gap}
 
 
-def _sentence(kind: str, infimum: float, kl: float, exact: bool) -> str:
+def _explain(kind: str, infimum: float, kl: float, exact: bool) -> str:
     if exact:
-        return "attention equals the target: log p + c is in the column space of the keys"
+        return "Attention equals the target: log p + c is in the column space of the keys."
     if kind == "inside":
-        near = (
-            "which is as good as the target"
-            if infimum <= _MATCHED
-            else ("so the target itself cannot be met")
-        )
-        return f"the least KL is {infimum:.6g} nats, attained by this query, {near}"
+        verdict = "so no query matches the target"
+        if infimum <= _MATCHED:
+            verdict = "which is as good as the target"
+        return f"This query attains the smallest KL divergence, {infimum:.6g} nats, {verdict}."
     limit = "tends to 0" if infimum <= _MATCHED else f"stays above {infimum:.6g} nats"
     return (
-        f"KL {limit} as the query grows and no query attains that, for the target lies on a face "
-        f"of the keys' hull; this is the shortest within {_NEAR:g} of it, at {kl:.6g}"
+        f"The target lies on a face of the keys' convex hull: KL {limit} as the query grows, and"
+        f" no query attains the limit. This is the shortest query within {_NEAR:g} of it,"
+        f" with KL {kl:.6g}."
     )
 
 
-def _scores(keys: Array, p: Array, scale: float, query: Array) -> Array:
-    """scale (k_i - k_heaviest) . q: softmax needs no more, and rounds less."""
-    return scale * ((keys - keys[int(np.argmax(p))]) @ query)
+def _scores(inputs: AttentionInputs, p: Array, query: Array) -> Array:
+    """Scores relative to the key of largest weight, where they round least."""
+    return inputs.scale * ((inputs.keys - inputs.keys[int(np.argmax(p))]) @ query)
 
 
-def divergence(p: Array, scores: Array) -> float:
-    """KL(p || softmax(scores)), which is never below zero."""
-    top = float(scores.max())
-    log_total = top + math.log(float(np.exp(scores - top).sum()))
-    used = p > 0
+def kl_divergence(p: Array, scores: Array) -> float:
+    """KL(p || softmax(scores)), with rounding below zero cut off."""
+    log_total, used = log_sum_exp(scores), p > 0
     return max(0.0, float((p[used] * (np.log(p[used]) - scores[used] + log_total)).sum()))
 
 
-def log_gap(keys: Array, p: Array, scale: float) -> float | None:
-    """max |log p + c - scale K q| at the best fit; None where p has a zero."""
+def _total_variation(weights: Array, p: Array) -> float:
+    return 0.5 * float(np.abs(weights - p).sum())
+
+
+def _log_gap(inputs: AttentionInputs, p: Array) -> float | None:
+    """max |log p + c - scale K q| at the least-squares fit; None where p has a zero."""
     if (p == 0).any():
         return None
-    q, constant = _fit(keys, np.log(p), scale)
-    return float(np.abs(scale * (keys @ q) + constant - np.log(p)).max())
+    q, constant = _fit_scores(inputs, np.log(p))
+    return float(np.abs(inputs.scale * (inputs.keys @ q) + constant - np.log(p)).max())
 
 
-def _fit(keys: Array, scores: Array, scale: float) -> tuple[Array, float]:
-    """Plain least squares scale K q + c = scores, c free: the shortest such q."""
-    around = keys - keys.mean(axis=0)
-    size = float(np.abs(around).max()) or 1.0
-    centred = scores - scores.mean()
-    q = np.linalg.lstsq(around / size, centred, rcond=4 * EPS * max(keys.shape))[0]
+def _fit_scores(inputs: AttentionInputs, scores: Array) -> tuple[Array, float]:
+    """The shortest least-squares solution q, c of scale K q + c = scores."""
+    keys, scale = inputs.keys, inputs.scale
+    centred = keys - keys.mean(axis=0)
+    size = float(np.abs(centred).max()) or 1.0
+    target = scores - scores.mean()
+    q = np.linalg.lstsq(centred / size, target, rcond=4 * EPS * max(keys.shape))[0]
     q = q / (scale * size)
     return q, float(scores.mean() - scale * (keys.mean(axis=0) @ q))
 
 
-def least_squares(keys: Array, p: Array, scale: float) -> dict[str, Any]:
-    """The naive way: scores fitted to log p, a stated floor where p is zero; its errors."""
+def least_squares(inputs: AttentionInputs, p: Array) -> dict[str, Any]:
+    """The naive baseline, scores fitted to log p with a floor for zeros, and its errors."""
     floor = math.log(_FLOOR * float(p[p > 0].min()))
     scores = np.log(np.where(p > 0, p, 1.0))
-    q, _ = _fit(keys, np.where(p > 0, scores, floor), scale)
-    weights = weights_of(keys, q, scale)
+    q, _ = _fit_scores(inputs, np.where(p > 0, scores, floor))
+    weights = inputs.weights(q)
     return {
         "query": q,
         "weights": weights,
-        "kl": divergence(p, _scores(keys, p, scale, q)),
-        "total_variation": 0.5 * float(np.abs(weights - p).sum()),
+        "kl": kl_divergence(p, _scores(inputs, p, q)),
+        "total_variation": _total_variation(weights, p),
         **({"floor": floor} if (p == 0).any() else {}),
     }

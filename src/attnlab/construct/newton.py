@@ -1,8 +1,8 @@
-"""Newton on f alone, many problems side by side: does it end at a point, or run away for ever?
+"""Newton's method on f for many problems side by side: does it converge, or run off to infinity?
 
-With y = -C^-1 g the step, lambda_i (1 + (d_i - g) . y) solves sum lambda_i d_i = 0 exactly. So a
-step that changes no score by 1 or more proves that 0 lies inside the hull of the rows. Elsewhere
-every step lowers the scores off the least face that holds 0 by about 1, for ever.
+With y = -C^-1 g the step, lambda_i (1 + (d_i - g) . y) satisfies sum lambda_i d_i = 0 exactly. So a
+step that changes every score by less than 1 proves that 0 lies inside the convex hull of the rows.
+Otherwise every step lowers the scores off the smallest face that contains 0 by about 1, forever.
 """
 
 from __future__ import annotations
@@ -10,26 +10,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlab.construct.excess import EPS, Array, Excess, Point, descend, point, solved
-
-Mask = NDArray[np.bool_]
+from attnlab.construct.log_sum_exp import LogSumExp, Point, backtrack, evaluate, solve_symmetric
+from attnlab.construct.numerics import EPS, Array, Mask
 
 BELOW = 1e-3  # f below zero by this: q itself has d_i . q < 0 for every row, as H(lambda) >= 0
-HALF = 0.5  # a step lowers scores off the face by 1, those on it by 0
-ROUNDED = 1e-4  # a change this small that shrinks no more is rounding
+HALF = 0.5  # a step lowers scores off the face by 1 and those on it by 0
+ROUNDED = 1e-4  # a change this small that no longer shrinks is rounding
 _STEPS = 120
 _DONE = 1e-10  # change of a score in the last step; the next one would be its square
 _PATIENCE = 4
-_OPEN = 1e-13  # squared decrement by which an interior point would have been found
-_LEAP = 50.0  # a step changes scores by this at most: e^50 is past any weight that matters
-_GONE = 1e-200  # a weight that is as good as none
+_DIVERGED = 1e-13  # squared decrement by which Newton would have converged to an interior point
+_LONGEST_STEP = 50.0  # largest change of a score in a step: e^50 exceeds any weight that matters
+_NEGLIGIBLE = 1e-200  # a weight that counts as zero
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-class Descent(NamedTuple):
-    """Newton on f alone: where it ended, its last step, the change of scores in it."""
+class NewtonResult(NamedTuple):
+    """The last point, the last step and its change of scores; `inside` where Newton converged."""
 
     at: Point
     step: Array
@@ -37,46 +35,46 @@ class Descent(NamedTuple):
     inside: Mask
 
 
-def minimise(excess: Excess, q: Array, open_ended: bool = True) -> Descent:
-    """Newton on f, every problem, until no score changes or it is clear that it runs away."""
-    at = point(excess, q)
-    found = Descent(at, np.zeros_like(q), np.full(len(q), np.inf), np.zeros(len(q), bool))
-    least, idle = found.change.copy(), np.zeros(len(q))
+def minimise(objective: LogSumExp, q: Array, may_diverge: bool = True) -> NewtonResult:
+    """Minimise f from q until no score changes or, if it may diverge, until it is clear it does."""
+    at = evaluate(objective, q)
+    result = NewtonResult(at, np.zeros_like(q), np.full(len(q), np.inf), np.zeros(len(q), bool))
+    least, idle = result.change.copy(), np.zeros(len(q))
     active = np.arange(len(q))
     for _ in range(_STEPS):
-        here = Point(*(part[active] for part in found.at))
-        new, step, change, decrement = _step(excess.take(active), here)
-        for into, part in zip(found.at, new, strict=True):
+        here = Point(*(part[active] for part in result.at))
+        new, step, change, decrement = _newton_step(objective.take(active), here)
+        for into, part in zip(result.at, new, strict=True):
             into[active] = part
-        found.step[active], found.change[active] = step, change
+        result.step[active], result.change[active] = step, change
         idle[active] = np.where(change < 0.5 * least[active], 0, idle[active] + 1)
         least[active] = np.minimum(change, least[active])
         inside = (change < _DONE) | ((change < ROUNDED) & (idle[active] >= _PATIENCE))
-        found.inside[active] = inside
-        runs = (found.at.f[active] < -BELOW) | ((decrement < _OPEN) & (change > HALF))
-        active = active[~(inside | (open_ended & runs))]
+        result.inside[active] = inside
+        diverged = (result.at.f[active] < -BELOW) | ((decrement < _DIVERGED) & (change > HALF))
+        active = active[~(inside | (may_diverge & diverged))]
         if not active.size:
             break
-    return found
+    return result
 
 
-def _step(excess: Excess, at: Point) -> tuple[Point, Array, Array, Array]:
-    """One damped Newton step; its largest change of a score, and the squared decrement."""
-    g = excess.mean(at.p)
-    curve = excess.covariance(at.p, g)
+def _newton_step(objective: LogSumExp, at: Point) -> tuple[Point, Array, Array, Array]:
+    """A damped step: the new point, the step, its largest change of a score, squared decrement."""
+    g = objective.mean(at.p)
+    hessian = objective.covariance(at.p, g)
     diagonal = np.arange(g.shape[1])
     # Rounding may leave a direction without curvature; along it there is nothing to gain.
-    lift = EPS * np.trace(curve, axis1=1, axis2=2) + _TINY
-    curve[:, diagonal, diagonal] += lift[:, None]
-    step = -solved(curve, g[:, :, None])[:, :, 0]
-    moved = excess.scores(step)
+    damping = EPS * np.trace(hessian, axis1=1, axis2=2) + _TINY
+    hessian[:, diagonal, diagonal] += damping[:, None]
+    step = -solve_symmetric(hessian, g[:, :, None])[:, :, 0]
+    moves = objective.scores(step)
     along = (g * step).sum(axis=1)
-    change = np.abs(np.where(at.p > _GONE, moved - along[:, None], 0.0)).max(axis=1)
-    # What the step leaves of the equations: the part of g that no curvature answers.
-    left = np.linalg.norm(lift[:, None] * step, axis=1)
-    unanswered = left > 0.1 * np.linalg.norm(g, axis=1) + 64 * excess.noise(at.p)
-    change = np.where(unanswered, np.inf, change)
-    leap = np.abs(np.where(at.p > _GONE, moved, 0.0)).max(axis=1)
-    step /= np.maximum(1.0, leap / _LEAP)[:, None]
-    new = descend(excess, at, step, np.ones(len(g)), ridge=0.0)
+    change = np.abs(np.where(at.p > _NEGLIGIBLE, moves - along[:, None], 0.0)).max(axis=1)
+    # The part of the gradient that the Hessian without damping could not cancel.
+    left = np.linalg.norm(damping[:, None] * step, axis=1)
+    singular = left > 0.1 * np.linalg.norm(g, axis=1) + 64 * objective.noise(at.p)
+    change = np.where(singular, np.inf, change)
+    longest = np.abs(np.where(at.p > _NEGLIGIBLE, moves, 0.0)).max(axis=1)
+    step /= np.maximum(1.0, longest / _LONGEST_STEP)[:, None]
+    new = backtrack(objective, at, step, np.ones(len(g)), ridge=0.0)
     return new, step, change, -along

@@ -1,12 +1,7 @@
-"""k_i -> the nearest key with which the SAME query averages a set, or selects one value.
+"""Replace key i by the closest key with which the SAME query averages a set, or selects one key.
 
-weights(w) = (1 - w) * others + w * e_i: the replaced key chooses its own weight w and nothing else
-(`segment.py`). So the answer is closed, and where there is none the reason is one of
-
-    the other members' weights differ, and keep their ratio          "fixed-ratio"
-    too much weight stays on keys outside the set                    "fixed-rest"
-    a unit key scores at most scale * |q|                            "unit-key"
-    q = 0 sees no key                                                "zero-query"
+weights(w) = (1 - w) * others + w * e_i: the new key determines its own weight w and nothing else
+(segment.py). So the solution has a closed form, and where there is none infeasibility.py says why.
 """
 
 from __future__ import annotations
@@ -16,29 +11,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_vector,
-    scale_of,
-    weights_of,
+from attnlab.construct.infeasibility import (
+    balanced_logit,
+    explain_infeasible,
+    member_scores,
 )
-from attnlab.construct.obstacle import balance, forbids, member_scores, named
-from attnlab.construct.result import Construction
-from attnlab.construct.segment import Interval, Segment, logit, sigmoid
+from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_vector
+from attnlab.construct.numerics import Array, logit, sigmoid
+from attnlab.construct.result import Construction, name_keys
+from attnlab.construct.segment import Interval, Segment
 
-Array = NDArray[np.float64]
-
-_INSIDE = 1e-10  # of a score: a weight is passed, not touched
-_NEAR = 1e-3  # of weight: how close to a limit that is not attained
+_INSIDE = 1e-10  # of a score: the weight exceeds the one asked for by this much
+_NEAR = 1e-3  # weight by which the best key falls short of a limit that is not attained
 
 
-def replace_key(  # noqa: PLR0913  (what a person may choose)
+def replace_key(  # noqa: PLR0913  (each is a choice of the caller)
     keys: Any,
     query: Any,
     index: int,
@@ -47,52 +36,50 @@ def replace_key(  # noqa: PLR0913  (what a person may choose)
     scale: Scale = 1.0,
     values: Any = None,
 ) -> Construction:
-    """The key nearest to k_i (of length 1 if asked) that makes this query meet the goal.
+    """The key closest to k_i (of length 1 if asked) that makes this query meet the goal.
 
-    Where no key does, the best that can be done comes back with `feasible` False and the bound
-    that forbids it. `also`: how far the key moved, the weights a new key i could have.
+    Where no key does, the best key is returned with `feasible` False and the bound that rules the
+    goal out. `also` holds how far the key moved and the range of weights that a new key can have.
     """
-    found = checked(keys)
-    n, h = found.shape
-    at = checked_index(index, n)
-    asked = checked_vector(query, h, "query")
-    target = Target.of(goal, n, checked_values(values, n))
-    segment = Segment(found, asked, at, scale_of(scale, h), unit_norm)
+    inputs = AttentionInputs.check(keys, scale, values)
+    n, h = inputs.keys.shape
+    at, q = check_index(index, n), check_vector(query, h, "query")
+    target = Target.of(goal, n, inputs.values)
+    segment = Segment(inputs.keys, q, at, inputs.scale, unit_norm)
     if n == 1:
-        return _alone(segment, target)
-    x = next(
-        (x for wish in wishes(segment, target) if (x := segment.nearest(wish)) is not None), None
-    )
-    attained = x is not None or math.isfinite(_extreme(segment, target))
-    return _answer(segment, target, _best(segment, target) if x is None else x, attained)
+        return _replace_only_key(segment, target)
+    solutions = (segment.nearest(interval) for interval in goal_intervals(segment, target))
+    x = next((x for x in solutions if x is not None), None)
+    attained = x is not None or math.isfinite(_best_logit(segment, target))
+    return _describe(segment, target, _attainable(segment, target) if x is None else x, attained)
 
 
-def wishes(segment: Segment, target: Target) -> Iterator[Interval]:
+def goal_intervals(segment: Segment, target: Target) -> Iterator[Interval]:
     """Intervals of x in which the goal is met, the preferred ones first."""
-    rule = _by_weight(segment, target)
+    by_weight = _interval_by_weight(segment, target)
     if not target.by_output:
-        if rule is not None and _total_at(segment, target, rule) >= target.weight:
-            yield rule
+        if by_weight is not None and _total_at(segment, target, by_weight) >= target.weight:
+            yield by_weight
         return
-    good = _by_output(segment, target)
-    if good is None:
+    by_output = _interval_by_output(segment, target)
+    if by_output is None:
         return
-    if rule is not None:
-        both = (max(rule[0], good[0]), min(rule[1], good[1]))
+    if by_weight is not None:
+        both = (max(by_weight[0], by_output[0]), min(by_weight[1], by_output[1]))
         if both[0] <= both[1]:
             yield both
-    yield good
+    yield by_output
 
 
-def _by_weight(segment: Segment, target: Target) -> Interval | None:
-    """Where the members' weights are equal and, if the new key can see to it, large enough."""
+def _interval_by_weight(segment: Segment, target: Target) -> Interval | None:
+    """Where the members' weights are equal and, if the new key decides it, large enough."""
     scores = member_scores(segment, target)
     if scores.size and float(np.ptp(scores)) > EQUAL:
         return None
     if not scores.size:
         return (logit(target.weight, 1 - target.weight) + _INSIDE, math.inf)
     if segment.index in target.members:
-        x = balance(segment, scores)
+        x = balanced_logit(segment, scores)
         return (x, x)
     share = float(segment.others[target.members].sum())
     if share <= target.weight:
@@ -100,25 +87,25 @@ def _by_weight(segment: Segment, target: Target) -> Interval | None:
     return (-math.inf, logit(1 - target.weight / share, target.weight / share) - _INSIDE)
 
 
-def _total_at(segment: Segment, target: Target, rule: Interval) -> float:
-    """Weight on the members at the end of the interval that is worst for them."""
+def _total_at(segment: Segment, target: Target, interval: Interval) -> float:
+    """The total weight of the members at the end of the interval where it is smallest."""
     inside = segment.index in target.members
-    return target.total(segment.weights(rule[0] if inside else rule[1]))
+    return target.total(segment.weights(interval[0] if inside else interval[1]))
 
 
-def _by_output(segment: Segment, target: Target) -> Interval | None:
+def _interval_by_output(segment: Segment, target: Target) -> Interval | None:
     """|(1 - w) u + w v_i - wanted| <= 0.05 in every entry: an interval of w, given in x."""
     assert target.values is not None
     start = (segment.others - target.wanted) @ target.values
     end = target.values[segment.index] - target.wanted @ target.values
-    weight, rest = _between(start, end - start), _between(end, start - end)
+    weight, rest = _solve_tolerance(start, end - start), _solve_tolerance(end, start - end)
     if weight is None or rest is None:
         return None
     return (logit(weight[0], rest[1]), logit(weight[1], rest[0]))
 
 
-def _between(start: Array, slope: Array) -> Interval | None:
-    """The w in [0, 1] with |start + w slope| <= 0.05 in every entry."""
+def _solve_tolerance(start: Array, slope: Array) -> Interval | None:
+    """The interval of w in [0, 1] with |start + w slope| <= 0.05 in every entry."""
     limit = TOLERANCE * (1 - 1e-9)
     flat = slope == 0
     if bool((np.abs(start[flat]) > limit).any()):
@@ -130,55 +117,54 @@ def _between(start: Array, slope: Array) -> Interval | None:
     return (low, high) if low <= high else None
 
 
-def _extreme(segment: Segment, target: Target) -> float:
-    """The x that is best for the members where the goal cannot be met."""
+def _best_logit(segment: Segment, target: Target) -> float:
+    """The x that gives the members most where the goal cannot be met; it may be infinite."""
     scores = member_scores(segment, target)
     if not scores.size:
         return segment.highest
     if segment.index not in target.members:
         return segment.lowest
-    x = balance(segment, scores)
+    x = balanced_logit(segment, scores)
     return min((min(max(x, low), high) for low, high in segment.reach), key=lambda r: abs(r - x))
 
 
-def _best(segment: Segment, target: Target) -> float:
-    """`_extreme`, or where it is only a limit the nearest key within 1e-3 of it."""
-    x = _extreme(segment, target)
+def _attainable(segment: Segment, target: Target) -> float:
+    """The best x or, where that is infinite, the x of the closest key within 1e-3 of the limit."""
+    x = _best_logit(segment, target)
     if math.isfinite(x):
         return x
     near = segment.nearest((-math.inf, logit(_NEAR, 1 - _NEAR)))
-    assert near is not None  # the limit is at minus infinity, so every x can be reached
+    assert near is not None  # the limit is minus infinity, so every x is possible
     return near
 
 
-def _answer(segment: Segment, target: Target, x: float, attained: bool) -> Construction:
-    """The key at x, judged by the attention it really gives."""
+def _describe(segment: Segment, target: Target, x: float, attained: bool) -> Construction:
+    """The key with logit x, judged by the attention that it gives."""
     key = segment.key_at(x)
     keys = segment.keys.copy()
     keys[segment.index] = key
-    weights = weights_of(keys, segment.query, segment.scale)
-    met = target.met(weights)
-    certificate, sentence = (
-        (None, _found(segment, target, weights, key)) if met else forbids(segment, target)
-    )
-    return Construction(
+    inputs = AttentionInputs(keys, segment.scale, target.values)
+    weights = inputs.weights(segment.query)
+    if met := target.met(weights):
+        certificate, sentence = None, _explain_key(segment, target, weights, key)
+    else:
+        certificate, sentence = explain_infeasible(segment, target)
+    return Construction.of_query(
+        inputs,
+        segment.query,
         feasible=met,
         why=sentence,
-        query=segment.query,
         key=key,
-        weights=weights,
-        output=None if target.values is None else weights @ target.values,
         attained=attained,
         margin=_margin(segment, target, keys),
-        norm=segment.length,
         certificate=certificate,
         residual=abs(segment.x_of(key) - x),
-        also=_also(segment, target, weights, key),
+        also=_report(segment, target, weights, key),
     )
 
 
 def _margin(segment: Segment, target: Target, keys: Array) -> float | None:
-    """Least lead of a member's score over all others."""
+    """By how much the lowest score of a member exceeds the highest other score."""
     inside = target.wanted > 0
     if inside.all():
         return None
@@ -186,9 +172,9 @@ def _margin(segment: Segment, target: Target, keys: Array) -> float | None:
     return float(scores[inside].min() - scores[~inside].max())
 
 
-def _also(segment: Segment, target: Target, weights: Array, key: Array) -> dict[str, Any]:
-    """What is reported beside the key."""
-    found: dict[str, Any] = {
+def _report(segment: Segment, target: Target, weights: Array, key: Array) -> dict[str, Any]:
+    """How far the key moved, the weights it gives, and the range of weights it could have."""
+    report: dict[str, Any] = {
         "change": float(np.linalg.norm(key - segment.keys[segment.index])),
         "key_norm": float(np.linalg.norm(key)),
         "total": target.total(weights),
@@ -196,42 +182,42 @@ def _also(segment: Segment, target: Target, weights: Array, key: Array) -> dict[
         "reach": [sigmoid(segment.lowest), sigmoid(segment.highest)],
     }
     if target.values is not None:
-        found["wanted_output"] = target.wanted @ target.values
-        found["output_error"] = target.output_error(weights)
-    return found
+        report["wanted_output"] = target.wanted @ target.values
+        report["output_error"] = target.output_error(weights)
+    return report
 
 
-def _found(segment: Segment, target: Target, weights: Array, key: Array) -> str:
-    """One sentence on the key that was found."""
+def _explain_key(segment: Segment, target: Target, weights: Array, key: Array) -> str:
+    """One sentence on what the query does with the new key."""
     moved = float(np.linalg.norm(key - segment.keys[segment.index]))
-    which = "unit key" if segment.unit_norm else "key"
-    who = named(target.members)
+    kind = "unit key" if segment.unit_norm else "key"
+    names = name_keys(target.members)
     if len(target.members) == 1:
-        what = f"puts weight {weights[target.members[0]]:.4g} on {who}"
+        effect = f"puts weight {weights[target.members[0]]:.4g} on {names}"
     elif target.uneven(weights) <= EQUAL:
         each = float(weights[target.members].mean())
-        what = f"averages {who}: {each:.4g} on each, {target.total(weights):.4g} in total"
+        effect = f"averages {names}: {each:.4g} on each, {target.total(weights):.4g} in total"
     else:
         error = target.output_error(weights)
-        what = f"gives the mean value of {who} within {error:.2g}, though not by equal weights"
-    return f"With this {which} in place of key {segment.index} ({moved:.3g} away) the query {what}."
+        effect = f"gives the mean value of {names} within {error:.2g}, though not by equal weights"
+    return (
+        f"With this {kind} in place of key {segment.index} ({moved:.3g} away) the query {effect}."
+    )
 
 
-def _alone(segment: Segment, target: Target) -> Construction:
-    """n = 1: the only key has weight 1 whatever it is."""
+def _replace_only_key(segment: Segment, target: Target) -> Construction:
+    """The closest allowed key where there is only one, which has weight 1 whatever it is."""
     old = segment.keys[0]
     size = float(np.linalg.norm(old))
     key = old.copy()
     if segment.unit_norm:
         key = old / size if size else np.eye(old.size)[0]
-    return Construction(
+    return Construction.of_query(
+        AttentionInputs(key[None], segment.scale, target.values),
+        segment.query,
         feasible=True,
-        why="There is one key: it has weight 1 whatever it is.",
-        query=segment.query,
+        why="There is only one key: it has weight 1 whatever it is.",
         key=key,
-        weights=np.ones(1),
-        output=None if target.values is None else target.values[0].copy(),
         attained=True,
-        norm=segment.length,
         also={"change": float(np.linalg.norm(key - old)), "key_norm": float(np.linalg.norm(key))},
     )

@@ -1,7 +1,7 @@
-"""A construction: the query (or key) that was asked for, or the proof that there is none.
+"""The result of a construction: the query (or key) asked for, or the proof that there is none.
 
-Fields that do not apply are None and are left out of the JSON; a number that does not exist there
-(no finite value) is null, and "reason" beside it says so.
+Fields that do not apply are None and are left out of the JSON. A number without a finite value is
+null in the JSON, and "reason" in the same object says so.
 """
 
 from __future__ import annotations
@@ -13,25 +13,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from attnlab.construct.inputs import AttentionInputs
+from attnlab.construct.numerics import Array
 
-_SHOWN = 12  # entries of a vector a notebook's table prints
+_SHOWN = 12  # entries of a vector that a notebook's table prints
+_NAMED = 8  # keys that a sentence lists
+_ORDER = (
+    *("query", "key", "weights", "output", "feasible", "attained", "margin", "norm"),
+    *("certificate", "kl", "residual", "why"),
+)  # of the fields in the JSON of the commands
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Construction:
-    """What was found (`feasible`, `why` in one sentence), and what proves it.
+    """A solution and its proof: `feasible` if it does what was asked, `why` in one sentence.
 
-    query, key    the solution; where it is impossible, the nearest that can be done
+    query, key    the solution; where the task is infeasible, the closest that can be done
     weights       attention of that query (and key); output = weights @ values, if values are given
-    attained      False where the best value is only approached as the query grows without end
-    margin        least lead of the wanted scores over all others, in score units
-    norm          ||query||
-    certificate   what proves the answer: plain values, checkable without this package
-    kl, residual  nats; how far the conditions of optimality, or the equations, are from exact
-    also          what is reported beside it
+    attained      False where the best value is only approached as the query grows without limit
+    margin        by how much the wanted scores exceed the highest other score
+    norm          Euclidean norm of the query
+    certificate   numbers that prove the answer and can be checked without this package
+    kl            KL divergence from the target distribution to the attention, in nats
+    residual      how far the optimality conditions, or the equations, are from holding exactly
+    also          further quantities of this construction
     """
 
     feasible: bool
@@ -48,35 +54,33 @@ class Construction:
     residual: float | None = None
     also: Mapping[str, Any] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain lists and numbers: the fields that apply, in the order of the command's JSON."""
-        names = (
-            "query",
-            "key",
-            "weights",
-            "output",
-            "feasible",
-            "attained",
-            "margin",
-            "norm",
-            "certificate",
-            "kl",
-            "residual",
-            "why",
+    @classmethod
+    def of_query(cls, inputs: AttentionInputs, query: Array, **fields: Any) -> Construction:
+        """Fill in the weights, the output and the norm of this query."""
+        weights = inputs.weights(query)
+        return cls(
+            query=query,
+            weights=weights,
+            output=inputs.output(weights),
+            norm=float(np.linalg.norm(query)),
+            **fields,
         )
-        found = {name: getattr(self, name) for name in names}
-        given = {name: value for name, value in found.items() if value is not None}
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields that apply, as lists and numbers, in the order of the commands' JSON."""
+        fields = {name: getattr(self, name) for name in _ORDER}
+        given = {name: value for name, value in fields.items() if value is not None}
         return plain({**given, **({"also": self.also} if self.also else {})})
 
     def _repr_html_(self) -> str:
-        """In a notebook: the sentence, then one row a field."""
+        """A notebook shows the sentence and one row per field."""
         shown = {k: v for k, v in self.as_json().items() if k not in ("why", "certificate", "also")}
         return f"<p><b>{html.escape(self.why)}</b></p>{_table(shown)}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Constructions:
-    """One construction a row of `query`; feasible where every row is."""
+    """One construction per row of the query matrix, with the weights and outputs of all rows."""
 
     query: Array
     rows: Sequence[Construction]
@@ -87,32 +91,41 @@ class Constructions:
 
     @property
     def feasible(self) -> bool:
-        """Whether every row does what was asked."""
+        """Whether every row is feasible."""
         return all(row.feasible for row in self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """ "query" is the matrix, "rows" the constructions."""
-        found: dict[str, Any] = {"query": self.query, "feasible": self.feasible, "why": self.why}
+        """The query matrix first, then its sentence and matrices, then one object per row."""
+        fields: dict[str, Any] = {"query": self.query, "feasible": self.feasible, "why": self.why}
         for name in ("weights", "output"):
             if getattr(self, name) is not None:
-                found[name] = getattr(self, name)
-        answer = plain({**found, **({"also": self.also} if self.also else {})})
-        return {**answer, "rows": [row.as_json() for row in self.rows]}
+                fields[name] = getattr(self, name)
+        summary = plain({**fields, **({"also": self.also} if self.also else {})})
+        return {**summary, "rows": [row.as_json() for row in self.rows]}
 
     def _repr_html_(self) -> str:
-        """In a notebook: the sentence, then one row a query."""
+        """A notebook shows the sentence and one row per query."""
         shown = {str(i): row.why for i, row in enumerate(self.rows)}
         return f"<p><b>{html.escape(self.why)}</b></p>{_table(shown)}"
 
 
+def name_keys(indices: Sequence[int]) -> str:
+    """The keys in words: "key 2", "keys 0, 1 and 2"; of a long list the first eight."""
+    if len(indices) == 1:
+        return f"key {indices[0]}"
+    if len(indices) > _NAMED:
+        return f"keys {', '.join(map(str, indices[:_NAMED]))}, …"
+    return f"keys {', '.join(map(str, indices[:-1]))} and {indices[-1]}"
+
+
 def plain(value: Any) -> Any:
-    """Numpy to lists and numbers; NaN and infinity to null, with a reason in the same object."""
+    """Arrays become lists; NaN and infinity become null, with a reason in the same object."""
     if isinstance(value, Mapping):
-        found = {str(name): plain(item) for name, item in value.items()}
+        fields = {str(name): plain(item) for name, item in value.items()}
         missing = [str(n) for n, item in value.items() if _not_finite(item)]
-        if missing and "reason" not in found:
-            found["reason"] = f"no finite value exists: {', '.join(missing)}"
-        return found
+        if missing and "reason" not in fields:
+            fields["reason"] = f"no finite value exists: {', '.join(missing)}"
+        return fields
     if isinstance(value, np.ndarray):
         finite = value.dtype.kind != "f" or bool(np.isfinite(value).all())
         return value.tolist() if finite else plain(value.tolist())
@@ -136,7 +149,7 @@ def _table(shown: Mapping[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Four digits; the first entries of a long list."""
+    """Numbers with four digits, and of a long list the first twelve entries."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):

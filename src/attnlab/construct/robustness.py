@@ -22,28 +22,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.draws import ScoreLaw, probability_on_a_line
-from attnlab.construct.gumbel import softmax_moments
-from attnlab.construct.keys import (
-    checked,
-    checked_index,
-    checked_values,
-    matrix,
-    numbers,
-    scale_of,
+from attnlab.construct.inputs import (
+    check_index,
+    check_keys,
+    check_matrix,
+    check_numbers,
+    check_values,
+    resolve_scale,
 )
-from attnlab.construct.outcomes import OneAndTwo, Robustness, Sampled, Settings
+from attnlab.construct.moments import softmax_moments
+from attnlab.construct.robustness_result import (
+    HeadComparison,
+    MonteCarlo,
+    Robustness,
+    RobustnessSettings,
+)
+from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 
 Array = NDArray[np.float64]
 
 
-def noisy(means: Any, alpha: float, key: int, extra: float = 0.5) -> Array:
+def noisy_covariances(means: Any, alpha: float, key: int, extra: float = 0.5) -> Array:
     """Covariances alpha I for every key, and alpha I + extra mu mu^T for this one."""
-    found = checked(means)
+    found = check_keys(means)
     n, h = found.shape
-    at = checked_index(key, n)
+    at = check_index(key, n)
     if not (alpha >= 0 and extra >= 0 and math.isfinite(alpha + extra)):
         raise UsageError(f"a variance is not negative: got {alpha!r} and {extra!r}")
     covariances = np.repeat(alpha * np.eye(h)[None], n, axis=0)
@@ -57,22 +62,24 @@ def robustness(
     queries: Any,
     pair: Sequence[int],
     values: Any = None,
-    settings: Settings | None = None,
+    settings: RobustnessSettings | None = None,
 ) -> Robustness:
     """The law of the output when the keys are random and the queries (one a head) are fixed.
 
     `covariances`: one h x h matrix a key, or one for all.
     """
-    chosen = settings or Settings()
-    mu = checked(means)
+    chosen = settings or RobustnessSettings()
+    mu = check_keys(means)
     n, h = mu.shape
-    heads = numbers(queries, "queries")
-    heads = matrix(heads[None] if heads.ndim == 1 else heads, "queries")
+    heads = check_numbers(queries, "queries")
+    heads = check_matrix(heads[None] if heads.ndim == 1 else heads, "queries")
     if heads.shape[1] != h:
         raise UsageError(f"the keys have {h} entries, the queries {heads.shape[1]}")
     a, b = _two(pair, n)
-    given = checked_values(values, n)
-    law = ScoreLaw.of(mu, _covariances(covariances, n, h), heads, scale_of(chosen.scale, h))
+    given = check_values(values, n)
+    law = ScoreDistribution.of(
+        mu, _covariances(covariances, n, h), heads, resolve_scale(chosen.scale, h)
+    )
     mean, covariance, residual, how = _moments(law, chosen.seed)
     wrong, error, way = _wrong(law, (a, b), chosen)
     return Robustness(
@@ -93,31 +100,31 @@ def robustness(
     )
 
 
-def one_and_two_heads(
+def compare_heads(
     means: Any,
     covariances: Any,
     pair: Sequence[int],
     beta: float,
     values: Any = None,
-    settings: Settings | None = None,
-) -> OneAndTwo:
+    settings: RobustnessSettings | None = None,
+) -> HeadComparison:
     """q = beta (mu_a + mu_b) in one head, beside beta mu_a and beta mu_b in two."""
-    mu = checked(means)
+    mu = check_keys(means)
     a, b = _two(pair, len(mu))
     together, apart = beta * (mu[a] + mu[b])[None], beta * mu[[a, b]]
     one = robustness(mu, covariances, together, (a, b), values, settings)
     two = robustness(mu, covariances, apart, (a, b), values, settings)
     worst = float(np.array([two.negative[0, 0], two.negative[1, 1]]).max())
-    low = 0.5 - (settings or Settings()).tolerance
+    low = 0.5 - (settings or RobustnessSettings()).tolerance
     why = (
         f"One head misses the average (a weight below {low:g}) with probability {one.wrong:.3g},"
         f" two heads with {two.wrong:.3g}; a head's own key scores below 0 with {worst:.3g}."
     )
-    return OneAndTwo(one, two, why)
+    return HeadComparison(one, two, why)
 
 
 def _two(pair: Sequence[int], n: int) -> tuple[int, int]:
-    found = [checked_index(item, n) for item in pair]
+    found = [check_index(item, n) for item in pair]
     if len(found) != 2 or found[0] == found[1]:
         raise UsageError(f"name two different keys: got {', '.join(map(str, found))}")
     return found[0], found[1]
@@ -125,7 +132,7 @@ def _two(pair: Sequence[int], n: int) -> tuple[int, int]:
 
 def _covariances(given: Any, n: int, h: int) -> Array:
     """(n, h, h), symmetric, no negative eigenvalue beyond rounding."""
-    found = numbers(given, "covariances")
+    found = check_numbers(given, "covariances")
     if found.shape == (h, h):
         found = np.repeat(found[None], n, axis=0)
     if found.shape != (n, h, h):
@@ -138,7 +145,7 @@ def _covariances(given: Any, n: int, h: int) -> Array:
     return found
 
 
-def _moments(law: ScoreLaw, seed: int) -> tuple[Array, Array, float, str]:
+def _moments(law: ScoreDistribution, seed: int) -> tuple[Array, Array, float, str]:
     """Mean and covariance of the mean weights over the heads."""
     parts = [softmax_moments(m, t) for m, t in zip(law.mean, law.spread, strict=True)]
     count = len(parts)
@@ -156,12 +163,14 @@ def _covariance_of(weights: Array) -> Array:
     return centred.T @ centred / len(weights)
 
 
-def _short(law: ScoreLaw, normals: Array, pair: tuple[int, int], low: float) -> Array:
+def _short(law: ScoreDistribution, normals: Array, pair: tuple[int, int], low: float) -> Array:
     """Weights of a and b above `low`; negative where the output is wrong."""
     return law.weights(normals).mean(axis=1)[:, list(pair)] - low
 
 
-def _wrong(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> tuple[float, float, str]:
+def _wrong(
+    law: ScoreDistribution, pair: tuple[int, int], chosen: RobustnessSettings
+) -> tuple[float, float, str]:
     """P(weight of a or b < 1/2 - tolerance), its standard error, and how it was found."""
     low = 0.5 - chosen.tolerance
     normals = len(law.factors)
@@ -174,7 +183,7 @@ def _wrong(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> tuple[floa
         edge = math.log(1 - low) - math.log(low)
         return float(ndtr((-edge - mean) / spread) + ndtr((mean - edge) / spread)), 0.0, "closed"
     if normals == 1:
-        found = probability_on_a_line(lambda x: _short(law, x[:, None], pair, low))
+        found = probability_negative(lambda x: _short(law, x[:, None], pair, low))
         return found, 0.0, "roots on a line"
     shares = [
         float((w.mean(axis=1)[:, list(pair)] < low).any(axis=1).mean())
@@ -184,7 +193,7 @@ def _wrong(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> tuple[floa
     return float(np.mean(shares)), error, "even points"
 
 
-def _negative(law: ScoreLaw, pair: tuple[int, int]) -> Array:
+def _negative(law: ScoreDistribution, pair: tuple[int, int]) -> Array:
     """Phi(-mean / spread) of both scores in every head; 0 or 1 where a score is not random."""
     from scipy.special import ndtr
 
@@ -193,14 +202,16 @@ def _negative(law: ScoreLaw, pair: tuple[int, int]) -> Array:
     return np.where(fixed, mean < 0, ndtr(-mean / np.where(fixed, 1.0, spread))).astype(np.float64)
 
 
-def _share(law: ScoreLaw, pair: tuple[int, int]) -> tuple[float, float]:
+def _share(law: ScoreDistribution, pair: tuple[int, int]) -> tuple[float, float]:
     """Mean and standard deviation of z_a - z_b in the first head."""
     a, b = pair
     spread = math.hypot(law.spread[0, a], law.spread[0, b])
     return float(law.mean[0, a] - law.mean[0, b]), spread
 
 
-def _sample(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> Sampled:
+def _sample(
+    law: ScoreDistribution, pair: tuple[int, int], chosen: RobustnessSettings
+) -> MonteCarlo:
     """Plain random draws."""
     generator = Seed(chosen.seed).child("robustness").numpy_generator()
     total = np.zeros(law.mean.shape[1])
@@ -215,4 +226,4 @@ def _sample(law: ScoreLaw, pair: tuple[int, int], chosen: Settings) -> Sampled:
     pairs = np.concatenate(kept)
     wrong = float((pairs < 0.5 - chosen.tolerance).any(axis=1).mean())
     spread = math.sqrt(wrong * (1 - wrong) / count)
-    return Sampled(count, mean, error, wrong, spread, pairs)
+    return MonteCarlo(count, mean, error, wrong, spread, pairs)

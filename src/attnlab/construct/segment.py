@@ -1,12 +1,12 @@
-"""Replacing key i moves attention along one segment: weights(w) = (1 - w) * others + w * e_i.
+"""Replacing key i moves the attention along a segment: weights(w) = (1 - w) * others + w * e_i.
 
-The other keys keep their scores, so their weights keep their ratios whatever the new key is:
-only its own weight w = sigmoid(x) can be chosen, x = score of the new key - log sum exp(others).
-The output moves on the segment from what the others say to v_i. Which x can be reached:
+The other keys keep their scores, so their weights keep their ratios whatever the new key is. Only
+the weight w = sigmoid(x) of the new key can be chosen, x = its score - log sum exp(other scores).
+The output moves on the segment from the output of the others alone to v_i. Which x are possible:
 
     any key, q != 0      every x
     unit length          |score| <= scale * |q|; in one dimension only the two ends
-    q = 0                one x: all scores are 0
+    q = 0                one x, because all scores are 0
 """
 
 from __future__ import annotations
@@ -16,35 +16,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from attnlab.construct.numerics import Array, Indices, log_sum_exp, sigmoid
+
 Interval = tuple[float, float]
-
-
-def log_sum_exp(scores: Array) -> float:
-    """log sum exp, without overflow."""
-    top = float(scores.max())
-    return top + math.log(float(np.exp(scores - top).sum()))
-
-
-def sigmoid(x: float) -> float:
-    """1 / (1 + exp(-x)), right at both ends."""
-    if x >= 0:
-        return 1 / (1 + math.exp(-x)) if x < 700 else 1.0
-    return math.exp(x) / (1 + math.exp(x))  # underflows to 0, never overflows
-
-
-def logit(weight: float, rest: float) -> float:
-    """log(weight / rest), rest = 1 - weight given apart so that neither is lost to rounding."""
-    if weight <= 0:
-        return -math.inf
-    return math.log(weight) - math.log(rest) if rest > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """One key of at least two is free; the query and all other keys stay."""
+    """Key `index` may be replaced; the query and all other keys (at least one) stay."""
 
     keys: Array
     query: Array
@@ -54,64 +34,64 @@ class Segment:
 
     @cached_property
     def length(self) -> float:
-        """|q|."""
+        """The norm of the query."""
         return float(np.linalg.norm(self.query))
 
     @cached_property
     def direction(self) -> Array:
-        """q / |q|."""
+        """The query scaled to length one; zero where the query is zero."""
         return self.query / self.length if self.length > 0 else self.query
 
     @cached_property
-    def other(self) -> NDArray[np.intp]:
+    def other(self) -> Indices:
         """The indices of the keys that stay."""
         return np.delete(np.arange(len(self.keys), dtype=np.intp), self.index)
 
     @cached_property
     def origin(self) -> Array:
-        """The key scores are counted from: a shared offset of all keys is then no loss."""
+        """The key that scores are measured from: a common offset then costs no digits."""
         return self.keys[self.other[int(np.argmax(self.keys[self.other] @ self.query))]]
 
     @cached_property
     def scores(self) -> Array:
-        """Scores of the keys that stay, the highest 0."""
+        """Scores of the keys that stay, relative to the highest of them."""
         return self.scale * ((self.keys[self.other] - self.origin) @ self.query)
 
     @cached_property
     def level(self) -> float:
-        """log sum exp of them."""
+        """log sum exp of these scores."""
         return log_sum_exp(self.scores)
 
     @cached_property
     def others(self) -> Array:
-        """Weights of all keys if key i were not there; 0 at i."""
+        """The weights of all keys if key i did not exist; 0 at i."""
         weights = np.zeros(len(self.keys))
         weights[self.other] = np.exp(self.scores - self.level)
         return weights
 
     def weights(self, x: float) -> Array:
-        """(1 - w) * others + w * e_i."""
-        found = sigmoid(-x) * self.others
-        found[self.index] = sigmoid(x)
-        return found
+        """The attention where the new key has logit x: (1 - w) * others + w * e_i."""
+        weights = sigmoid(-x) * self.others
+        weights[self.index] = sigmoid(x)
+        return weights
 
     def x_of(self, key: Array) -> float:
-        """Where this key stands."""
+        """The logit of the weight that this key would get."""
         return self.scale * float((key - self.origin) @ self.query) - self.level
 
     @cached_property
     def bound(self) -> float:
-        """The largest score of a unit key: scale * |q|."""
+        """The largest score that a unit key can have: scale * |q|."""
         return self.scale * self.length
 
     @cached_property
     def base(self) -> float:
-        """The score that x = 0 stands for."""
+        """The score of a key with x = 0."""
         return self.level + self.scale * float(self.origin @ self.query)
 
     @cached_property
     def reach(self) -> tuple[Interval, ...]:
-        """Every x that a key can have."""
+        """The intervals of x that a new key can have."""
         if self.length == 0:
             return ((-self.level, -self.level),)
         if not self.unit_norm:
@@ -121,32 +101,32 @@ class Segment:
 
     @property
     def lowest(self) -> float:
-        """The least x."""
+        """The smallest x that a new key can have."""
         return self.reach[0][0]
 
     @property
     def highest(self) -> float:
-        """The greatest x."""
+        """The largest x that a new key can have."""
         return self.reach[-1][1]
 
     def nearest(self, wanted: Interval) -> float | None:
-        """The reachable x within `wanted` whose key is nearest to the old one; None if none is."""
+        """The possible x within `wanted` whose key is closest to the old one, or None."""
         slack = 1e-12 * (1 + abs(self.base) + abs(self.level))
         best: tuple[float, float] | None = None
         for low, high in self.reach:
             a, b = max(low, wanted[0]), min(high, wanted[1])
             if a > b + slack:
                 continue
-            x = min(max(self._easiest, min(a, b)), max(a, b))
+            x = min(max(self._closest, min(a, b)), max(a, b))
             x = min(max(x, low), high)
             if math.isfinite(x):
-                far = float(np.linalg.norm(self.key_at(x) - self.keys[self.index]))
-                best = min(best, (far, x)) if best else (far, x)
+                distance = float(np.linalg.norm(self.key_at(x) - self.keys[self.index]))
+                best = min(best, (distance, x)) if best else (distance, x)
         return best[1] if best else None
 
     @cached_property
-    def _easiest(self) -> float:
-        """x of the nearest key allowed: the old one, or the unit vector along it."""
+    def _closest(self) -> float:
+        """x of the closest key allowed: the old key, or the unit vector along it."""
         old = self.keys[self.index]
         if not self.unit_norm or self.length == 0:
             return self.x_of(old)
@@ -154,17 +134,17 @@ class Segment:
         return self.bound * float(old @ self.direction) / size - self.base if size else -self.base
 
     def key_at(self, x: float) -> Array:
-        """The key of score x that is nearest to the old one.
+        """The key with logit x that is closest to the old one.
 
         Any length: k + (change of score) q / (scale |q|^2). Unit length: c q/|q| + sqrt(1 - c^2) u,
-        u the part of k across q; the distance is convex in c, so the nearest c is the right one.
+        with u the unit vector along the part of k that is orthogonal to q.
         """
         old = self.keys[self.index]
         if not self.unit_norm:
             if self.length == 0:
                 return old.copy()
             key = old + (x - self.x_of(old)) / self.bound * self.direction
-            return key + (x - self.x_of(key)) / self.bound * self.direction  # rounding, once more
+            return key + (x - self.x_of(key)) / self.bound * self.direction  # corrects rounding
         if self.length == 0:
             size = float(np.linalg.norm(old))
             return old / size if size else np.eye(old.size)[0]
@@ -172,14 +152,14 @@ class Segment:
         if old.size == 1:
             return math.copysign(1.0, cosine) * self.direction
         key = cosine * self.direction
-        key = key + math.sqrt((1 - cosine) * (1 + cosine)) * across(old, self.direction)
+        key = key + math.sqrt((1 - cosine) * (1 + cosine)) * orthogonal_unit(old, self.direction)
         return key / float(np.linalg.norm(key))
 
 
-def across(vector: Array, direction: Array) -> Array:
-    """The unit vector along the part of `vector` at right angles to `direction`.
+def orthogonal_unit(vector: Array, direction: Array) -> Array:
+    """The unit vector along the part of `vector` that is orthogonal to `direction`.
 
-    Where there is no such part every unit vector at right angles will do: an axis is used.
+    Where that part vanishes any orthogonal unit vector will do: it is made from a coordinate axis.
     """
     for start in (vector, np.eye(direction.size)[int(np.argmin(np.abs(direction)))]):
         part = start - (start @ direction) * direction
@@ -187,4 +167,4 @@ def across(vector: Array, direction: Array) -> Array:
         size = float(np.linalg.norm(part))
         if size > 1e-13 * float(np.linalg.norm(start)):
             return part / size
-    raise ValueError("in one dimension nothing is at right angles")
+    raise ValueError("in one dimension no vector is orthogonal to the direction")

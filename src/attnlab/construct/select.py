@@ -1,9 +1,9 @@
-"""select: the shortest query whose weight on one key reaches w.
+"""select: the shortest query that gives one key at least a weight w.
 
     min ||q||  subject to  sum_{i != j} exp(scale (k_i - k_j) . q) <= 1/w - 1
 
-Where k_j = sum lambda_i k_i lies in the hull of the others, no query gives it more than
-1 / (1 + e^H), H the entropy of the most entropic such lambda: that lambda is the certificate.
+Where k_j = sum lambda_i k_i lies in the convex hull of the other keys, no query gives it more than
+1 / (1 + e^H), H the largest entropy of such a lambda: that lambda is the certificate.
 """
 
 from __future__ import annotations
@@ -13,139 +13,109 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.aim import Aim, aim
-from attnlab.construct.certify import hull_proof, shortest_proof
-from attnlab.construct.excess import Array
-from attnlab.construct.keys import (
-    Scale,
-    checked,
-    checked_index,
-    checked_values,
-    checked_weight,
-    scale_of,
-    weights_of,
-)
-from attnlab.construct.margin import beside
-from attnlab.construct.reach import Outcome, reach
+from attnlab.construct.certificates import hull_certificate, norm_certificate
+from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_weight
+from attnlab.construct.margin import compare_max_margin
+from attnlab.construct.min_norm import MinNormResult
 from attnlab.construct.result import Construction
 
-_NUDGES = 8  # together 6e-14 of the length; a weight then shows as 1 - eps at worst
-_WIDE = 1e-6  # a proven gap below this needs no words
+_PROVEN = 1e-6  # a relative gap between norm and bound below this proves the query the shortest
 
 
 def select(
     keys: Any, index: Any, weight: float = 0.99, scale: Scale = 1.0, values: Any = None
 ) -> Construction:
     """The shortest query that gives key `index` this weight, or the proof that none does."""
-    found = checked(keys)
-    wanted = checked_weight(weight)
-    problem = aim(found, [checked_index(index, len(found))], scale_of(scale, found.shape[1]))
-    outcome = reach(problem.rows, problem.level(wanted))
-    return selection(problem, wanted, outcome, checked_values(values, len(found)))
+    inputs = AttentionInputs.check(keys, scale, values)
+    weight = check_weight(weight)
+    problem = equal_weight_problem(inputs, [check_index(index, len(inputs.keys))])
+    return describe_selection(problem, weight, problem.min_norm(weight))
 
 
-def selection(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
-    """An outcome in words and numbers."""
-    if outcome.verdict == "reached":
-        return _reached(problem, weight, outcome, values)
-    return _refused(problem, weight, outcome, values)
+def describe_selection(
+    problem: EqualWeightProblem, weight: float, result: MinNormResult
+) -> Construction:
+    """The construction that reports a solved selection: its weights, certificate and sentence."""
+    if result.verdict == "reached":
+        return _describe_query(problem, weight, result)
+    return _describe_infeasible(problem, weight, result)
 
 
-def _reached(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
-    query, weights = lifted(problem, weight, outcome)
-    level = problem.level(weight)
-    proof = shortest_proof(problem, level, outcome)
-    norm = float(np.linalg.norm(query))
-    gap = 1 - proof["norm_bound"] / norm if norm else 0.0
-    key = problem.members[0]
-    shorter = (
-        "no shorter query does"
-        if gap < _WIDE
-        else (f"rounding leaves open whether one of length {proof['norm_bound']:.4g} does")
+def _describe_query(
+    problem: EqualWeightProblem, weight: float, result: MinNormResult
+) -> Construction:
+    query, level, key = (
+        problem.lift_query(weight, result),
+        problem.level(weight),
+        problem.members[0],
     )
-    why = f"key {key} gets weight {weights[key]:.6g} from a query of length {norm:.6g}; {shorter}"
+    certificate = norm_certificate(problem, level, result)
+    norm, bound = float(np.linalg.norm(query)), certificate["norm_bound"]
+    gap = 1 - bound / norm if norm else 0.0
     also: dict[str, Any] = {"gap": gap}
     if problem.rest:
-        also["max_margin"] = beside(problem.rows, level, outcome.query)
-    return Construction(
+        also["max_margin"] = compare_max_margin(problem.rows, level, result.query)
+    shortest = f"rounding hides whether a query of length {bound:.4g} would do"
+    if gap < _PROVEN:
+        shortest = "no shorter query does"
+    reached = problem.inputs.weights(query)[key]
+    return Construction.of_query(
+        problem.inputs,
+        query,
         feasible=True,
-        why=why,
-        query=query,
-        weights=weights,
-        output=None if values is None else weights @ values,
+        why=f"Key {key} gets weight {reached:.6g} from a query of length {norm:.6g}; {shortest}.",
         attained=True,
-        margin=lead(problem, query),
-        norm=norm,
-        certificate=proof,
-        residual=outcome.residual,
+        margin=problem.margin(query),
+        certificate=certificate,
+        residual=result.residual,
         also=also,
     )
 
 
-def _refused(problem: Aim, weight: float, outcome: Outcome, values: Array | None) -> Construction:
-    """The best query there is beside the proof that it is the best."""
-    low = outcome.lowest
-    assert low is not None
+def _describe_infeasible(
+    problem: EqualWeightProblem, weight: float, result: MinNormResult
+) -> Construction:
+    """The best query there is, with the proof that no other is better."""
+    infimum = result.infimum
+    assert infimum is not None
     level = problem.level(weight)
-    proof = hull_proof(problem, outcome, level)
-    if proof["checked"] == "exact" and proof["entropy"] > level:
-        outcome = replace(outcome, verdict="impossible")
-    attained = low.kind == "inside"
-    query = problem.lift @ outcome.query
-    if not attained:
-        near = reach(problem.rows, problem.level(problem.below(problem.share(low.value))))
-        query = problem.lift @ near.query
-    weights = weights_of(problem.keys, query, problem.scale)
-    return Construction(
+    certificate = hull_certificate(problem, result, level)
+    if certificate["checked"] == "exact" and certificate["entropy"] > level:
+        result = replace(result, verdict="impossible")
+    attained = infimum.kind == "inside"
+    query = problem.lift @ result.query if attained else problem.query_near_supremum(infimum)
+    return Construction.of_query(
+        problem.inputs,
+        query,
         feasible=False,
-        why=_refusal(problem.members[0], weight, outcome, proof),
-        query=query,
-        weights=weights,
-        output=None if values is None else weights @ values,
+        why=_explain_infeasible(problem.members[0], weight, result, certificate),
         attained=attained,
-        margin=lead(problem, query),
-        norm=float(np.linalg.norm(query)),
-        certificate=proof,
-        residual=outcome.residual,
+        margin=problem.margin(query),
+        certificate=certificate,
+        residual=result.residual,
         also={
-            "best_weight": proof["best_weight"],
-            **({"undecided": True} if outcome.verdict == "undecided" else {}),
+            "best_weight": certificate["best_weight"],
+            **({"undecided": True} if result.verdict == "undecided" else {}),
         },
     )
 
 
-def _refusal(key: int, weight: float, outcome: Outcome, proof: dict[str, Any]) -> str:
-    best = f"{proof['best_weight']:.6g}"
-    if outcome.verdict == "undecided":
+def _explain_infeasible(
+    key: int, weight: float, result: MinNormResult, certificate: dict[str, Any]
+) -> str:
+    if result.verdict == "undecided":
         return (
-            f"undecided: how key {key} lies to the hull of the others is lost in rounding; "
-            f"no query shorter than {outcome.bound:.4g} gives it weight {weight:g}"
+            f"Undecided: rounding hides whether key {key} lies in the convex hull of the other"
+            f" keys; no query shorter than {result.bound:.4g} gives it weight {weight:g}."
         )
-    low = outcome.lowest
-    most = f"no query gives it more than {best}"
-    if low is not None and low.kind == "face":
-        most = f"its weight stays below {best}, which longer and longer queries approach"
-    where = f"key {key} lies in the hull of the others, k_{key} = sum lambda_i k_i"
-    proven = proof["checked"] == "exact" or np.isinf(outcome.bound)
-    sure = "" if proven else f" (to rounding; no query below {outcome.bound:.2g} in any case)"
-    return f"impossible: {where}{sure}, so {most}; {weight:g} was asked for"
-
-
-def lifted(problem: Aim, weight: float, outcome: Outcome) -> tuple[Array, Array]:
-    """The query in the keys' own coordinates, lengthened until its weights show what is asked."""
-    query = problem.lift @ outcome.query
-    weights = weights_of(problem.keys, query, problem.scale)
-    for nudge in range(_NUDGES):
-        if weights[problem.members].sum() >= weight:
-            break
-        query = query * (1 + 2.0 ** (nudge - 52))
-        weights = weights_of(problem.keys, query, problem.scale)
-    return query, weights
-
-
-def lead(problem: Aim, query: Array) -> float | None:
-    """min over the other keys of scale (k_wanted - k_i) . q; None without others."""
-    if not problem.rest:
-        return None
-    first = problem.keys[problem.members[0]]
-    return 0.0 - problem.scale * float(((problem.keys[problem.rest] - first) @ query).max())
+    best = f"{certificate['best_weight']:.6g}"
+    limit = f"no query gives it more than {best}"
+    if result.infimum is not None and result.infimum.kind == "face":
+        limit = f"its weight stays below {best}, which longer and longer queries approach"
+    proven = certificate["checked"] == "exact" or np.isinf(result.bound)
+    doubt = "" if proven else f" up to rounding (no query shorter than {result.bound:.2g} does it)"
+    return (
+        f"Impossible: key {key} lies in the convex hull of the other keys,"
+        f" k_{key} = sum lambda_i k_i{doubt}, so {limit}; the weight asked for is {weight:g}."
+    )

@@ -1,1 +1,1 @@
-"""The floor everything stands on: settings, seeds, devices, files, errors, words for shapes."""
+"""What every other package uses: settings, seeds, devices, files, errors, shape names."""

@@ -1,7 +1,7 @@
 """Settings are data: strict, frozen, no unknown key, one canonical JSON text and one hash.
 
 Every way in (Python, `--set key=value`, a TOML file, a stored study.json) goes through
-`build`, so the same value is accepted or refused everywhere, with the same sentence.
+`build`, so the same value is accepted or refused everywhere, with the same message.
 """
 
 import difflib
@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from attnlab.core.errors import UsageError, refusal
+from attnlab.core.errors import UsageError, from_os_error
 
-CONFIG_FILE_LIMIT = 1_000_000  # bytes; a settings file larger than this is not one
+CONFIG_FILE_LIMIT = 1_000_000  # bytes; nobody writes a larger settings file
 
 
 class Settings(BaseModel):
@@ -31,18 +31,18 @@ S = TypeVar("S", bound=Settings)
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def canonical(value: object) -> str:
+def canonical_json(value: object) -> str:
     """The one JSON text of a value: keys sorted, no spaces, no NaN."""
     return _CANONICAL.encode(value)
 
 
 def content_hash(value: object, digits: int = 64) -> str:
     """First hex digits of SHA-256 over the canonical JSON."""
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:digits]
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:digits]
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """'; did you mean X?', or the whole list when nothing is close."""
+def suggest(word: str, choices: Iterable[str]) -> str:
+    """'did you mean X?' for the most similar choice, or the list of all when none is similar."""
     known = sorted(choices)
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
@@ -51,32 +51,34 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 
 
 def build(model: type[S], values: Mapping[str, Any]) -> S:
-    """model(**values), or one UsageError line naming the field, the reason, the nearest name."""
+    """model(**values), or a UsageError in one line: the field, the reason, a similar name."""
     for key in values:
         if key not in model.model_fields:
-            raise UsageError(f"unknown setting {key!r}: {nearest(key, model.model_fields)}")
+            raise UsageError(f"unknown setting {key!r}: {suggest(key, model.model_fields)}")
     try:
-        # through JSON: arrays become tuples, and Python callers get no laxer rule than files
-        text = canonical(dict(values))
+        # through JSON: arrays become tuples, and Python callers follow the same rules as files
+        text = canonical_json(dict(values))
     except (TypeError, ValueError, RecursionError):
-        raise UsageError(f"setting {_unstorable(values)!r}: must be a plain finite value") from None
+        raise UsageError(
+            f"setting {_key_without_json(values)!r}: must be a plain finite value"
+        ) from None
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise UsageError(_one_line(error)) from None
+        raise UsageError(_describe_error(error)) from None
 
 
-def _unstorable(values: Mapping[str, Any]) -> str:
-    """The first key whose value has no canonical JSON."""
+def _key_without_json(values: Mapping[str, Any]) -> str:
+    """The first key whose value cannot be written as JSON."""
     for key, value in values.items():
         try:
-            canonical(value)
+            canonical_json(value)
         except (TypeError, ValueError, RecursionError):
             return key
     return "settings"
 
 
-def _one_line(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     why = first["msg"].removeprefix("Value error, ")
     where = ".".join(str(part) for part in first["loc"])
@@ -102,12 +104,12 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file; anything else is one UsageError line."""
+    """The settings in a TOML file; a UsageError in one line if it cannot be read."""
     try:
         if path.stat().st_size > CONFIG_FILE_LIMIT:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise refusal(path, error, UsageError) from None
+        raise from_os_error(path, error, UsageError) from None
     except (ValueError, RecursionError) as error:  # includes bad TOML, bad UTF-8, huge integers
         raise UsageError(f"{path}: not a TOML file: {error}") from None

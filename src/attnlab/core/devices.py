@@ -1,8 +1,8 @@
-"""Which device and number type a computation uses; `auto` always says what it picked."""
+"""The device and dtype of a computation, by name."""
 
 from typing import TYPE_CHECKING, Literal
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,9 +13,9 @@ DtypeName = Literal["float32", "float64"]
 
 
 def check_device(name: str) -> None:
-    """UsageError for a name that is no device; whether it is here, `resolve_device` asks torch."""
+    """UsageError for an unknown name; `resolve_device` asks torch whether the device exists."""
     if name not in DEVICES:
-        raise UsageError(f"unknown device {name!r}: {nearest(name, DEVICES)}")
+        raise UsageError(f"unknown device {name!r}: {suggest(name, DEVICES)}")
 
 
 def resolve_device(name: str) -> str:
@@ -28,21 +28,21 @@ def resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device 'cuda' asked for, but torch sees no CUDA device here")
+        raise UsageError("device 'cuda' was requested, but torch finds no CUDA device")
     if name == "mps" and not torch.backends.mps.is_available():
-        raise UsageError("device 'mps' asked for, but torch sees no MPS device here")
+        raise UsageError("device 'mps' was requested, but torch finds no MPS device")
     return name
 
 
 def torch_dtype(name: DtypeName) -> "torch.dtype":
-    """float32 or float64 as torch writes them."""
+    """The torch dtype of that name."""
     import torch
 
     return {"float32": torch.float32, "float64": torch.float64}[name]
 
 
-def release(device: str) -> None:
-    """Give back the memory torch keeps for later on a GPU; nothing to do on a CPU."""
+def free_cached_memory(device: str) -> None:
+    """Release the GPU memory that torch caches; does nothing on other devices."""
     if device == "cuda":
         import torch
 

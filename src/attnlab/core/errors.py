@@ -1,4 +1,4 @@
-"""One exception a documented exit code; the command line prints its one line and leaves with it.
+"""One exception class for each documented exit code; the command line prints its message.
 
 0 ok · 1 some trials or audits failed · 2 bad usage or settings · 3 damaged or unsafe file ·
 4 disk or I/O · 5 run in use · 6 network or asset missing · 130 / 143 stopped by a signal.
@@ -8,8 +8,8 @@ import errno
 from pathlib import Path
 from typing import ClassVar
 
-# the disk or the system refused; any other error says that the path is not what it should be
-REFUSED = frozenset(
+# errors of the disk or the system; any other OSError means that the path itself is wrong
+STORAGE_ERRNOS = frozenset(
     {
         errno.EIO,
         errno.ENOSPC,
@@ -31,56 +31,56 @@ class AttnlabError(Exception):
 
 
 class UsageError(AttnlabError):
-    """A setting, an option or a study that does not exist or does not fit."""
+    """An unknown or invalid setting, option or study."""
 
     exit_code = 2
 
 
 class IntegrityError(AttnlabError):
-    """A file that is not what was written, or that must not be opened."""
+    """A damaged file, or one that is not safe to open."""
 
     exit_code = 3
 
 
 class StorageError(AttnlabError):
-    """The disk refused: full, read-only, gone."""
+    """The disk is full, read-only or gone."""
 
     exit_code = 4
 
 
 class RunInUseError(AttnlabError):
-    """Another process owns this run."""
+    """Another process is working on this run."""
 
     exit_code = 5
 
 
 class MissingError(AttnlabError):
-    """Something that must be fetched first and cannot be fetched here."""
+    """Data or weights that are not cached and cannot be downloaded here."""
 
     exit_code = 6
 
 
 class RankLostError(AttnlabError):
-    """Another process of this training is gone or silent; started again, all go on together."""
+    """Another process of this training died or does not answer; a restart resumes all of them."""
 
 
 class StoppedError(AttnlabError):
-    """A signal asked us to stop; what was finished is stored. 128 + signal number."""
+    """Stopped by a signal; finished work is stored. Its exit code is 128 + the signal number."""
 
     def __init__(self, signal_number: int, message: str) -> None:
         super().__init__(message)
         self.signal_number = signal_number
 
 
-def refusal(path: Path, error: OSError, otherwise: type[AttnlabError]) -> AttnlabError:
-    """StorageError where the disk or the system refused, else `otherwise`: not there, no file.
+def from_os_error(path: Path, error: OSError, otherwise: type[AttnlabError]) -> AttnlabError:
+    """A StorageError if the disk or the system failed; else `otherwise`, say for a missing file.
 
-    A full table of open files must not be told as damage: nobody would look for the limit.
+    Too many open files, for example, must not be reported as a damaged file.
     """
-    kind = StorageError if error.errno in REFUSED else otherwise
+    kind = StorageError if error.errno in STORAGE_ERRNOS else otherwise
     return kind(f"{path}: {error.strerror or error}")
 
 
 def exit_code_of(error: AttnlabError) -> int:
-    """128 + signal for a stop, otherwise the class's own code."""
+    """The exit code that the command line returns for this error."""
     return 128 + error.signal_number if isinstance(error, StoppedError) else error.exit_code

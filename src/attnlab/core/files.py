@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.errors import IntegrityError, StorageError, refusal
+from attnlab.core.errors import IntegrityError, StorageError, from_os_error
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -24,21 +24,21 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(partial, 0o644)
         os.replace(partial, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
-        with suppress(OSError):  # a disk that refuses the clean-up too: the first reason counts
+        with suppress(OSError):  # report the first error, even if the disk refuses the clean-up too
             if partial:
                 os.unlink(partial)
         raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
 def make_folder(folder: Path) -> None:
-    """The folder, and those around it that are missing, with their names on the disk; OSError."""
+    """Create the folder and its missing parents so that they survive a power loss; OSError."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)  # otherwise power loss takes what was stored in it along
+    sync_folder(folder.parent)  # otherwise a power loss removes the folder with all it holds
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,19 +52,21 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON in `path`; NaN, doubled keys or broken text raise IntegrityError."""
+    """The JSON in `path`; NaN, duplicate keys and invalid JSON raise IntegrityError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise IntegrityError(f"{path}: missing") from None
     except OSError as error:
-        raise refusal(path, error, IntegrityError) from None
+        raise from_os_error(path, error, IntegrityError) from None
     except UnicodeDecodeError as error:
         raise IntegrityError(f"{path}: unreadable: {error}") from None
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_doubles)
+        return json.loads(
+            text, parse_constant=_refuse_nan, object_pairs_hook=_refuse_duplicate_keys
+        )
     except (ValueError, RecursionError) as error:
-        raise IntegrityError(f"{path}: not the JSON that was written: {error}") from None
+        raise IntegrityError(f"{path}: not valid JSON: {error}") from None
 
 
 def sha256_file(path: Path) -> str:
@@ -74,11 +76,12 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_files(paths: Iterable[Path]) -> str:
-    """SHA-256 of the files' own, one after the other."""
+    """SHA-256 over the SHA-256 of each file, in the order given."""
     return hashlib.sha256("".join(map(sha256_file, paths)).encode()).hexdigest()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write a folder's list of names to the disk, so that a rename survives a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -86,12 +89,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _no_constant(name: str) -> float:
+def _refuse_nan(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     if len(set(keys)) != len(keys):
-        raise ValueError("a key occurs twice")
+        raise ValueError("duplicate key")
     return dict(pairs)

@@ -1,4 +1,4 @@
-"""One seed feeds everything: child streams are named, independent and order-free.
+"""Random streams by name: independent of each other and of the order in which they are used.
 
     Seed(3).child("teacher", "instance", 7).torch_generator()
 

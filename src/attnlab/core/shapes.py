@@ -1,4 +1,4 @@
-"""Words for the axes, one legend for the whole package.
+"""Names of tensor axes, the same in the whole package.
 
 Type annotations use these words (`Float[Tensor, "sample token dim"]`); einsum letters are in
 brackets.

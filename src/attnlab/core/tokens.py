@@ -1,4 +1,4 @@
-"""What every room agrees on about tokens: a row of ids, and the target nobody scores."""
+"""Token ids, and the target id that every loss and every score ignores."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.decode.filters import Filters
 
@@ -53,11 +53,11 @@ class Strategy:
 
     def _check(self) -> None:
         if self.name not in _OWN:
-            raise UsageError(f"unknown strategy {self.name!r}: {nearest(self.name, NAMES)}")
+            raise UsageError(f"unknown strategy {self.name!r}: {suggest(self.name, NAMES)}")
         known = _known(self.name)
         for key in self.settings:
             if key not in known:
-                raise UsageError(f"{self.name} has no setting {key!r}: {nearest(key, known)}")
+                raise UsageError(f"{self.name} has no setting {key!r}: {suggest(key, known)}")
         own = _OWN[self.name]
         if own is not None and own[0] not in self.settings:
             raise UsageError(f"{self.name} needs {own[0]}=, as in {self.name}:{own[0]}=…")

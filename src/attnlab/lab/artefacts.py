@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from attnlab.core.errors import IntegrityError, StorageError, refusal
+from attnlab.core.errors import IntegrityError, StorageError, from_os_error
 from attnlab.lab.manifest import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
@@ -97,7 +97,7 @@ def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
             return decode_arrays(data)
         value = json.loads(data)
     except OSError as error:
-        raise refusal(path, error, IntegrityError) from None
+        raise from_os_error(path, error, IntegrityError) from None
     except (ValueError, SafetensorError) as error:
         raise IntegrityError(f"{path}: unreadable: {error}") from None
     if name == CURVES:

@@ -1,12 +1,12 @@
 """Run what is missing of a study, and only that.
 
-with running(study, out=out, scale="quick", source=source) as record:
+with running(plan, out=out) as record:
     ...  # every trial has ended; claims, figures, report; then record.seal()
 """
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -16,10 +16,10 @@ from attnlab.core.errors import StoppedError, UsageError
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.engine import Engine, Job, Result, engine_named
 from attnlab.lab.manifest import CHECKPOINTS, PARTIAL
+from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
-from attnlab.lab.source import Source, read_source
+from attnlab.lab.source import Source
 from attnlab.lab.stop import Stop, stop_on_signals
-from attnlab.lab.study import Study
 from attnlab.lab.trial import FINISHED, Trial
 
 
@@ -60,12 +60,10 @@ class Silent:
 
 
 @contextmanager
-def running(  # noqa: PLR0913  (the options of `attnlab run`)
-    study: Study,
+def running(
+    plan: Plan,
     *,
     out: Path,
-    scale: str,
-    source: str | Source,
     workers: int | None = None,
     engine: str | Engine = "local",
     progress: Progress | None = None,
@@ -76,19 +74,20 @@ def running(  # noqa: PLR0913  (the options of `attnlab run`)
     finished is stored in every case.
     """
     chosen = engine_named(engine) if isinstance(engine, str) else engine
-    origin = read_source(source) if isinstance(source, str) else source
-    trials = _checked(study)
+    study, trials = plan.study, plan.trials
     device = study.settings.device if chosen.elsewhere else resolve_device(study.settings.device)
-    record = Record.create_or_open(out, study, scale, origin)
+    record = Record.create_or_open(out, plan)
     with record.lock():
         finished = record.finished_ids()
         missing = [trial for trial in trials if trial.id not in finished]
         if missing:
-            _refuse_other_code(record, origin)
+            _refuse_other_code(record, plan.source)
             record.begin()
             # named so that a leftover of it is removed like that of any killed write
             scratch = record.path / f"{PARTIAL}scratch-{os.getpid()}"
-            job = Job(origin, study, missing, device, scratch, record.path / CHECKPOINTS, workers)
+            job = Job(
+                plan.source, study, missing, device, scratch, record.path / CHECKPOINTS, workers
+            )
             with stop_on_signals() as stop:
                 sink = _Sink(record, progress or Silent(), stop)
                 sink.progress.start(len(trials), len(trials) - len(missing))
@@ -106,26 +105,16 @@ def running(  # noqa: PLR0913  (the options of `attnlab run`)
         yield record
 
 
-def execute(  # noqa: PLR0913  (the options of `attnlab run`)
-    study: Study,
+def execute(
+    plan: Plan,
     *,
     out: Path,
-    scale: str,
-    source: str | Source,
     workers: int | None = None,
     engine: str | Engine = "local",
     progress: Progress | None = None,
 ) -> Record:
     """`running` for those who want the table only: sealed, without claims or figures."""
-    with running(
-        study,
-        out=out,
-        scale=scale,
-        source=source,
-        workers=workers,
-        engine=engine,
-        progress=progress,
-    ) as record:
+    with running(plan, out=out, workers=workers, engine=engine, progress=progress) as record:
         record.seal()
     return record
 
@@ -168,22 +157,6 @@ class _Sink:
                     remove_folder(self.record.path / CHECKPOINTS / result.trial.id)
                 self.progress.advance(result.trial, result.state)
             self._unannounced.clear()
-
-
-def _checked(study: Study) -> Sequence[Trial]:
-    """The study's trials: at least one, no two alike, all its own."""
-    trials = study.trials()
-    if not trials:
-        raise UsageError(f"study {study.name!r} declares no trials with these settings")
-    ids = {trial.id for trial in trials}
-    if len(ids) != len(trials):
-        raise UsageError(f"study {study.name!r} declares {len(trials) - len(ids)} trials twice")
-    for trial in trials:
-        if (trial.study, trial.version) != (study.name, study.version):
-            raise UsageError(f"study {study.name!r} declares a trial of {trial.study!r}")
-        if not -(1 << 63) <= trial.seed < 1 << 63:
-            raise UsageError(f"seed {trial.seed} does not fit in 64 bits")
-    return trials
 
 
 def _refuse_other_code(record: Record, source: Source) -> None:

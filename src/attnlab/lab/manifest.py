@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import REFUSED, IntegrityError, StorageError, refusal
+from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, StorageError, from_os_error
 from attnlab.core.files import read_json, sha256_file, write_text
 
-FORMAT = 1
+FORMAT = 2  # 2: trials.db has a table of findings
 MANIFEST = "MANIFEST.json"
 PARTIAL = ".partial-"
 LOCK, OWNER = ".lock", ".owner.json"
@@ -33,7 +33,7 @@ class FileEntry(Settings):
 class Manifest(Settings):
     """The state of a run folder."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     run: str
     complete: bool
     sealed: bool
@@ -56,7 +56,7 @@ def read_signed(path: Path) -> dict[str, Any]:
         # the text too: a flipped bit in a space or in the order of keys is still damage
         same = path.read_bytes() == _signed_text(value).encode()
     except OSError as error:
-        raise refusal(path, error, IntegrityError) from None
+        raise from_os_error(path, error, IntegrityError) from None
     except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{path}: unreadable: {error}") from None
     if not same:
@@ -92,7 +92,7 @@ def entry_of(path: Path) -> FileEntry:
     try:
         return FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
     except OSError as error:
-        raise refusal(path, error, IntegrityError) from None
+        raise from_os_error(path, error, IntegrityError) from None
 
 
 def check_entry(path: Path, entry: FileEntry) -> str:
@@ -105,7 +105,7 @@ def check_entry(path: Path, entry: FileEntry) -> str:
             return f"has {size} bytes, {entry.size} were written"
         return "" if sha256_file(path) == entry.sha256 else "SHA-256 differs"
     except OSError as error:
-        if error.errno in REFUSED:
+        if error.errno in STORAGE_ERRNOS:
             raise StorageError(f"{path}: {error.strerror or error}") from None
         return f"unreadable: {error.strerror or error}"
 
@@ -126,7 +126,7 @@ def _walk(folder: Path, prefix: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise refusal(folder, error, IntegrityError) from None
+        raise from_os_error(folder, error, IntegrityError) from None
     for entry in found:
         if entry.name.startswith(PARTIAL):
             continue

@@ -38,11 +38,10 @@ from attnlab.lab.manifest import (
     write_manifest,
     write_signed,
 )
+from attnlab.lab.plan import Plan
 from attnlab.lab.rows import artefacts_of, checked_row, stored_row
 from attnlab.lab.run_spec import ENV, RESULTS, TRIALS, RunSpec, digest_of, read_run_spec, run_spec
-from attnlab.lab.source import Source
 from attnlab.lab.store import StoredRow, StoreWriter, read_rows
-from attnlab.lab.study import Study
 from attnlab.lab.table import Table
 from attnlab.lab.trial import FINISHED, Outcome, State, Trial
 from attnlab.lab.verify import Verification, verify_run
@@ -67,13 +66,13 @@ class Record:
         self._parsed = False  # whether every row of `_read` was found to be what a trial writes
 
     @classmethod
-    def create_or_open(cls, out: Path, study: Study, scale: str, source: Source) -> "Record":
-        """The run of this study with these settings; made, all or nothing, when absent."""
-        folder = out / f"{study.name}-{study.run_id}"
+    def create_or_open(cls, out: Path, plan: Plan) -> "Record":
+        """The run of this plan; its folder is made, all or nothing, when absent."""
+        folder = out / plan.name
         if not folder.exists():
-            create_folder(folder, run_spec(study, scale, source))
+            create_folder(folder, run_spec(plan))
         record = cls.open(folder)
-        record._source_sha256 = source.sha256
+        record._source_sha256 = plan.source.sha256
         return record
 
     @classmethod

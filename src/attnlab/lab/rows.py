@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from attnlab.core.config import canonical, content_hash
+from attnlab.core.config import canonical_json, content_hash
 from attnlab.core.errors import IntegrityError
 from attnlab.lab.artefacts import (
     ARRAYS,
@@ -16,6 +16,7 @@ from attnlab.lab.artefacts import (
     TRIAL_ID,
     read_artefact,
 )
+from attnlab.lab.findings import finding_of, stored_finding
 from attnlab.lab.manifest import FileEntry
 from attnlab.lab.store import StoredRow, parse_object
 from attnlab.lab.table import Row
@@ -37,13 +38,14 @@ def stored_row(
     return StoredRow(
         id=trial.id,
         seed=trial.seed,
-        config=canonical(dict(trial.config)),
+        config=canonical_json(dict(trial.config)),
         state=state,
-        metrics=canonical(dict(outcome.metrics) if outcome else {}),
-        reasons=canonical(dict(outcome.reasons) if outcome else {}),
-        artefacts=canonical({name: entry.model_dump() for name, entry in files.items()}),
-        cost=canonical(dict(cost)),
+        metrics=canonical_json(dict(outcome.metrics) if outcome else {}),
+        reasons=canonical_json(dict(outcome.reasons) if outcome else {}),
+        artefacts=canonical_json({name: entry.model_dump() for name, entry in files.items()}),
+        cost=canonical_json(dict(cost)),
         error=error[-ERROR_LIMIT:].encode("utf-8", "replace").decode(),
+        findings=tuple(stored_finding(f) for f in outcome.findings) if outcome else (),
     )
 
 
@@ -83,6 +85,7 @@ def checked_row(run: Path, stored: StoredRow, study: str, version: int) -> Row:
         cost=parse_object(stored.cost, lambda item: isinstance(item, int | float), what),
         error=stored.error,
         reasons=parse_object(stored.reasons, lambda item: isinstance(item, str), what),
+        findings=tuple(finding_of(values, what) for values in stored.findings),
         load_arrays=loaders.get(ARRAYS, dict),
         load_curves=loaders.get(CURVES, dict),
         load_samples=loaders.get(SAMPLES, list),

@@ -10,8 +10,7 @@ from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import IntegrityError
 from attnlab.core.files import read_json
 from attnlab.lab.manifest import FORMAT, refuse_newer
-from attnlab.lab.source import Source
-from attnlab.lab.study import Study
+from attnlab.lab.plan import Plan
 
 STUDY, ENV, TRIALS, RESULTS = "study.json", "env.json", "trials.db", "results.json"
 REPORT, FIGURES, CSV = "report.html", "figures", "trials.csv"
@@ -20,7 +19,7 @@ REPORT, FIGURES, CSV = "report.html", "figures", "trials.csv"
 class RunSpec(Settings):
     """The content of study.json; `run` is the hash of study, version and settings."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     attnlab: str
     study: str
     version: int
@@ -36,17 +35,18 @@ class RunSpec(Settings):
         return self.source.get("sha256") if isinstance(self.source, dict) else None
 
 
-def run_spec(study: Study, scale: str, source: Source) -> RunSpec:
-    """The spec of a run about to be made."""
+def run_spec(plan: Plan) -> RunSpec:
+    """What study.json of a new run will hold."""
+    study = plan.study
     return RunSpec(
         format=FORMAT,
         attnlab=attnlab.__version__,
         study=study.name,
         version=study.version,
-        source=source.as_json(),
-        scale=scale,
+        source=plan.source.as_json(),
+        scale=plan.scale,
         run=study.run_id,
-        trials=len(study.trials()),
+        trials=len(plan.trials),
         settings=study.settings_json(),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import AttnlabError, StorageError, UsageError
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.lock import run_lock
@@ -52,7 +52,7 @@ def find_run(text: str, out: Path) -> Path:
         return out / close[0]
     if close:
         raise UsageError(f"{text!r} is the beginning of {len(close)} runs: {', '.join(close[:6])}")
-    raise UsageError(f"no run {text!r} in {out}: {nearest(text, names)}")
+    raise UsageError(f"no run {text!r} in {out}: {suggest(text, names)}")
 
 
 def list_runs(out: Path) -> list[RunInfo]:

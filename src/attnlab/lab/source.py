@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import CONFIG_FILE_LIMIT, nearest
-from attnlab.core.errors import UsageError, refusal
+from attnlab.core.config import CONFIG_FILE_LIMIT, suggest
+from attnlab.core.errors import UsageError, from_os_error
 from attnlab.lab.study import Study
 
-REGISTRY = "attnlab.studies"  # by name only: rooms below must not import the one above
+# by name only: rooms below must not import those above
+REGISTRIES = (("attnlab.studies", "STUDIES"), ("attnlab.products", "PRODUCTS"))
 STUDY_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
 
@@ -47,7 +48,7 @@ def read_source(text: str) -> Source:
     if not text.endswith(".py") and "/" not in text:
         registry = _registry()
         if text not in registry:
-            raise UsageError(f"unknown study {text!r}: {nearest(text, registry)}")
+            raise UsageError(f"unknown study {text!r}: {suggest(text, registry)}")
         return Source(text)
     path = Path(text)
     try:
@@ -55,7 +56,7 @@ def read_source(text: str) -> Source:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
         code = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise refusal(path, error, UsageError) from None
+        raise from_os_error(path, error, UsageError) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a Python file: {error}") from None
     return Source(path.stem, str(path.resolve()), code)
@@ -89,7 +90,11 @@ def source_of(study: Study) -> Source:
 
 
 def _registry() -> dict[str, str]:
-    return dict(importlib.import_module(REGISTRY).STUDIES)
+    """Name -> `module:class` of everything built in."""
+    known: dict[str, str] = {}
+    for module, table in REGISTRIES:
+        known |= getattr(importlib.import_module(module), table)
+    return known
 
 
 def _built_in(name: str) -> type[Study]:

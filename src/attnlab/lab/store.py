@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import content_hash
-from attnlab.core.errors import REFUSED, IntegrityError, StorageError, refusal
+from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, StorageError, from_os_error
+from attnlab.lab.schema import (
+    FINDINGS_SQL,
+    Findings,
+    create_tables,
+    findings_by_trial,
+    has_findings,
+    is_ours,
+)
 from attnlab.lab.trial import FINISHED
 
-TABLE_SQL = (
-    "CREATE TABLE trials (id TEXT PRIMARY KEY, seed INTEGER NOT NULL, config TEXT NOT NULL, "
-    "state TEXT NOT NULL, metrics TEXT NOT NULL, reasons TEXT NOT NULL, artefacts TEXT NOT NULL, "
-    "sha256 TEXT NOT NULL, cost TEXT NOT NULL, error TEXT NOT NULL, note_sha256 TEXT NOT NULL)"
-)
-TALLY_SQL = "CREATE TABLE tally (run TEXT NOT NULL, rows INTEGER NOT NULL, total TEXT NOT NULL)"
 WRAP = 1 << 256
 CHUNK = 1 << 20
 DISK = {  # primary SQLite codes that mean "the disk refused", not "the file is damaged"
@@ -42,7 +44,11 @@ DISK = {  # primary SQLite codes that mean "the disk refused", not "the file is 
 
 @dataclass(frozen=True)
 class StoredRow:
-    """A row as text; the JSON columns are canonical."""
+    """A row as text; the JSON columns are canonical.
+
+    `findings` are rows of a table of their own: name, moment, verdict, number, threshold, sentence,
+    evidence as JSON.
+    """
 
     id: str
     seed: int
@@ -53,6 +59,7 @@ class StoredRow:
     artefacts: str
     cost: str
     error: str
+    findings: Findings = ()
 
     @property
     def values(self) -> tuple[str | int, ...]:
@@ -61,8 +68,11 @@ class StoredRow:
 
     @cached_property
     def sha256(self) -> str:
-        """Over all that is deterministic."""
-        return content_hash(list(self.values[:7]))
+        """Over everything deterministic; without findings the same as in format 1."""
+        values = list(self.values[:7])
+        return content_hash(
+            [*values, [list(f) for f in self.findings]] if self.findings else values
+        )
 
     @cached_property
     def note_sha256(self) -> str:
@@ -70,7 +80,7 @@ class StoredRow:
         return content_hash([self.id, self.cost, self.error])
 
 
-NAMES = tuple(f.name for f in fields(StoredRow))
+NAMES = tuple(f.name for f in fields(StoredRow) if f.name != "findings")
 COLUMNS = ", ".join(NAMES)
 
 
@@ -79,8 +89,7 @@ def create_store(path: Path, run: str) -> None:
     with _disk(path), closing(sqlite3.connect(path, isolation_level=None)) as db:
         _prepare(db)
         db.execute("BEGIN IMMEDIATE")
-        db.execute(TABLE_SQL)
-        db.execute(TALLY_SQL)
+        create_tables(db)
         db.execute("INSERT INTO tally VALUES (?, 0, ?)", (run, f"{0:064x}"))
         db.execute("COMMIT")
 
@@ -94,6 +103,8 @@ class StoreWriter:
             self._db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", 10, uri=True)
             self._db.isolation_level = None
             _prepare(self._db)
+            if not has_findings(self._db):  # a run begun by a version that had none
+                self._db.execute(FINDINGS_SQL)
 
     def put(self, rows: Iterable[StoredRow]) -> None:
         """Commit rows together; a finished row is never replaced."""
@@ -118,6 +129,11 @@ class StoreWriter:
         self._db.execute(
             f"INSERT OR REPLACE INTO trials ({COLUMNS}, sha256, note_sha256) VALUES ({marks})",
             values,
+        )
+        self._db.execute("DELETE FROM findings WHERE trial = ?", (row.id,))
+        self._db.executemany(
+            "INSERT INTO findings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(row.id, place, *finding) for place, finding in enumerate(row.findings)],
         )
         rows, total = self._db.execute("SELECT rows, total FROM tally").fetchone()
         change = int(row.sha256, 16) - (int(old[1], 16) if old else 0)
@@ -161,8 +177,8 @@ def _probe(path: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno in REFUSED:
-            raise refusal(path, error, IntegrityError) from None
+        if error.errno in STORAGE_ERRNOS:
+            raise from_os_error(path, error, IntegrityError) from None
 
 
 def _inspect(path: Path, run: str, mode: str) -> tuple[list[StoredRow], list[str]]:
@@ -172,30 +188,32 @@ def _inspect(path: Path, run: str, mode: str) -> tuple[list[StoredRow], list[str
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", 10, uri=True)) as db:
         db.execute("PRAGMA trusted_schema = OFF")
         db.execute("BEGIN")  # one snapshot for rows and tally, also while the driver commits
-        schema = sorted(sql for (sql,) in db.execute("SELECT sql FROM sqlite_master") if sql)
-        if schema != sorted([TABLE_SQL, TALLY_SQL]):
+        if not is_ours(db):
             return [], [f"{path.name}: not the tables that were made"]
         health = [text for (text,) in db.execute("PRAGMA integrity_check(3)")]
         if health != ["ok"]:
             problems.append(f"{path.name}: {health[0].splitlines()[-1].strip()}")
+        findings = findings_by_trial(db)
         found = db.execute(f"SELECT {COLUMNS}, sha256, note_sha256 FROM trials ORDER BY id")
         for values in found:
-            row = _row_of(values[:-2])
+            row = _row_of(values[:-2], findings.pop(values[0], ()))
             if (row.sha256, row.note_sha256) == values[-2:]:
                 rows.append(row)
                 total = (total + int(row.sha256, 16)) % WRAP
             else:
                 problems.append(f"{path.name}: trial {row.id!s:.40}: SHA-256 of its row differs")
         tally = db.execute("SELECT run, rows, total FROM tally").fetchall()
+    if findings:
+        problems.append(f"{path.name}: findings of trials that are not stored")
     if not problems and tally != [(run, len(rows), f"{total:064x}")]:
         problems.append(f"{path.name}: rows are missing or do not belong to this run")
     return rows, problems
 
 
-def _row_of(values: tuple[Any, ...]) -> StoredRow:
+def _row_of(values: tuple[Any, ...], findings: Findings) -> StoredRow:
     """StoredRow(*values): a frozen class sets its fields one by one, at six times the cost."""
     row = object.__new__(StoredRow)
-    vars(row).update(zip(NAMES, values, strict=True))
+    vars(row).update(zip(NAMES, values, strict=True), findings=findings)
     return row
 
 

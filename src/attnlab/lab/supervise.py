@@ -2,9 +2,16 @@
 
     code = supervise([sys.executable, "-m", "attnlab", …], 4, say)
 
-Each copy finds RANK and WORLD_SIZE in its environment, as torchrun would set them. What they had
-stored is where they go on from. Nobody outlives the supervisor: a copy whose leash, a pipe, is cut
-ends at once.
+Each copy finds RANK and WORLD_SIZE in its environment, as torchrun would set them, and goes on from
+the last checkpoint. torchrun starts the same command on several machines. On one machine its agent
+(torch 2.13) cannot replace this module:
+
+- It restarts after every exit code, wrong usage included, and then leaves with 1 instead of the
+  documented code of the first process.
+- It waits for as long as a process hangs, even when the first one is done.
+- If the agent is killed, its processes run on. Here each holds a pipe, the leash, and ends when the
+  other end is closed; torch's agent closes every inherited pipe.
+- It never counts restarts anew, however long an attempt has lasted.
 """
 
 import os
@@ -121,7 +128,7 @@ class _Team:
                     os.killpg(process.pid, number)
 
     def close(self) -> None:
-        """Nobody is left."""
+        """Kill what still runs, and wait until every process is gone."""
         self._signal(signal.SIGKILL)
         for process in self._processes:
             process.wait()

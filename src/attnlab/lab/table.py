@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Scalar
 
@@ -31,6 +32,7 @@ class Row:
     cost: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
     load_arrays: Loader = _nothing
     load_curves: Loader = _nothing
     load_samples: Callable[[], list[str]] = list

@@ -6,7 +6,7 @@ on any machine. Everything an outcome holds is a pure function of the trial, exc
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from attnlab.audit.finding import Finding
 from attnlab.core.config import content_hash
 from attnlab.core.seeds import Seed
 
@@ -64,8 +65,11 @@ class Outcome:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     curves: Mapping[str, list[float]] = field(default_factory=dict)
     samples: list[str] = field(default_factory=list)
-    documents: Mapping[str, str] = field(default_factory=dict)  # texts by name: a tokenizer, a spec
+    documents: Mapping[str, str] = field(
+        default_factory=dict
+    )  # texts by name: a tokenizer, a model's config
     reasons: Mapping[str, str] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()  # what audits said of this trial; the lab sums them up
 
     def is_finite(self) -> bool:
         """False when any metric is NaN or infinite: the trial diverged."""

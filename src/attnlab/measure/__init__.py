@@ -1,1 +1,1 @@
-"""Numbers about numbers: pure functions, no state, no files."""
+"""Metrics and intervals as pure functions: ROUGE, perplexity, diversity, calibration, t, Wilson."""

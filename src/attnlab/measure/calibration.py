@@ -1,8 +1,8 @@
-"""Does confidence mean anything? Calibration, abstaining, and telling two kinds apart.
+"""Is a model's confidence informative? Calibration, selective prediction, AUROC.
 
 calibration      mean |accuracy − confidence| over bins; Brier: mean (confidence − right)²
-abstaining       accuracy of the items kept when the least confident ones are left unanswered
-auroc            P(score of one kind > score of the other) + ½ P(equal): ½ tells nothing, 1 all
+selective        accuracy on the items kept when the least confident ones are not answered
+auroc            P(score of one kind > score of the other) + ½ P(equal): ½ is chance, 1 is perfect
 """
 
 import math
@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 
 from attnlab.measure.intervals import LEVEL, Estimate, wilson
 
-HALVINGS = 60  # of an interval's end: to the last digit of a float
+HALVINGS = 60  # bisection steps: exact to the last digit of a float
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Items of like confidence: its mean, and the share that is right with its interval."""
+    """Items of similar confidence: mean confidence, and accuracy with its interval."""
 
     confidence: float
     accuracy: Estimate
@@ -27,9 +27,9 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Bins from the least to the most confident, the mean gap over them, and the Brier score.
+    """Bins from least to most confident, the expected calibration error, and the Brier score.
 
-    The gap of a perfectly calibrated model is above 0 too: in every bin chance moves the accuracy.
+    Even a perfectly calibrated model has an error above 0: accuracy fluctuates in every bin.
     """
 
     bins: tuple[Bin, ...]
@@ -38,10 +38,10 @@ class Calibration:
 
 
 def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> Calibration:
-    """Judge confidences in 0 … 1 against what came out; bins hold equally many items (± 1)."""
+    """Compare confidences in 0 … 1 with correctness; all bins hold equally many items (± 1)."""
     p, hit = _pair(confidence, right)
     order = np.argsort(p, kind="stable")
-    parts = [part for part in np.array_split(order, min(bins, len(p)))]
+    parts = np.array_split(order, min(bins, len(p)))
     found = tuple(
         Bin(float(p[part].mean()), wilson(int(hit[part].sum()), len(part))) for part in parts
     )
@@ -50,8 +50,8 @@ def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> Cali
 
 
 @dataclass(frozen=True)
-class Abstaining:
-    """coverage[i] of the items are answered, those of confidence threshold[i] or more."""
+class SelectiveAccuracy:
+    """Accuracy if only the share coverage[i] is answered: confidence >= threshold[i]."""
 
     threshold: np.ndarray
     coverage: np.ndarray
@@ -59,27 +59,27 @@ class Abstaining:
 
     @property
     def area(self) -> float:
-        """Mean accuracy over all coverages 1/n … 1; with items in no order, the accuracy itself."""
+        """Mean accuracy over all coverages 1/n … 1; the plain accuracy if confidence is random."""
         steps = np.diff(np.concatenate([[0.0], self.coverage]))
         return float((self.accuracy * steps).sum())
 
 
-def abstaining(confidence: ArrayLike, right: ArrayLike) -> Abstaining:
-    """One point for each different confidence, the highest first: equal ones go together."""
+def selective_accuracy(confidence: ArrayLike, right: ArrayLike) -> SelectiveAccuracy:
+    """One point for each distinct confidence, from the highest to the lowest."""
     p, hit = _pair(confidence, right)
     order = np.argsort(-p, kind="stable")
     ranked, total = p[order], np.cumsum(hit[order])
     last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
     kept = last + 1
-    return Abstaining(ranked[last], kept / len(p), total[last] / kept)
+    return SelectiveAccuracy(ranked[last], kept / len(p), total[last] / kept)
 
 
 def auroc(high: ArrayLike, low: ArrayLike, level: float = LEVEL) -> Estimate:
-    """P(h > l) + ½ P(h = l) for scores of two kinds, with Newcombe's interval.
+    """P(h > l) + ½ P(h = l) for the scores of two classes, with Newcombe's interval.
 
     The interval holds every θ whose own standard error explains the distance (Newcombe 2006, method
     5): |θ̂ − θ| <= z √(θ(1−θ)(1 + N((1−θ)/(2−θ) + θ/(1+θ))) / mn), N = (m+n)/2 − 1. It stays
-    within 0 … 1 and is of use at both ends, where the usual one has length 0.
+    within 0 … 1 and is informative at both ends, where the usual one has length 0.
     """
     h, other = (np.sort(np.asarray(v, dtype=float)) for v in (high, low))
     method = f"Newcombe's interval over items, {level:.0%}"
@@ -96,7 +96,7 @@ def auroc(high: ArrayLike, low: ArrayLike, level: float = LEVEL) -> Estimate:
 
 
 def _end(value: float, edge: float, z: float, sizes: tuple[int, int]) -> float:
-    """The θ between value and edge that is just z standard errors of its own away, by halving."""
+    """The θ between value and edge that lies exactly z of its standard errors away (bisection)."""
     if value == edge:
         return edge
     inside, outside = value, edge
@@ -119,7 +119,7 @@ def _pair(
 ) -> tuple[np.ndarray, np.ndarray]:
     p, hit = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)
     if p.shape != hit.shape or p.ndim != 1 or not p.size:
-        raise ValueError(f"one confidence an item: {p.shape} for {hit.shape}")
+        raise ValueError(f"one confidence per item is needed: {p.shape} for {hit.shape}")
     if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError("confidences are shares between 0 and 1")
+        raise ValueError("confidences must lie between 0 and 1")
     return p, hit

@@ -2,14 +2,14 @@
 
     distinct_n         different n-grams / n-grams, all texts together (Li et al. 2016)
     self_bleu          mean over texts of BLEU against all the other texts (Zhu et al. 2018)
-    repetition_rate    share of a text's n-grams that it has said before (Welleck et al. 2020)
-    longest_loop       tokens in the longest block that is said at least twice in a row
-    longest_repeat     tokens in the longest stretch that occurs twice in the text
+    repetition_rate    share of a text's n-grams that occurred before in it (Welleck et al. 2020)
+    longest_loop       tokens in the longest stretch made of one block repeated in a row
+    longest_repeat     tokens in the longest substring that occurs twice in the text
     entropy            −Σ p ln p of the n-grams of all texts together, in nats
 
 A text is a sequence of tokens: words (measure/words.py) or a model's ids. The numbers differ, so
-say which. distinct_n falls and entropy rises with the number of tokens: compare texts of like
-length and number. What no n-gram is there for is NaN.
+say which. distinct_n falls and entropy rises with the number of tokens: compare texts of similar
+length and number. Without any n-gram the result is NaN.
 """
 
 import math
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 Tokens = Sequence[Hashable]
 Gram = tuple[Hashable, ...]
-UNSEEN = 0.1  # what a count of no match is taken for: method 1 of Chen and Cherry (2014)
+UNSEEN = 0.1  # count used where nothing matches: method 1 of Chen and Cherry (2014)
 
 
 def diversity(texts: Sequence[Tokens], n: int = 4) -> dict[str, float]:
-    """All of them for a set of texts, those of single texts as a mean over texts that have one."""
+    """All metrics of a set of texts; those of single texts as a mean over texts that have one."""
     rates = [r for text in texts if not math.isnan(r := repetition_rate(text, n))]
     return {
         **{f"distinct_{k}": distinct_n(texts, k) for k in range(1, 4)},
@@ -39,9 +39,9 @@ def diversity(texts: Sequence[Tokens], n: int = 4) -> dict[str, float]:
 
 
 def ngrams(tokens: Tokens, n: int) -> Iterator[Gram]:
-    """Every n neighbouring tokens, from left to right."""
+    """All n-grams of the tokens, from left to right."""
     if n < 1:
-        raise ValueError(f"n-grams have n >= 1, not {n}")
+        raise ValueError(f"n must be at least 1, got {n}")
     return zip(*(tokens[i:] for i in range(n)), strict=False)
 
 
@@ -61,14 +61,14 @@ def entropy(texts: Sequence[Tokens], n: int = 1) -> float:
 
 
 def repetition_rate(tokens: Tokens, n: int = 4) -> float:
-    """1 − different n-grams / n-grams of one text: the share it has said before."""
+    """1 − different n-grams / n-grams of one text: the share that repeats earlier ones."""
     return 1 - distinct_n([tokens], n)
 
 
 def longest_loop(tokens: Tokens) -> int:
     """Tokens in the longest stretch made of one block, at least twice in a row; 0 if none.
 
-    The last time may break off: a b a b a is a loop of 5 with the block a b.
+    The last repetition may be incomplete: a b a b a is a loop of 5 with the block a b.
     """
     longest = 0
     for period in range(1, len(tokens) // 2 + 1):
@@ -81,9 +81,9 @@ def longest_loop(tokens: Tokens) -> int:
 
 
 def longest_repeat(tokens: Tokens) -> int:
-    """Tokens in the longest stretch that begins at two places; the two may overlap.
+    """Tokens in the longest substring that occurs twice; the two may overlap.
 
-    By halving: where a stretch of n occurs twice, so do its beginnings.
+    By bisection: if a substring of length n occurs twice, so do its prefixes.
     """
     low, high = 0, len(tokens)
     while high - low > 1:

@@ -1,6 +1,6 @@
 """Estimates with intervals: t over seeds, Wilson and bootstrap over items, Holm over comparisons.
 
-scipy is imported where it is needed: it is half of a command's start.
+scipy is imported where it is needed, because its import takes half of a command's start-up time.
 """
 
 import math
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 AT_ONCE = 1 << 22  # items of a bootstrap held in memory together
 LEVEL = 0.95
-MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,12 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """False when too few runs gave an interval."""
+        """False when there were too few runs for an interval."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     @property
     def half_width(self) -> float:
-        """(high - low) / 2."""
+        """Half the length of the interval."""
         return (self.high - self.low) / 2
 
 
@@ -59,7 +58,7 @@ def t_quantile(p: float, freedom: int) -> float:
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, level: float = LEVEL) -> Estimate:
-    """Mean of a_i − b_i over runs that share everything but the arm (t interval)."""
+    """Mean of a_i − b_i over pairs of runs with the same seed (t interval)."""
     x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     if x.shape != y.shape:
         raise ValueError(f"paired runs must match: {x.shape} against {y.shape}")
@@ -70,7 +69,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = LEVEL) -> Estim
 def bootstrap_mean(
     items: ArrayLike, rng: np.random.Generator, level: float = LEVEL, draws: int = 10_000
 ) -> Estimate:
-    """Percentile bootstrap of the mean over items (test rows); never use it over a few seeds."""
+    """Percentile bootstrap of the mean over items (test rows); not for a few seeds."""
     v = np.asarray(items, dtype=float)
     if v.size < 20:
         raise ValueError(f"bootstrap over {v.size} items: too few, use mean_interval")
@@ -86,21 +85,10 @@ def bootstrap_mean(
     return Estimate(float(v.mean()), float(low), float(high), int(v.size), method)
 
 
-def paired_bootstrap(
-    a: ArrayLike, b: ArrayLike, rng: np.random.Generator, level: float = LEVEL, draws: int = 10_000
-) -> Estimate:
-    """Mean of a_i − b_i over the same items, items drawn again together (percentile bootstrap)."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.shape != y.shape:
-        raise ValueError(f"paired items must match: {x.shape} against {y.shape}")
-    e = bootstrap_mean(x - y, rng, level, draws)
-    return Estimate(e.value, e.low, e.high, e.n, f"paired {e.method}")
-
-
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
     """(p + z²/2n ± z √(p(1−p)/n + z²/4n²)) / (1 + z²/n): a share of n items (Wilson 1927).
 
-    Unlike p ± z√(p(1−p)/n) it stays within 0 … 1 and is of use at 0, at n and for small n.
+    Unlike p ± z√(p(1−p)/n) it stays within 0 … 1 and is informative at 0, at n and for small n.
     """
     method = f"Wilson interval over items, {level:.0%}"
     if not 0 <= successes <= n:
@@ -110,7 +98,7 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
     p, z = successes / n, _z_quantile((1 + level) / 2)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-    low = 0.0 if successes == 0 else middle - half  # exact ends, which rounding would miss
+    low = 0.0 if successes == 0 else middle - half  # exact, despite rounding
     high = 1.0 if successes == n else middle + half
     return Estimate(p, low, high, n, method)
 
@@ -125,53 +113,6 @@ def difference_of_shares(
     high = gap + math.hypot(a.high - a.value, b.value - b.low)
     method = f"Newcombe's interval over items, {level:.0%}"
     return Estimate(gap, low, high, a.n + b.n, method)
-
-
-def mcnemar_p(only_one: int, only_other: int) -> float:
-    """Exact two-sided p of "both are as often right", from the items only one of them got right.
-
-    2 · P(X ≤ min) for X ~ Binomial(only_one + only_other, ½); 1 where they never differ.
-    """
-    differ = only_one + only_other
-    if min(only_one, only_other) < 0:
-        raise ValueError(f"counts must not be negative: {only_one}, {only_other}")
-    if differ == 0:
-        return 1.0
-    from scipy.special import bdtr
-
-    return min(1.0, 2 * float(bdtr(min(only_one, only_other), differ, 0.5)))
-
-
-def runs_needed(effect: float, spread: float, level: float = LEVEL, power: float = 0.8) -> int:
-    """Smallest n at which a two-sided paired t-test finds a mean difference with this power.
-
-    P(|T| > t) for T noncentral with n−1 degrees of freedom and noncentrality √n·|effect|/spread;
-    `spread` is the standard deviation of the paired differences. At least 2.
-    """
-    if not (spread >= 0 and math.isfinite(effect) and math.isfinite(spread)):
-        raise ValueError(f"effect and spread must be finite, got {effect} and {spread}")
-    if effect == 0:
-        raise ValueError("no number of runs shows that an effect of 0 is there")
-    if spread == 0:
-        return 2
-    low, high = 1, 2
-    while _power(high, abs(effect) / spread, level) < power:
-        low, high = high, 2 * high
-        if high > MOST_RUNS:
-            raise ValueError(f"an effect of {effect} needs more than {MOST_RUNS} runs")
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = _power(middle, abs(effect) / spread, level) >= power
-        low, high = (low, middle) if enough else (middle, high)
-    return high
-
-
-def _power(n: int, size: float, level: float) -> float:
-    from scipy.special import nctdtr
-
-    edge, shift = t_quantile((1 + level) / 2, n - 1), size * math.sqrt(n)
-    below = float(nctdtr(n - 1, shift, -edge))
-    return 1 - float(nctdtr(n - 1, shift, edge)) + (below if math.isfinite(below) else 0.0)
 
 
 def _z_quantile(p: float) -> float:

@@ -1,13 +1,13 @@
-"""Perplexity, the two that are reported under one name, and how it depends on length.
+"""The two quantities that are reported as perplexity, and perplexity by sentence length.
 
     of the corpus:      exp(Σ NLL / Σ scored tokens)
     mean of sentences:  mean over sentences of exp(NLL of the sentence / its scored tokens)
 
-The second is larger (short, odd sentences count as much as long ones); they are never mixed.
+The second is larger (short, unusual sentences count as much as long ones); never mix the two.
 Targets equal to IGNORE are not scored. Sums are float64, along a row from left to right and
 over rows exactly rounded, so batch size and padding change nothing, not even the last bit, as
-long as the model's own output for a row does not depend on its neighbours. Some models' does:
-`sentence` scores a row alone.
+long as the model's output for a row does not depend on the other rows. For models where it does,
+`sentence_perplexity` scores a row alone.
 """
 
 import math
@@ -22,8 +22,8 @@ from torch import Tensor
 from attnlab.core.errors import UsageError
 from attnlab.core.tokens import IGNORE, Ids
 
-Triple = tuple[Tensor, Tensor, Tensor | None]  # ids, targets, hidden
-# (ids, targets, hidden) -> NLL of every token, 0 where it is not scored, (batch pos)
+ScoringBatch = tuple[Tensor, Tensor, Tensor | None]  # ids, targets, padding_mask
+# (ids, targets, padding_mask) -> NLL of every token, 0 where it is not scored, (batch pos)
 TokenNLL = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 EDGES = (1, 3, 6, 11, 21, 41, 81)
 
@@ -40,11 +40,6 @@ class Perplexity:
     def corpus(self) -> float:
         """exp(Σ NLL / Σ tokens)."""
         return _exp(self.nll / self.tokens) if self.tokens else math.nan
-
-    @property
-    def mean_of_sentences(self) -> float:
-        """Mean over sentences of exp(NLL / tokens): what the reported tables show."""
-        return self.sentence_mean
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,7 @@ class Scores:
 
     @property
     def perplexity(self) -> Perplexity:
-        """Both perplexities; a row without a scored token is no sentence."""
+        """Both perplexities; rows without a scored token do not count as sentences."""
         each = self.sentences
         mean = _sum(each) / len(each) if len(each) else math.nan
         return Perplexity(_sum(self.nll), int(self.tokens.sum()), mean)
@@ -79,7 +74,7 @@ class Scores:
             return np.exp(self.nll[some] / self.tokens[some])
 
     def by_length(self, edges: Sequence[int] = EDGES) -> tuple[LengthBin, ...]:
-        """Perplexity against sentence length; bins without a sentence are left out."""
+        """Perplexity by sentence length; empty bins are left out."""
         bins = []
         for low, high in zip(edges, [*edges[1:], math.inf], strict=True):
             inside = (self.tokens >= low) & (self.tokens < high)
@@ -90,14 +85,14 @@ class Scores:
 
 
 def token_nll(logits: Callable[[Tensor, Tensor | None], Tensor]) -> TokenNLL:
-    """-ln softmax(logits)[target] of every token, from a function (ids, hidden) -> logits."""
+    """-ln softmax(logits)[target] of every token, from a function (ids, padding_mask) -> logits."""
 
     def nll(
         ids: Int[Tensor, "batch pos"],
         targets: Int[Tensor, "batch pos"],
-        hidden: Bool[Tensor, "batch pos"] | None,
+        padding_mask: Bool[Tensor, "batch pos"] | None,
     ) -> Float[Tensor, "batch pos"]:
-        scores = logits(ids, hidden).flatten(0, 1)
+        scores = logits(ids, padding_mask).flatten(0, 1)
         scores = scores if scores.dtype == torch.float64 else scores.float()
         each = torch.nn.functional.cross_entropy(
             scores, targets.flatten(), ignore_index=IGNORE, reduction="none"
@@ -108,53 +103,53 @@ def token_nll(logits: Callable[[Tensor, Tensor | None], Tensor]) -> TokenNLL:
 
 
 @torch.no_grad()
-def score(nll: TokenNLL, batches: Iterable[Triple], device: str = "cpu") -> Scores:
-    """NLL of every row of every batch, in the order they come."""
+def score(nll: TokenNLL, batches: Iterable[ScoringBatch], device: str = "cpu") -> Scores:
+    """NLL of every row of every batch, in order."""
     sums, counts = [np.empty(0)], [np.empty(0, dtype=np.int64)]
-    for ids, targets, hidden in batches:
-        padding = None if hidden is None else hidden.to(device)
-        each = nll(ids.to(device), targets.to(device), padding).double().cpu().numpy()
+    for ids, targets, padding_mask in batches:
+        mask = None if padding_mask is None else padding_mask.to(device)
+        each = nll(ids.to(device), targets.to(device), mask).double().cpu().numpy()
         scored = (targets != IGNORE).cpu().numpy()
-        # accumulate adds from left to right: a padded place adds 0, which changes no bit
+        # accumulate adds from left to right: a padded position adds 0, which changes no bit
         sums.append(np.add.accumulate(np.where(scored, each, 0.0), axis=1)[:, -1])
         counts.append(scored.sum(axis=1))
     return Scores(np.concatenate(sums), np.concatenate(counts))
 
 
 @torch.no_grad()
-def summed(
+def corpus_perplexity(
     nll: Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor | int]],
-    batches: Iterable[Triple],
+    batches: Iterable[ScoringBatch],
     device: str = "cpu",
 ) -> Perplexity:
-    """The corpus perplexity alone, from a model that gives (Σ NLL, scored tokens) of a batch.
+    """The corpus perplexity only, from a model that returns (Σ NLL, scored tokens) of a batch.
 
-    Faster than `score` for a model that never forms its logits; batch size then shows in the
-    rounding of the model's own sum.
+    Faster than `score` for a model that never computes all logits at once; the result then depends
+    on the batch size in its last digits.
     """
     sums, tokens = [], 0
-    for ids, targets, hidden in batches:
-        padding = None if hidden is None else hidden.to(device)
-        loss, count = nll(ids.to(device), targets.to(device), padding)
+    for ids, targets, padding_mask in batches:
+        mask = None if padding_mask is None else padding_mask.to(device)
+        loss, count = nll(ids.to(device), targets.to(device), mask)
         sums.append(float(loss))
         tokens += int(count)
     return Perplexity(_sum(sums), tokens)
 
 
-def sentence(nll: TokenNLL, row: Ids, device: str = "cpu") -> float:
-    """exp(NLL / tokens) of one row in a batch of its own, the first token given."""
+def sentence_perplexity(nll: TokenNLL, row: Ids, device: str = "cpu") -> float:
+    """exp(NLL / tokens) of one row, scored in a batch by itself; its first token is not scored."""
     if len(row) < 2:
-        raise UsageError("a sentence of fewer than two tokens has no perplexity")
+        raise UsageError("perplexity needs at least two tokens")
     whole = next(windows(row, len(row) - 1))
     return float(score(nll, [whole], device).sentences[0])
 
 
-def windows(row: Ids, context: int, stride: int | None = None) -> Iterator[Triple]:
-    """A text of any length in pieces of at most `context` ids, each token scored exactly once.
+def windows(row: Ids, context: int, stride: int | None = None) -> Iterator[ScoringBatch]:
+    """Cut a text of any length into windows of `context` ids; each token is scored exactly once.
 
     a b c d e f g h i        context 4, stride 2 (default: the context, no token read twice)
     a b c d         -> b c d e
-        c d e f     -> _ _ f g      the first context - stride places only give history
+        c d e f     -> _ _ f g      the first context - stride positions are context only
             e f g h -> _ _ h i
     """
     step = context if stride is None else stride

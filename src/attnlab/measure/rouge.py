@@ -1,4 +1,4 @@
-"""ROUGE: what a text shares with a reference (Lin 2004), by the package `rouge-score`.
+"""ROUGE, the overlap of a text with a reference (Lin 2004), by the package `rouge-score`.
 
     ROUGE-n     P = shared n-grams / n-grams of the prediction, R = shared / of the reference
     ROUGE-L     the same with the longest common subsequence of the two whole texts
@@ -6,7 +6,7 @@
                 the prediction has in order; a token counts once
     F = 2PR / (P + R)
 
-Three choices move these numbers, so they are part of their name (`Variant`):
+Three choices change the scores, so every score carries them (`Variant`):
 
     stemmer    Porter's, or none
     tokenizer  "ascii", the package's own: everything but a-z and 0-9 is a space, so "café" is "caf"
@@ -14,7 +14,7 @@ Three choices move these numbers, so they are part of their name (`Variant`):
     splitter   "newline", the package's own: a sentence is a line, so in texts without line ends
                Lsum is L; "sentence": by measure/sentences.py. L never depends on it
 
-A prediction without a token scores 0. A reference without one is refused: nothing could match it.
+A prediction without a token scores 0. A reference without one is an error: nothing could match.
 """
 
 import importlib.metadata
@@ -26,24 +26,25 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
+from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
 from attnlab.measure.intervals import Estimate, bootstrap_mean, mean_interval
 from attnlab.measure.sentences import sentences
-from attnlab.measure.words import foreign, words
+from attnlab.measure.words import has_non_ascii_letters, words
 
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 MEASURES = ("precision", "recall", "f")
 TOKENIZERS, SPLITTERS = ("ascii", "unicode"), ("newline", "sentence")
-FEWEST = 20  # items for a bootstrap; below, a t interval
+MIN_BOOTSTRAP_ITEMS = 20  # items for a bootstrap; below, a t interval
 DRAWS = 10_000
 Measure = Literal["precision", "recall", "f"]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What a ROUGE is called by; two scores compare only when these are the same."""
+    """The choices behind a score; scores are comparable only if their variants are equal."""
 
     stemmer: bool = True
     tokenizer: str = "ascii"
@@ -55,7 +56,7 @@ class Variant:
             ("splitter", self.splitter, SPLITTERS),
         ):
             if given not in known:
-                raise UsageError(f"unknown {what} {given!r}: {nearest(given, known)}")
+                raise UsageError(f"unknown {what} {given!r}: {suggest(given, known)}")
 
     def as_json(self) -> dict[str, str]:
         """{"package", "stemmer", "tokenizer", "splitter"}."""
@@ -86,10 +87,11 @@ class Scorer:
     """score(prediction, reference) -> a Score for each of rouge1, rouge2, rougeL, rougeLsum."""
 
     def __init__(self, variant: Variant | None = None) -> None:
+        require("text", "ROUGE")
         from rouge_score.rouge_scorer import RougeScorer  # imports nltk and scipy: a second
 
         self.variant = variant or Variant()
-        self._tokens = _tokens(self.variant)
+        self._tokens = _tokenize_function(self.variant)
         self._package = RougeScorer(list(KINDS), tokenizer=_Tokenizer(self._tokens))
 
     def __call__(self, prediction: str, reference: str) -> dict[str, Score]:
@@ -102,17 +104,17 @@ class Scorer:
         return {kind: Score(*map(float, found[kind])) for kind in KINDS}
 
     def _lines(self, text: str) -> str:
-        """A sentence a line, which is where the package splits."""
+        """One sentence per line, because the package splits at line ends."""
         return "\n".join(sentences(text)) if self.variant.splitter == "sentence" else text
 
     def _other_tokenizer(self, text: str) -> str:
-        dropped = self.variant.tokenizer == "ascii" and foreign(text)
+        dropped = self.variant.tokenizer == "ascii" and has_non_ascii_letters(text)
         return " of a-z and 0-9: use tokenizer unicode" if dropped else ""
 
 
 @dataclass(frozen=True)
 class Rouge:
-    """Scores of every item, and what a reader of the means must know about the texts."""
+    """The scores of every item, and what limits the interpretation of their means."""
 
     variant: Variant
     each: Mapping[str, NDArray[np.float64]]  # by kind: (items, 3), as in MEASURES
@@ -122,19 +124,21 @@ class Rouge:
 
     @property
     def n(self) -> int:
-        """Items."""
+        """The number of items."""
         return len(self.each[KINDS[0]])
 
     def column(self, kind: str, measure: Measure = "f") -> NDArray[np.float64]:
-        """One number an item."""
+        """The score of every item."""
         return self.each[kind][:, MEASURES.index(measure)]
 
     def estimate(self, kind: str, measure: Measure = "f", seed: int = 0) -> Estimate:
         """The mean over items with a 95 % interval: bootstrap, or Student's t below 20 items."""
-        return _over_items(self.column(kind, measure), Seed(seed).child("rouge", kind, measure))
+        return _mean_over_items(
+            self.column(kind, measure), Seed(seed).child("rouge", kind, measure)
+        )
 
     def remarks(self) -> list[str]:
-        """What the texts do to the numbers, each with what to do about it."""
+        """Warnings about the texts, each with advice."""
         counted = (
             (self.empty, "predictions without a word score 0"),
             (self.dropped, "items have letters that tokenizer ascii drops; unicode keeps them"),
@@ -148,7 +152,9 @@ class Rouge:
 
     def as_json(self) -> dict[str, Any]:
         """The document of `attnlab rouge --json`."""
-        scores = {kind: {m: _shown(self.estimate(kind, m)) for m in MEASURES} for kind in KINDS}
+        scores = {
+            kind: {m: _interval_json(self.estimate(kind, m)) for m in MEASURES} for kind in KINDS
+        }
         return {
             "variant": self.variant.as_json(),
             "n": self.n,
@@ -164,7 +170,7 @@ class Rouge:
 def rouge(
     predictions: Sequence[str], references: Sequence[str], variant: Variant | None = None
 ) -> Rouge:
-    """Score prediction i against reference i; one reference each."""
+    """Score each prediction against the reference at the same index."""
     if len(predictions) != len(references):
         raise UsageError(f"{len(predictions)} predictions for {len(references)} references")
     if not references:
@@ -179,8 +185,11 @@ def rouge(
     return Rouge(
         score.variant,
         {kind: np.array([row[kind] for row in rows]) for kind in KINDS},
-        empty=sum(not _tokens(score.variant)(p) for p in predictions),
-        dropped=sum(score.variant.tokenizer == "ascii" and foreign("\n".join(p)) for p in pairs),
+        empty=sum(not _tokenize_function(score.variant)(p) for p in predictions),
+        dropped=sum(
+            score.variant.tokenizer == "ascii" and has_non_ascii_letters("\n".join(p))
+            for p in pairs
+        ),
         unsplit=sum(
             score.variant.splitter == "newline" and any(map(shares_a_line, p)) for p in pairs
         ),
@@ -188,14 +197,14 @@ def rouge(
 
 
 def shares_a_line(text: str) -> bool:
-    """Do two sentences stand on one line? Where no text has a line end, Lsum by newline is L."""
+    """Whether two sentences share a line; without line breaks, Lsum by newline equals L."""
     return len(sentences(text)) > sum(bool(line.strip()) for line in text.split("\n"))
 
 
 def difference(
     one: Rouge, other: Rouge, measure: Measure = "f", seed: int = 0
 ) -> dict[str, Estimate]:
-    """Mean over items of one − other for each kind, items drawn again in pairs."""
+    """Mean difference one − other over items for each kind, by paired bootstrap."""
     if one.variant != other.variant:
         raise UsageError(f"not comparable: {one.variant}; {other.variant}")
     if one.n != other.n:
@@ -203,32 +212,32 @@ def difference(
     found = {}
     for kind in KINDS:
         gap = one.column(kind, measure) - other.column(kind, measure)
-        e = _over_items(gap, Seed(seed).child("rouge", "difference", kind, measure), -1.0)
+        e = _mean_over_items(gap, Seed(seed).child("rouge", "difference", kind, measure), -1.0)
         found[kind] = replace(e, method=f"paired {e.method}")
     return found
 
 
-def _over_items(items: NDArray[np.float64], seed: Seed, least: float = 0.0) -> Estimate:
-    if items.size >= FEWEST:
+def _mean_over_items(items: NDArray[np.float64], seed: Seed, least: float = 0.0) -> Estimate:
+    if items.size >= MIN_BOOTSTRAP_ITEMS:
         return bootstrap_mean(items, seed.numpy_generator(), draws=DRAWS)
     e = mean_interval(items)
-    low, high = max(e.low, least), min(e.high, 1.0)  # no mean of scores lies beyond
+    low, high = max(e.low, least), min(e.high, 1.0)  # a mean of scores cannot lie outside
     return replace(e, low=low, high=high, method=e.method.replace("over runs", "over items"))
 
 
-def _shown(e: Estimate) -> dict[str, float]:
+def _interval_json(e: Estimate) -> dict[str, float]:
     return {"value": e.value, "low": e.low, "high": e.high}
 
 
 class _Tokenizer:
-    """What the package asks of a tokenizer."""
+    """A tokenizer with the interface that the package expects."""
 
     def __init__(self, tokens: Callable[[str], list[str]]) -> None:
         self.tokenize = tokens
 
 
-class _Porter:
-    """The package's stemmer, which takes 20 µs a word, asked once for each."""
+class _CachedStemmer:
+    """The package's stemmer with a cache, because it takes 20 µs per word."""
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer
@@ -237,15 +246,15 @@ class _Porter:
 
 
 @lru_cache(maxsize=8)
-def _tokens(variant: Variant) -> Callable[[str], list[str]]:
+def _tokenize_function(variant: Variant) -> Callable[[str], list[str]]:
     from rouge_score.tokenize import tokenize
 
-    stemmer = _Porter() if variant.stemmer else None
+    stemmer = _CachedStemmer() if variant.stemmer else None
     if variant.tokenizer == "ascii":
         return lambda text: tokenize(text, stemmer)
-    return lambda text: [_stemmed(word, stemmer) for word in words(text)]
+    return lambda text: [_stem(word, stemmer) for word in words(text)]
 
 
-def _stemmed(word: str, stemmer: _Porter | None) -> str:
-    """As the package does: words of more than three letters; English ones only."""
+def _stem(word: str, stemmer: _CachedStemmer | None) -> str:
+    """Stem as the package does: ASCII words of more than three letters only."""
     return stemmer.stem(word) if stemmer and len(word) > 3 and word.isascii() else word

@@ -1,4 +1,4 @@
-"""Sentences by rule, with nothing to download; the rule is the whole file.
+"""Split a text into sentences by rules, without a model or a download.
 
 A line end always ends a sentence. So does a stop, one or more of . ! ? …, with the quotes and
 brackets that close after it, when white space follows; and 。！？ without any. It does not when
@@ -10,7 +10,7 @@ brackets that close after it, when white space follows; and 。！？ without an
         state, and no word follows that mostly begins    in the U.S. The court
         a sentence
 
-Verse and plays have a splitter of their own in tasks/corpus.py, which joins lines.
+Verse and plays have their own splitter in tasks/corpus.py, which joins lines.
 """
 
 import re
@@ -23,7 +23,7 @@ _TITLES = (
     "Sept Sep Oct Nov Dec"
 )
 _NUMBERED = "No Nos Art Arts Sec Secs Ch Fig Figs Vol p pp para cl"
-_ENDERS = (  # may end a sentence, may not
+_ENDERS = (  # abbreviations that may or may not end a sentence
     "Inc Corp Co Cos Ltd Jr Sr etc Ave Blvd Rd al Ala Ariz Ark Cal Colo Conn Del Fla Ga Ill Ind "
     "Kan Ky La Mass Mich Minn Miss Mo Neb Nev Okla Or Pa Tenn Tex Va Wash Wis"
 )
@@ -62,7 +62,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _goes_on(line: str, end: int) -> bool:
-    """Is the stop before `end` not the end of a sentence?"""
+    """Whether the sentence continues after the stop that ends at `end`."""
     following = line[end : end + 40].lstrip(_OPENING)
     before = f"{line[max(0, end - 40) : end].rstrip()[-_LONGEST:]} "
     if following[:1].islower() or _TITLE.search(before):

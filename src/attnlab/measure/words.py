@@ -1,17 +1,18 @@
-"""Words of any script: runs of letters, marks and digits, in lower case.
+"""Split a text in any script into lower-case words: runs of letters, marks and digits.
 
     "Don't stop, Ζωή: 3½ नेपाली 東京"  ->  don t stop ζωή 3½ नेपाली 東 京
 
-Composed first (NFC), so that é is é however it was typed. Han, hiragana and katakana, written
-without spaces, are one word a character; Thai and its kin are not cut between spaces. Joiners and
-soft hyphens are no breaks. On ASCII text this is what ROUGE's own rule gives: runs of a-z, 0-9.
+The text is normalised (NFC) first, so that é is the same however it was typed. Each character of
+Han, hiragana and katakana is a word, because they are written without spaces; Thai and similar
+scripts are split at spaces only. Joiners and soft hyphens do not split. On ASCII text the result is
+that of ROUGE's own rule: runs of a-z and 0-9.
 """
 
 import unicodedata
 from functools import lru_cache
 
 _ONE_BY_ONE = ("CJK ", "HIRAGANA ", "KATAKANA ")
-_ZERO_WIDTH_SPACE = "\u200b"  # a format character that is a break between words
+_ZERO_WIDTH_SPACE = "\u200b"  # a format character that separates words
 
 
 def words(text: str) -> list[str]:
@@ -20,8 +21,8 @@ def words(text: str) -> list[str]:
     return "".join(map(_spaced, composed)).split()
 
 
-def foreign(text: str) -> bool:
-    """Does it hold letters or digits outside ASCII, which a rule for a-z and 0-9 drops?"""
+def has_non_ascii_letters(text: str) -> bool:
+    """Whether the text has letters or digits outside ASCII, which ROUGE's own rule drops."""
     return not text.isascii() and any(
         not c.isascii() and unicodedata.category(c)[0] in "LN" for c in text
     )
@@ -29,7 +30,7 @@ def foreign(text: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def _spaced(c: str) -> str:
-    """The character, alone if it is a word, a space if it is none, nothing if it only joins."""
+    """The character, with spaces around it if it is a word; a space for a separator."""
     kind = unicodedata.category(c)
     if kind[0] in "LMN":
         alone = unicodedata.name(c, "").startswith(_ONE_BY_ONE)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.parts.attention import Attention
 from attnlab.parts.mask import Causal, Mask
@@ -71,7 +71,7 @@ class GPTConfig:
     def named(size: str, *, vocab: int, **changes: Any) -> "GPTConfig":
         """`nano`, `micro` or `mini`, with whatever is changed."""
         if size not in SIZES:
-            raise UsageError(f"unknown size {size!r}: {nearest(size, SIZES)}")
+            raise UsageError(f"unknown size {size!r}: {suggest(size, SIZES)}")
         layers, heads, width = SIZES[size]
         base = GPTConfig(vocab, layers=layers, heads=heads, d_model=width)
         for key in changes:
@@ -147,7 +147,7 @@ class GPTConfig:
 def _check_known(key: str) -> None:
     known = [f.name for f in fields(GPTConfig)]
     if key not in known:
-        raise UsageError(f"unknown setting {key!r}: {nearest(key, known)}")
+        raise UsageError(f"unknown setting {key!r}: {suggest(key, known)}")
 
 
 def _check_values(values: Mapping[str, Any]) -> None:

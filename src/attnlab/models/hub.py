@@ -23,6 +23,7 @@ from torch.nn import functional
 from attnlab import assets
 from attnlab.assets.hub import HUB_NAME
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
+from attnlab.core.extras import require
 from attnlab.core.files import read_json
 from attnlab.core.tokens import IGNORE
 from attnlab.models.protocol import Ids, Logits, Map, PaddingMask
@@ -187,6 +188,7 @@ def safe_options(path: Path, trust: bool = False) -> dict[str, Any]:
     with found[0].open("rb") as file:
         if file.read(len(GGUF)) != GGUF:
             raise IntegrityError(f"{found[0]}: not a GGUF file")
+    require("models", f"{found[0]}: a GGUF file", "accelerate", "gguf")
     return {"gguf_file": found[0].name}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.models.config import GPTConfig
 from attnlab.parts.mask import Causal
@@ -68,4 +68,4 @@ class PerceiverConfig:
 
 def _check_reads(word: Any) -> None:
     if word not in get_args(Reads):
-        raise UsageError(f"reads {word!r}: {nearest(str(word), get_args(Reads))}")
+        raise UsageError(f"reads {word!r}: {suggest(str(word), get_args(Reads))}")

@@ -49,10 +49,10 @@ def plain(gguf: Path, folder: Path) -> Path:
 def unpacked(gguf: Path) -> Path:
     """`plain` in <cache>/made/NAME; where it cannot be kept (a full disk), the file itself."""
     from attnlab.assets import cache
-    from attnlab.assets.stream import Unwatched
+    from attnlab.assets.stream import NoProgress
 
     try:
-        with cache.writing(f"made-{gguf.stem}", Unwatched()):  # one unpacks, the others wait
+        with cache.write_lock(f"made-{gguf.stem}", NoProgress()):  # one unpacks, the others wait
             return plain(gguf, made(gguf.stem))
     except OSError:
         return gguf

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 
 P = TypeVar("P", bound="Part")
@@ -140,11 +140,11 @@ class Part(nn.Module):
         """The Config written by `to_json`; an unknown name or field raises with the nearest one."""
         name = values.get("name")
         if not isinstance(name, str) or name not in cls.variants:
-            raise UsageError(f"unknown {cls.seam} {name!r}: {nearest(str(name), cls.variants)}")
+            raise UsageError(f"unknown {cls.seam} {name!r}: {suggest(str(name), cls.variants)}")
         config = cls.variants[name].Config
         known = {field.name for field in fields(config)}
         for key in values.keys() - known - {"name"}:
-            raise UsageError(f"{name} has no setting {key!r}: {nearest(key, known)}")
+            raise UsageError(f"{name} has no setting {key!r}: {suggest(key, known)}")
         given = {key: cls._from_plain(values[key]) for key in values.keys() & known}
         try:
             return config(**_checked(config, given))

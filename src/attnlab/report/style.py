@@ -36,6 +36,8 @@ SEMANTIC = "#C2185B"
 POSITIONAL = "#1E66D0"
 LINEAR = "#E08A00"
 NEUTRAL = "#555555"
+# for arms without a fixed meaning; safe for colour-blind readers, in this order
+PALETTE = ("#1E66D0", "#C2185B", "#E08A00", "#00796B", "#6A3FA0", "#8D6E63", "#0097C4", "#555555")
 # shape repeats what colour says, for print in grey and for colour-blind readers
 MARKERS = {SEMANTIC: "o", POSITIONAL: "s", LINEAR: "^", NEUTRAL: "D"}
 

@@ -40,13 +40,12 @@ def with_interval(effect: float | None, interval: Sequence[float | None] | None)
     low, high = tuple(interval) if interval is not None else (None, None)
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return number(effect)
-    half = (high - low) / 2
+    half = high / 2 - low / 2  # high - low may overflow
     scale = max(abs(effect), abs(low), abs(high))
     if half <= 1e-12 * scale:  # rounding of the machine, not a width
         return f"{number(effect)} ± {number(float(half))}"
     power = 0 if 1e-3 <= scale < 1e7 else math.floor(math.log10(scale))
-    unit = 10.0**power
-    body = _same_decimals(effect / unit, low / unit, high / unit)
+    body = _same_decimals(*(_divide_by_power(x, power) for x in (effect, low, high)))
     return body if power == 0 else f"({body}) × 10{_raised(power)}"
 
 
@@ -93,6 +92,12 @@ def typeset(text: str) -> str:
 def counted(n: int, noun: str) -> str:
     """`1 trial`, `12 trials`, `10,000 trials`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _divide_by_power(x: float, power: int) -> float:
+    """x / 10^power; in two steps for the smallest floats, because 10.0**-324 is 0."""
+    first = max(power, -300)
+    return x / 10.0**first / 10.0 ** (power - first)
 
 
 def _same_decimals(effect: float, low: float, high: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from attnlab.core.config import build, nearest
+from attnlab.core.config import build, suggest
 from attnlab.core.devices import check_device
 from attnlab.core.errors import UsageError
 
@@ -17,7 +17,7 @@ PER_WEIGHT = 30  # copies of the weights a quasi-Newton solver keeps
 
 
 @contextmanager
-def numerical() -> Iterator[None]:
+def translate_arithmetic_errors() -> Iterator[None]:
     """Overflow or a division by zero inside means: settings nobody can compute with."""
     try:
         yield
@@ -25,13 +25,13 @@ def numerical() -> Iterator[None]:
         raise UsageError(f"cannot be computed with these settings: {error}") from None
 
 
-def checked_simulation(settings: Mapping[str, Any], start: str, seed: int, device: str) -> None:
+def check_simulation(settings: Mapping[str, Any], start: str, seed: int, device: str) -> None:
     """UsageError unless the simulation is one that can start here."""
-    from attnlab.solvable.simulate import START, SimulationSettings
+    from attnlab.solvable.simulation import START, SimulationSettings
     from attnlab.solvable.solve import SolverSettings
 
     if not START.fullmatch(start):
-        raise UsageError(f"unknown start {start!r}: {nearest(start, STARTS)}")
+        raise UsageError(f"unknown start {start!r}: {suggest(start, STARTS)}")
     check_device(device)
     if not 0 <= seed < MOST_SEED:
         raise UsageError(f"--seed must lie between 0 and 2**63 - 1, got {seed}")
@@ -40,7 +40,7 @@ def checked_simulation(settings: Mapping[str, Any], start: str, seed: int, devic
     build(SolverSettings, {key: value for key, value in asked.items() if value is not None})
     if not 2 <= chosen.test_samples <= MOST_TEST_SAMPLES:
         raise UsageError(f"setting 'test_samples': must lie between 2 and {MOST_TEST_SAMPLES:,}")
-    with numerical():
+    with translate_arithmetic_errors():
         refuse_too_large(chosen, device)
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import root_scalar
 
-from attnlab.solvable.integrate import Rule
-from attnlab.solvable.theory import Model, Point, Tracer, linear_test_error
+from attnlab.solvable.quadrature import Rule
+from attnlab.solvable.theory import BranchTracer, Model, Point, linear_test_error
 
 _LEAST, _MOST = 0.15, 60.0  # alphas between which a crossing is looked for
 _RATIO = 1.15
@@ -35,8 +35,8 @@ class Branches:
     """Both branches followed together; counts their evaluations."""
 
     def __init__(self, model: Model, rule: Rule) -> None:
-        self.semantic = Tracer(model, "semantic", rule)
-        self.positional = Tracer(model, "positional", rule)
+        self.semantic = BranchTracer(model, "semantic", rule)
+        self.positional = BranchTracer(model, "positional", rule)
         self.evaluations = 0
         self.seen: dict[float, tuple[Point, Point]] = {}
 
@@ -123,7 +123,7 @@ def alpha_l(
 
 def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
     """The alpha at which a small theta starts to grow at the trivial solution m = theta = 0."""
-    tracer = Tracer(model, "trivial", rule)
+    tracer = BranchTracer(model, "trivial", rule)
     seen: dict[float, Point] = {}
     total = 0
 
@@ -142,7 +142,7 @@ def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
     return Crossing(value, seen[value].converged, bracket, total)
 
 
-def critical(model: Model, rule: Rule, finer: Rule | None = None) -> dict[str, Crossing]:
+def critical_alphas(model: Model, rule: Rule, finer: Rule | None = None) -> dict[str, Crossing]:
     """alpha_c, alpha_l and alpha_w together: the branches are computed once.
 
     alpha_w is the noisiest and the cheapest: give it a finer rule.

@@ -26,7 +26,7 @@ _PAIR = 0.7  # z of a softmax row near 0.73, mid-way on its rise
 _CHUNK = 4096  # points whose working arrays stay in the processor's cache
 
 
-class Field(NamedTuple):
+class ProxProblem(NamedTuple):
     """The problem of every point: cavity fields, target diagonals (token first), V and sigma^2."""
 
     h: Array
@@ -34,7 +34,7 @@ class Field(NamedTuple):
     variance: float
     sigma2: float
 
-    def take(self, keep: NDArray[np.intp] | slice) -> Field:
+    def take(self, keep: NDArray[np.intp] | slice) -> ProxProblem:
         """The same problem for some of the points."""
         return self._replace(h=self.h[:, keep], t=self.t[:, keep])
 
@@ -57,12 +57,12 @@ def diagonal(z: Array) -> Array:
     return _sigmoid(z * (z - z[::-1]))
 
 
-def _energy(z: Array, field: Field) -> Array:
+def _energy(z: Array, field: ProxProblem) -> Array:
     pull = ((z - field.h) ** 2).sum(axis=0) / field.variance
     return pull + 2 * field.sigma2 * ((diagonal(z) - field.t) ** 2).sum(axis=0)
 
 
-def _local(z: Array, field: Field) -> _Local:
+def _local(z: Array, field: ProxProblem) -> _Local:
     """Second-order expansion of the energy.
 
     With c = (a - T) a' and k = a'^2 + (a - T) a'', the fit term has gradient
@@ -102,7 +102,7 @@ def _step(at: _Local, damping: Array, floor: float) -> Array:
     return step / np.maximum(1.0, np.hypot(step[0], step[1]))
 
 
-def _descend_chunk(z: Array, field: Field) -> Array:
+def _descend_chunk(z: Array, field: ProxProblem) -> Array:
     """Safeguarded Newton: a step that does not lower the energy is refused and damped."""
     result = z.copy()
     where = np.arange(z.shape[1])
@@ -142,7 +142,7 @@ def _starts(h: Array) -> tuple[Array, ...]:
     return h, np.zeros_like(h), pair, -pair
 
 
-def _descend(z: Array, field: Field) -> Array:
+def _descend(z: Array, field: ProxProblem) -> Array:
     """The local minimum below each start."""
     parts = [slice(i, i + _CHUNK) for i in range(0, z.shape[1], _CHUNK)]
     return np.concatenate([_descend_chunk(z[:, p], field.take(p)) for p in parts], axis=1)
@@ -165,14 +165,14 @@ class Minima:
         """Nothing known yet."""
         return cls(np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.intp))
 
-    def follow(self, field: Field) -> Array:
+    def follow(self, field: ProxProblem) -> Array:
         """The lowest of the minima known, slid to a new h and V."""
         self.best = _descend(self.best, field)
         if self.owner.size:
             self._compete(_descend(self.other, field.take(self.owner)), field)
         return self.best
 
-    def _compete(self, rival: Array, field: Field) -> None:
+    def _compete(self, rival: Array, field: ProxProblem) -> None:
         """Swap a rival with its owner's best where it is lower."""
         owner = self.owner
         # Each round settles at most one swap per owner; an owner has one or two rivals.
@@ -190,7 +190,7 @@ class Minima:
             rival[:, chosen] = held
         self.other = rival
 
-    def search(self, field: Field, warm: Array | None = None) -> int:
+    def search(self, field: ProxProblem, warm: Array | None = None) -> int:
         """Every start again; returns the number of points whose answer moved."""
         h = field.h
         points = h.shape[1]
@@ -228,6 +228,6 @@ def prox(h: Array, T: Array, V: float, sigma2: float, warm: Array | None = None)
         raise ValueError("each row of T must sum to 1: it is the target of a softmax row")
     target = np.stack([T[:, 0, 0], T[:, 1, 1]])
     minima = Minima.none()
-    problem = Field(np.ascontiguousarray(h.T), target, V, sigma2)
+    problem = ProxProblem(np.ascontiguousarray(h.T), target, V, sigma2)
     minima.search(problem, None if warm is None else np.ascontiguousarray(warm.T))
     return np.ascontiguousarray(minima.best.T)

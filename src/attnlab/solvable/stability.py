@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import root_scalar
 
-from attnlab.solvable.evolution import Model
-from attnlab.solvable.integrate import Rule
-from attnlab.solvable.prox import Field, Minima
+from attnlab.solvable.prox import Minima, ProxProblem
+from attnlab.solvable.quadrature import Rule
+from attnlab.solvable.state_evolution import Model
 from attnlab.solvable.theory import Point
 
 Array = NDArray[np.float64]
@@ -59,7 +59,7 @@ class Replicas:
 
     def _pull(self, h: Array, minima: Minima) -> Array:
         """g = (prox(h) - h) / V."""
-        minima.search(Field(h, self.target, self.point.V, self.sigma2))
+        minima.search(ProxProblem(h, self.target, self.point.V, self.sigma2))
         return (minima.best - h) / self.point.V
 
     def gain(self, delta: float) -> float:

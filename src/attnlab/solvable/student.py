@@ -25,7 +25,7 @@ Fields = Float[Tensor, "token sample student rank"]
 
 
 @dataclass(frozen=True)
-class Blocks:
+class GramBlocks:
     """Per-sample Gram blocks G, C (L×L×n) and y² (n); all a loss needs besides the fields."""
 
     gram: Float[Tensor, "token token2 sample"]
@@ -33,7 +33,7 @@ class Blocks:
     target: Float[Tensor, " sample"]
 
     @staticmethod
-    def of(data: Dataset) -> "Blocks":
+    def of(data: Dataset) -> "GramBlocks":
         """From x and A*: Y and X are never formed."""
         s, x = data.settings, data.tokens
         xx = token_gram(x) / s.dim
@@ -43,7 +43,7 @@ class Blocks:
         pp = (signs[:, None] * signs[None, :] * s.position_size**2)[:, :, None]
         cross = torch.einsum("lmn,mpn->lpn", data.attention, xx + xp)
         target = torch.einsum("lmn,mpn,lpn->n", data.attention, xx, data.attention)
-        return Blocks(xx + xp + xp.transpose(0, 1) + pp, cross, target)
+        return GramBlocks(xx + xp + xp.transpose(0, 1) + pp, cross, target)
 
     @cached_property
     def pair(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -72,7 +72,7 @@ def _outer(projection: Tensor, s: TeacherSettings) -> Tensor:
 
 
 def sample_losses(
-    fields: Fields, blocks: Blocks, settings: TeacherSettings
+    fields: Fields, blocks: GramBlocks, settings: TeacherSettings
 ) -> tuple[Float[Tensor, "sample student"], Fields]:
     """(1/2D)‖Y − A X‖² of every sample and student, and its derivative in the fields."""
     if settings.tokens == 2:
@@ -87,7 +87,7 @@ def sample_losses(
     return loss, torch.einsum("lmnk,mnkr->lnkr", slope, fields)
 
 
-def _pair_losses(fields: Fields, blocks: Blocks, scale: float) -> tuple[Tensor, Fields]:
+def _pair_losses(fields: Fields, blocks: GramBlocks, scale: float) -> tuple[Tensor, Fields]:
     """L=2: a_1 = sigmoid(S₁·(S₁−S₂)), a_2 = sigmoid(S₂·(S₂−S₁))."""
     kappa, slopes, rest = blocks.pair
     first, second = fields
@@ -117,7 +117,7 @@ class Loss:
     """E of many students on one data set; `keep[n,k]` = 0 leaves sample n out of student k."""
 
     data: Dataset
-    blocks: Blocks
+    blocks: GramBlocks
     ridge: Float[Tensor, " #student"]  # one a student, or one for all
     keep: Float[Tensor, "sample student"] | None = None
 
@@ -125,7 +125,7 @@ class Loss:
     def of(data: Dataset, ridge: Tensor | float, keep: Tensor | None = None) -> "Loss":
         """The loss with its Gram blocks computed; one ridge a student (or one for all)."""
         values = torch.as_tensor(ridge, dtype=torch.float64, device=data.tokens.device)
-        return Loss(data, Blocks.of(data), values.reshape(-1), keep)
+        return Loss(data, GramBlocks.of(data), values.reshape(-1), keep)
 
     def take(self, students: Tensor) -> "Loss":
         """The loss of some of the students only."""

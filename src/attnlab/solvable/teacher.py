@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from attnlab.core.config import Settings, build, canonical
+from attnlab.core.config import Settings, build, canonical_json
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.files import sha256_file, write_bytes
 from attnlab.core.seeds import Seed
@@ -90,7 +90,7 @@ class Dataset:
     def save(self, path: Path) -> str:
         """Write one safetensors file, all or nothing; returns its SHA-256."""
         tensors = {"tokens": self.tokens.contiguous(), "attention": self.attention.contiguous()}
-        meta = {"settings": canonical(self.settings.model_dump(mode="json")), "format": "1"}
+        meta = {"settings": canonical_json(self.settings.model_dump(mode="json")), "format": "1"}
         write_bytes(path, save({k: v.cpu() for k, v in tensors.items()}, metadata=meta))
         return sha256_file(path)
 

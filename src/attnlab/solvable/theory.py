@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.solvable.evolution import Branch, Evolution, Model, State
-from attnlab.solvable.integrate import Rule
+from attnlab.solvable.broyden import BroydenResult, broyden_solve
 from attnlab.solvable.prox import Minima, diagonal
-from attnlab.solvable.roots import Attempt, solve
+from attnlab.solvable.quadrature import Rule
+from attnlab.solvable.state_evolution import Branch, Evolution, Model, State
 
-__all__ = ["Branch", "Model", "Point", "State", "Tracer", "curve", "fixed_point"]
+__all__ = ["Branch", "BranchTracer", "Model", "Point", "State", "curve", "fixed_point"]
 __all__ += ["linear_test_error", "linear_train_error"]
 
 Array = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Point:
         return self.branch != "trivial" and self.order == 0.0
 
 
-class Tracer:
+class BranchTracer:
     """Follows one branch: each solve starts from the line through the last two solutions.
 
     A point that fails is marked and leaves the trail as it was, so its neighbours do not suffer.
@@ -89,7 +89,7 @@ class Tracer:
         self.trail: list[tuple[float, Array]] = []
         self.last: float | None = None  # the alpha solved last, with success
         self._slope: Array | None = None  # the solver's Jacobian, handed from point to point
-        self._trivial: Tracer | None = None
+        self._trivial: BranchTracer | None = None
 
     def start(self, state: State) -> Array:
         """A state as the solver's unknowns."""
@@ -164,24 +164,26 @@ class Tracer:
             scatter,
         )
 
-    def _rounds(self, alpha: float, x: Array) -> tuple[Attempt, float]:
+    def _rounds(self, alpha: float, x: Array) -> tuple[BroydenResult, float]:
         """Place the points for x, solve on them, again until x stays; search all minima last."""
         evolution, problem = self.evolution, self.evolution.problem(alpha)
-        attempt = Attempt(x, np.inf, self._slope)
+        attempt = BroydenResult(x, np.inf, self._slope)
         scatter, quiet = np.inf, 0
         for turn in range(_ROUNDS):
             placed = attempt.x
             evolution.refer(evolution.state(placed))
             if turn == 2:  # slow: perhaps some minima were lost on the way
                 evolution.prox(evolution.reference.V, search=True)
-            attempt = solve(problem, placed, self.tol, attempt.slope, evolution.reach())
+            attempt = broyden_solve(problem, placed, self.tol, attempt.slope, evolution.reach())
             scatter = float(np.abs(attempt.x - placed).max())
             # Placing the points anew moves the answer by the integration error: no use in waiting.
             quiet += scatter < _NEAR
             if evolution.gone(attempt.x) or scatter < _STILL or quiet == _PATIENCE:
                 break
         evolution.prox(evolution.state(attempt.x).V, search=True)
-        return solve(problem, attempt.x, self.tol, attempt.slope, evolution.reach()), scatter
+        return broyden_solve(
+            problem, attempt.x, self.tol, attempt.slope, evolution.reach()
+        ), scatter
 
     def gain(self, point: Point, order: Branch) -> float:
         """The factor by which a small theta (order semantic) or m (positional) grows at the point.
@@ -193,7 +195,7 @@ class Tracer:
 
     def _merged(self, alpha: float, spent: int) -> Point:
         """The trivial solution under this branch's name; converged if the order shrinks there."""
-        self._trivial = self._trivial or Tracer(self.model, "trivial", self.rule, self.tol)
+        self._trivial = self._trivial or BranchTracer(self.model, "trivial", self.rule, self.tol)
         point = self._trivial.solve(alpha)
         ends = self._trivial.gain(point, self.branch) < 1
         return replace(
@@ -214,9 +216,9 @@ def fixed_point(
 ) -> Point:
     """The branch at alpha: from start, or by continuation from where the branch is known."""
     if start is not None:
-        tracer = Tracer(model, branch, rule, tol)
+        tracer = BranchTracer(model, branch, rule, tol)
         return tracer.solve(alpha, tracer.start(start.state))
-    return Tracer(model, branch, rule, tol).walk(alpha)
+    return BranchTracer(model, branch, rule, tol).walk(alpha)
 
 
 def curve(
@@ -226,7 +228,7 @@ def curve(
     if any(alpha <= 0 for alpha in alphas):
         raise ValueError("alpha = N / D must be positive")
     first, _ = _FIRST[branch]
-    tracer = Tracer(model, branch, rule, tol)
+    tracer = BranchTracer(model, branch, rule, tol)
     order = sorted(range(len(alphas)), key=lambda i: alphas[i])
     upward = [i for i in order if alphas[i] >= first]
     downward = [i for i in reversed(order) if alphas[i] < first]

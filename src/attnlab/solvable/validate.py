@@ -19,7 +19,7 @@ from torch import Tensor
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.solvable.solve import SolverSettings, minimise
-from attnlab.solvable.student import Blocks, Loss, Weights, sample_losses
+from attnlab.solvable.student import GramBlocks, Loss, Weights, sample_losses
 from attnlab.solvable.teacher import Dataset
 
 
@@ -53,7 +53,7 @@ def cross_validate(
     keep = (fold_of[:, None] != torch.arange(folds, device=device)).double()  # n × folds
     columns = keep.repeat(1, starts.shape[0] * len(ridges))
     ridge = torch.tensor(ridges, dtype=torch.float64, device=device).repeat_interleave(folds)
-    loss = Loss(data, Blocks.of(data), ridge.repeat(starts.shape[0]), columns)
+    loss = Loss(data, GramBlocks.of(data), ridge.repeat(starts.shape[0]), columns)
     found = minimise(loss, starts.repeat_interleave(count, dim=0), solver)
     losses, _ = sample_losses(loss.fields(found.weights), loss.blocks, data.settings)
     held_out = (losses * (1 - columns)).sum(dim=0).reshape(starts.shape[0], len(ridges), folds)

@@ -16,8 +16,6 @@ STUDIES: dict[str, str] = {
     "optimizers": "attnlab.studies.adapting.optimizers:Optimizers",
     "adapters": "attnlab.studies.adapting.adapters:Adapters",
     "concepts": "attnlab.studies.concepts.study:Concepts",
-    "finetune": "attnlab.studies.finetune.study:Finetune",
-    "train": "attnlab.studies.train_text.study:TrainText",
 }
 
 

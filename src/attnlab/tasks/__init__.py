@@ -1,10 +1,13 @@
-"""Data with their own baselines: text as documents, tokens, batches, and n-gram models beside it.
+"""Data sets and their baselines: text as documents, tokens and batches, and n-gram models.
 
-corpus.py   documents and their splits; drama.py: what is spoken in a play; sentences
-tokens.py   words, characters or byte-pair pieces as numbers (on the tokenizers library)
-batches.py  packed windows or one sentence a row, a pure function of seed and step
-birthplaces.py  where was X born: people.py and biographies.py, or a course's files
+corpus.py       documents and their splits; drama.py: the speeches of a play
+tokenizer.py    word, character and byte-pair tokenizers (on the tokenizers library)
+batches.py      packed windows or one sentence per row, as a pure function of seed and step
+birthplaces.py  where was X born: from people.py and biographies.py, or from files
 span_corruption.py  prefix ⁇ suffix ⁇ span; mixed.py: several sources in one batch
-labelled.py  texts with labels: sentiment.py, boolq.py, snli.py, anyone's tables.py; encoded.py
-ngram.py    uniform, unigram, bigram, trigram ... by Kneser and Ney, on the same tokens
+labelled.py     labelled texts: sentiment.py, boolq.py, snli.py, or a user's tables.py and
+                split_folder.py; encoder_inputs.py: their tokens and batches for an encoder
+summaries.py    articles with summaries; prompts.py: prompts with answers as batches
+texts.py        a list of texts from a file
+ngram.py        uniform, unigram, bigram, trigram … with Kneser–Ney smoothing, on the same tokens
 """

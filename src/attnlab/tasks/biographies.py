@@ -1,7 +1,7 @@
-"""Short biographies from a person's record: one sentence each, in as many ways as are asked for.
+"""Biographies of one sentence each, from a person's record, in several phrasings.
 
-Every sentence states the birthplace. How many different sentences a person gets decides whether
-the fact can be asked for later: read in one form only, a model may learn the sentence and not the
+Every sentence states the birthplace. The number of different sentences per person decides whether
+a model can answer questions later: from a single phrasing it may learn the sentence and not the
 fact (Allen-Zhu and Li 2023).
 """
 
@@ -31,38 +31,45 @@ SENTENCES = (
     "{place} is the town that {name} comes from.",
     "{place} is where the player {name} was born.",
 )
-BORN = (  # of people whose year of birth is known
+BORN_SENTENCES = (  # for people whose year of birth is known
     "{name} was born in {place} in {born}.",
     "{name} was born in {born} in {place}.",
     "{name} ({born}, {place}) played baseball.",
     "In {born}, {name} was born in {place}.",
     "{place}, {born}: {name} is born.",
 )
-DEBUT = (  # of people whose first year in the league is known
+DEBUT_SENTENCES = (  # for people whose first year in the league is known
     "{name}, born in {place}, first played in {debut}.",
     "{name} of {place} first played in {debut}.",
     "In {debut}, {name} from {place} first played.",
 )
-MOST = len(SENTENCES) + len(BORN) + len(DEBUT)
+MAX_PHRASINGS = len(SENTENCES) + len(BORN_SENTENCES) + len(DEBUT_SENTENCES)
 
 
 def phrasings_of(person: Person) -> tuple[str, ...]:
-    """Every sentence that the record can fill."""
-    known = SENTENCES + (BORN if person.born else ()) + (DEBUT if person.debut else ())
+    """Return every sentence about a person for which the record has the facts."""
+    templates = (
+        SENTENCES
+        + (BORN_SENTENCES if person.born else ())
+        + (DEBUT_SENTENCES if person.debut else ())
+    )
     facts = {"born": person.born, "debut": person.debut}
-    return tuple(text.format(name=person.name, place=person.place, **facts) for text in known)
+    return tuple(text.format(name=person.name, place=person.place, **facts) for text in templates)
 
 
-def biographies(people: Sequence[Person], phrasings: int, seed: Seed) -> tuple[str, ...]:
-    """`phrasings` different sentences on each person, drawn for each anew; person by person.
+def draw_biographies(people: Sequence[Person], phrasings: int, seed: Seed) -> tuple[str, ...]:
+    """Draw `phrasings` different sentences for each person, in the order of the people.
 
-    A person whose record fills fewer gets those. The draw depends on the seed and the name only.
+    A person whose record allows fewer gets all of them. The draw depends on the seed and the name
+    only.
     """
-    if not 1 <= phrasings <= MOST:
-        raise UsageError(f"setting 'phrasings': 1 to {MOST} ways are known, got {phrasings}")
-    found = []
+    if not 1 <= phrasings <= MAX_PHRASINGS:
+        raise UsageError(
+            f"setting 'phrasings': 1 to {MAX_PHRASINGS} ways are known, got {phrasings}"
+        )
+    sentences = []
     for person in people:
-        ways = phrasings_of(person)
+        known = phrasings_of(person)
         rng = seed.child("phrasings", person.name).numpy_generator()
-        found += [ways[i] for i in rng.permutation(len(ways))[:phrasings]]
-    return tuple(found)
+        sentences += [known[i] for i in rng.permutation(len(known))[:phrasings]]
+    return tuple(sentences)

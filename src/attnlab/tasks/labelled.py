@@ -1,10 +1,11 @@
-"""Texts, or pairs of texts, with a label: to learn from, to choose by, to report once.
+"""Labelled texts and pairs of texts, in splits for train, dev and test.
 
     key(example) = SHA-256 of its texts without case and extra spaces
 
-Copies share a key and so a split, whatever the order of the files. Anyone's table is cut by where
-the key falls (`by_hash`), so that a row added later moves no other; a known set into parts of a
-known size by the order of its keys (`by_order`). The baseline without a model is the majority.
+Copies share a key and therefore a split, whatever the order of the files. A user's table is split
+by the value of the key (`split_by_hash`), so that a row added later moves no other; a known data
+set is split into parts of known size by the order of its keys (`split_by_sizes`). The baseline
+without a model is the majority class.
 """
 
 import hashlib
@@ -14,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.corpus import Corpus, content
+from attnlab.tasks.corpus import Corpus, collapse_whitespace
 from attnlab.tasks.tables import TableRow, read_table
 
-DEV, TEST = 0.1, 0.1  # of anyone's rows
-FEWEST = 10  # rows of a table that can be cut in three
+DEV, TEST = 0.1, 0.1  # fractions of a user's table
+MIN_ROWS = 10  # of a table that is split into train, dev and test
 
 
 @dataclass(frozen=True)
 class Example:
-    """A text, a second one where the question is about a pair, and the number of its class."""
+    """A text, the second text of a pair or None, and the number of its class."""
 
     text: str
     second: str | None
@@ -31,7 +32,7 @@ class Example:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """One text, or two."""
+        """The text, or both texts of a pair."""
         return (self.text,) if self.second is None else (self.text, self.second)
 
 
@@ -39,8 +40,8 @@ Examples = tuple[Example, ...]
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A task: its classes in order, and three splits of which only dev may choose anything."""
+class LabelledData:
+    """A classification data set: class names in order, and the splits train, dev and test."""
 
     name: str
     labels: tuple[str, ...]
@@ -50,26 +51,26 @@ class Labelled:
     note: str = ""  # what a report must say about these data
 
     def texts(self) -> dict[str, list[tuple[str, ...]]]:
-        """By name, as the audit split-overlap takes them."""
+        """Return the texts of each split by name, as the audit split-overlap takes them."""
         return {name: [e.texts for e in part] for name, part in self.as_dict().items()}
 
     def as_dict(self) -> dict[str, Examples]:
-        """The splits by name."""
+        """Return the examples of each split by name."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
-    def sample(self, train: int, dev: int = 0, test: int = 0) -> "Labelled":
-        """The first rows of each split in the order of their keys; 0: all of it."""
+    def sample(self, train: int, dev: int = 0, test: int = 0) -> "LabelledData":
+        """Keep the first rows of each split in the order of their keys; 0 keeps all rows."""
 
-        def few(rows: Examples, n: int) -> Examples:
+        def first(rows: Examples, n: int) -> Examples:
             return tuple(sorted(rows, key=example_key)[:n]) if n else rows
 
-        parts = few(self.train, train), few(self.dev, dev), few(self.test, test)
-        return Labelled(self.name, self.labels, *parts, self.note)
+        parts = first(self.train, train), first(self.dev, dev), first(self.test, test)
+        return LabelledData(self.name, self.labels, *parts, self.note)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column holds what."""
+    """Names of the table columns with the text, the label and, for pairs, the second text."""
 
     text: str
     label: str
@@ -77,70 +78,73 @@ class Columns:
 
 
 def majority(examples: Sequence[Example]) -> float:
-    """Share of the most frequent class: what a constant answer scores."""
+    """Fraction of the most frequent class: the accuracy of a constant answer."""
     return max(Counter(e.label for e in examples).values()) / len(examples)
 
 
-def read_labelled(path: Path, columns: Columns) -> Labelled:
-    """Anyone's table, cut 80 / 10 / 10 by the hash of its texts."""
+def read_labelled_table(path: Path, columns: Columns) -> LabelledData:
+    """Read a user's table and split it 80 / 10 / 10 by the hash of its texts."""
     rows = read_table(path)
-    given = [row.label(columns.label) for row in rows]  # a wrong column is named first
-    if len(rows) < FEWEST:
-        raise UsageError(f"{path}: {len(rows)} rows; train, dev and test need {FEWEST}")
-    labels = class_names(given, str(path), len(rows))
-    return split_by_hash(path.name, labels, examples_of(rows, columns, labels))
+    row_labels = [row.label(columns.label) for row in rows]  # reports a wrong column first
+    if len(rows) < MIN_ROWS:
+        raise UsageError(f"{path}: {len(rows)} rows; train, dev and test need {MIN_ROWS}")
+    labels = class_names(row_labels, str(path), len(rows))
+    return split_by_hash(path.name, labels, to_examples(rows, columns, labels))
 
 
-def examples_of(rows: Iterable[TableRow], columns: Columns, labels: Sequence[str]) -> Examples:
-    """The rows as examples; a label that is no class is a UsageError with its line."""
+def to_examples(rows: Iterable[TableRow], columns: Columns, labels: Sequence[str]) -> Examples:
+    """Turn rows into examples; an unknown label raises a UsageError that names its line."""
     number = {name: i for i, name in enumerate(labels)}
-    found = []
+    examples = []
     for row in rows:
         label = row.label(columns.label)
         if label not in number:
             raise UsageError(f"{row.where}: label {label!r} is not one of {', '.join(labels)}")
         second = None if columns.second is None else row.text(columns.second)
-        found.append(Example(row.text(columns.text), second, number[label]))
-    return tuple(found)
+        examples.append(Example(row.text(columns.text), second, number[label]))
+    return tuple(examples)
 
 
 def class_names(labels: Iterable[str], where: str, rows: int) -> tuple[str, ...]:
-    """The different labels, numbers by size and words by the alphabet; too many are no classes."""
-    found = set(labels)
-    if len(found) < 2:
-        raise UsageError(f"{where}: every label is {found.pop()!r}; a classifier needs two")
-    if len(found) > rows // 2:
-        raise UsageError(f"{where}: {len(found)} different labels in {rows} rows are no classes")
-    whole = all(name.lstrip("+-").isdecimal() for name in found)
-    return tuple(sorted(found, key=(lambda name: (int(name), name)) if whole else None))
+    """Return the different labels: integers in numerical order, words in alphabetical order.
+
+    More than one label per two rows is an error: the column does not hold classes.
+    """
+    names = set(labels)
+    if len(names) < 2:
+        raise UsageError(f"{where}: every label is {names.pop()!r}; a classifier needs two")
+    if len(names) > rows // 2:
+        raise UsageError(f"{where}: {len(names)} different labels in {rows} rows are no classes")
+    integers = all(name.lstrip("+-").isdecimal() for name in names)
+    return tuple(sorted(names, key=(lambda name: (int(name), name)) if integers else None))
 
 
-def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> Labelled:
-    """80 / 10 / 10 by where each key falls; every class must be in the part that is learnt."""
+def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> LabelledData:
+    """Split 80 / 10 / 10 by the hash of each key; every class must occur in train."""
     keys = [example_key(row) for row in rows]
     parts = Corpus(tuple(dict.fromkeys(keys)), name).split(DEV, TEST).parts
-    place = {key: i for i, part in enumerate(parts) for key in part}
-    cut: tuple[list[Example], ...] = ([], [], [])
+    split_of = {key: i for i, part in enumerate(parts) for key in part}
+    splits: tuple[list[Example], ...] = ([], [], [])
     for row, key in zip(rows, keys, strict=True):
-        cut[place[key]].append(row)
-    train, dev, test = map(tuple, cut)
+        splits[split_of[key]].append(row)
+    train, dev, test = map(tuple, splits)
     if not test:
         raise UsageError(f"{name}: too few different texts for train, dev and test")
-    learnt = {row.label for row in train}
-    absent = next((labels[i] for i in range(len(labels)) if i not in learnt), None)
+    trained = {row.label for row in train}
+    absent = next((labels[i] for i in range(len(labels)) if i not in trained), None)
     if absent is not None:
         raise UsageError(f"{name}: no row to learn {absent!r} from; it is too rare for a class")
-    return Labelled(name, labels, train, dev, test)
+    return LabelledData(name, labels, train, dev, test)
 
 
-def by_order(
+def split_by_sizes(
     rows: Sequence[Example],
     sizes: Sequence[int],
     key: Callable[[Example], str] | None = None,
 ) -> list[Examples]:
-    """Parts of these sizes in the order of the keys; a run of equal keys is not torn apart.
+    """Sort rows by key and split them into parts of these sizes; equal keys stay together.
 
-    Exact where all keys differ; otherwise a part may have a few rows more than its size.
+    The sizes are exact if all keys differ; otherwise a part may have a few rows more.
     """
     key = key or example_key
     ordered = sorted(rows, key=lambda row: (key(row), row.texts, row.label))
@@ -157,25 +161,25 @@ def by_order(
     return parts
 
 
-HALVED = "no test with labels: one half of dev chooses, the other is reported"
+HALVED_NOTE = "no test with labels: one half of dev chooses, the other is reported"
 
 
-def halves(
+def split_in_halves(
     dev: Examples, where: str, key: Callable[[Example], str] | None = None
 ) -> tuple[Examples, Examples]:
-    """One to choose by, one to report, in the order of the keys."""
-    first, second = by_order(dev, (len(dev) // 2, len(dev) - len(dev) // 2), key)
+    """Split dev by the order of the keys into one half to choose by and one to report."""
+    first, second = split_by_sizes(dev, (len(dev) // 2, len(dev) - len(dev) // 2), key)
     if not first or not second:
         raise UsageError(f"{where}: too few different texts to be cut in two, without a test")
     return first, second
 
 
 def example_key(row: Example) -> str:
-    """SHA-256 of the texts, in hex: copies that differ in case or spaces share it."""
+    """SHA-256 of an example's texts in hex; copies that differ in case or spaces share it."""
     return text_key(*row.texts)
 
 
 def text_key(*texts: str) -> str:
-    """SHA-256 over texts without case and extra spaces."""
-    words = "\0".join(content(text.casefold()) for text in texts)
+    """SHA-256 of texts in hex, without case and extra spaces."""
+    words = "\0".join(collapse_whitespace(text.casefold()) for text in texts)
     return hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Batches of several sources side by side: questions among biographies, say.
+"""Batches that stack the rows of several sources, for example questions and biographies.
 
 one   a b c □      other   d e        mixed   a b c □
                            f g                d e # #
@@ -17,43 +17,44 @@ from attnlab.core.tokens import IGNORE
 from attnlab.tasks.batches import Batch
 
 
-class Source(Protocol):
-    """Batches as a function of the step."""
+class BatchSource(Protocol):
+    """Anything that gives a batch for every step."""
 
     def batch(self, step: int) -> Batch:
-        """Batch number `step`."""
+        """Return batch number `step`, counted from 0."""
         ...
 
 
-class Mixed:
-    """Step by step the rows of every source, in the order given."""
+class MixedBatches:
+    """Batch `step` has the rows of batch `step` of every source, in the given order."""
 
-    def __init__(self, *sources: Source) -> None:
+    def __init__(self, *sources: BatchSource) -> None:
         if not sources:
             raise UsageError("nothing to mix")
         self.sources = sources
 
     def batch(self, step: int) -> Batch:
-        """One batch of all rows, padded on the right to the longest."""
-        return joined(source.batch(step) for source in self.sources)
+        """Return one batch of all rows, padded on the right to the longest."""
+        return concatenate_batches(source.batch(step) for source in self.sources)
 
 
-def joined(batches: Iterable[Batch]) -> Batch:
-    """The rows of all; what is added is hidden and not scored."""
+def concatenate_batches(batches: Iterable[Batch]) -> Batch:
+    """Stack the rows of all batches; added positions are padding and not scored."""
     parts = list(batches)
     width = max(part.ids.shape[1] for part in parts)
 
-    def wide(tensor: Tensor, fill: int | bool) -> Tensor:
-        return functional.pad(tensor, (0, width - tensor.shape[1]), value=fill)
+    def pad(tensor: Tensor, value: int | bool) -> Tensor:
+        return functional.pad(tensor, (0, width - tensor.shape[1]), value=value)
 
-    hidden = torch.cat(
-        [
-            wide(torch.zeros_like(p.ids, dtype=torch.bool) if p.hidden is None else p.hidden, True)
-            for p in parts
-        ]
-    )
+    mask = torch.cat([pad(_padding_mask(part), True) for part in parts])
     return Batch(
-        torch.cat([wide(part.ids, 0) for part in parts]),
-        torch.cat([wide(part.targets, IGNORE) for part in parts]),
-        hidden if bool(hidden.any()) else None,
+        torch.cat([pad(part.ids, 0) for part in parts]),
+        torch.cat([pad(part.targets, IGNORE) for part in parts]),
+        mask if bool(mask.any()) else None,
     )
+
+
+def _padding_mask(batch: Batch) -> Tensor:
+    if batch.key_padding_mask is None:
+        return torch.zeros_like(batch.ids, dtype=torch.bool)
+    return batch.key_padding_mask

@@ -1,10 +1,9 @@
-"""Real people with their birthplaces, and names that nobody has.
+"""Real people with their birthplaces, and invented names that nobody has.
 
-    name = first and last name;   people who share a name are left out, all of them
-
-so that "Where was X born?" has one answer (542 names belong to several people; 520 of them to
-people of different birthplaces). Invented names are a first name and a last name of the data that
-do not stand together there: their letters look like those of real people, only the pair is new.
+A name is a first and a last name. All people who share a name are left out, so that "Where was X
+born?" has one answer (542 names belong to several people, 520 of them to people with different
+birthplaces). An invented name combines a first name and a last name of the data that do not occur
+together: it is spelled like a real name, only the pair is new.
 """
 
 import csv
@@ -20,21 +19,21 @@ from attnlab.core.seeds import Seed
 from attnlab.tasks.corpus import read_text
 
 COLUMNS = ("nameFirst", "nameLast", "birthCity", "birthYear", "debut")
-TRIES = 200  # draws for each invented name before the pairs count as used up
+DRAWS_PER_NAME = 200  # draws per invented name before the pairs count as used up
 
 
 def normalise(text: str) -> str:
-    """Unicode NFC, runs of white space as one space, none at the ends; letters keep their case.
+    """Apply Unicode NFC and collapse white space; letters keep their case.
 
-    Names, questions, places and documents pass through it when they are read, answers of a model
-    before they are compared: two places are the same exactly when this gives the same text.
+    Names, questions, places and documents are normalised when they are read, answers of a model
+    before they are compared: two places are equal if their normalised texts are equal.
     """
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
 @dataclass(frozen=True)
 class Person:
-    """A name with its place of birth; years where the record has them."""
+    """A name with its place of birth, and years if the record has them."""
 
     name: str
     place: str
@@ -43,62 +42,62 @@ class Person:
 
 
 def real_people(files: Sequence[Path] | None = None) -> tuple[Person, ...]:
-    """18,730 people of unique name with a city of birth, in the order of the file."""
+    """Read 18,730 people with a unique name and a city of birth, in the order of the file."""
     if files is None:
         from attnlab.assets import get
 
         files = get("people").files
-    return unique(person for file in files for person in read_people(file))
+    return drop_shared_names(person for file in files for person in read_people(file))
 
 
 def read_people(path: Path) -> tuple[Person, ...]:
-    """The rows of People.csv that have a first name, a last name and a city."""
+    """Read the rows of People.csv that have a first name, a last name and a city of birth."""
     rows = csv.DictReader(io.StringIO(read_text(path)))
     missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
     if missing:
         raise UsageError(f"{path}: no column {missing[0]!r}")
-    found = []
+    people = []
     for row in rows:
         first, last, city, born, debut = (normalise(row[name] or "") for name in COLUMNS)
         if first and last and city:
-            found.append(Person(f"{first} {last}", city, _year(born), _year(debut)))
-    if not found:
+            people.append(Person(f"{first} {last}", city, _year(born), _year(debut)))
+    if not people:
         raise UsageError(f"{path}: no row has a name and a city of birth")
-    return tuple(found)
+    return tuple(people)
 
 
-def unique(people: Iterable[Person]) -> tuple[Person, ...]:
-    """Those whose name nobody else has, case aside."""
+def drop_shared_names(people: Iterable[Person]) -> tuple[Person, ...]:
+    """Keep the people whose name nobody else has, ignoring case."""
     people = tuple(people)
     count = Counter(person.name.casefold() for person in people)
     return tuple(person for person in people if count[person.name.casefold()] == 1)
 
 
-def invented_names(
+def invent_names(
     names: Sequence[str], count: int, seed: Seed, taken: Collection[str] = (), *, all_: bool = True
 ) -> tuple[str, ...]:
-    """`count` different names: first words of one real name, last word of another, no real name.
+    """Invent `count` names: the first words of one name and the last word of another.
 
-    No name of `names` or `taken` is among them, case aside. When pairs run out: UsageError, or
-    with all_=False as many as there are.
+    None of them is in `names` or `taken`, ignoring case. If there are too few pairs, raise
+    UsageError, or with all_=False return fewer names.
     """
     real = {name.casefold() for name in (*names, *taken)}
     halves = [name.rpartition(" ") for name in names if " " in name]
-    found: dict[str, str] = {}
+    invented: dict[str, str] = {}
     rng = seed.child("invented").numpy_generator()
-    for _ in range(TRIES * max(1, count)):
-        if len(found) == count or not halves:
+    for _ in range(DRAWS_PER_NAME * max(1, count)):
+        if len(invented) == count or not halves:
             break
         first, last = rng.integers(0, len(halves), size=2)
         name = f"{halves[first][0]} {halves[last][2]}"
         if name.casefold() not in real:
-            found.setdefault(name.casefold(), name)
-    if all_ and len(found) < count:
-        raise UsageError(f"{len(names)} names give {len(found)} new pairs, not {count}")
-    return tuple(found.values())
+            invented.setdefault(name.casefold(), name)
+    if all_ and len(invented) < count:
+        raise UsageError(f"{len(names)} names give {len(invented)} new pairs, not {count}")
+    return tuple(invented.values())
 
 
 def _year(text: str) -> int | None:
-    """1981 of '1981' or '1981-12-27'."""
+    """Return the year 1981 of '1981' or '1981-12-27'; None if there is none."""
     head = text[:4]
     return int(head) if len(head) == 4 and head.isascii() and head.isdigit() else None

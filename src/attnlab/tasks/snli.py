@@ -1,16 +1,23 @@
 """SNLI: does the second sentence follow from the first, contradict it, or neither?
 
-minilm-l6 was trained on pairs from SNLI, so what it scores here demonstrates how pairs are read;
-it is not a test of the encoder. Pairs on which the annotators did not agree ("-") are left out.
-All pairs about one picture (its caption comes first in each) stay in one split.
+minilm-l6 was trained on pairs from SNLI, so its score here demonstrates how a model reads pairs; it
+is not a test of the encoder. Pairs on which the annotators did not agree ("-") are left out. All
+pairs about one picture (whose caption is the first sentence) stay in one split.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.labelled import Columns, Example, Examples, Labelled, by_order, examples_of
-from attnlab.tasks.labelled import text_key as key_of
+from attnlab.tasks.labelled import (
+    Columns,
+    Example,
+    Examples,
+    LabelledData,
+    split_by_sizes,
+    text_key,
+    to_examples,
+)
 from attnlab.tasks.tables import read_table
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -19,31 +26,31 @@ UNDECIDED = "-"
 NOTE = "minilm-l6 was trained on SNLI's pairs: a demonstration, not a test"
 
 
-def snli(files: Sequence[Path] | None = None) -> Labelled:
-    """Train from the subset; SNLI's test split in two halves, to choose by and to report."""
+def snli(files: Sequence[Path] | None = None) -> LabelledData:
+    """Read the asset's part of SNLI; SNLI's test split gives dev and test, one half each."""
     if files is None:
         from attnlab.assets import get
 
         files = get("snli").files
-    part = {name: _examples(_file(files, name)) for name in ("train", "test")}
-    size = len(part["test"])
-    dev, test = by_order(part["test"], (size // 2, size - size // 2), _premise)
-    seen = {_premise(row) for row in (*dev, *test)}
-    train = tuple(row for row in part["train"] if _premise(row) not in seen)
-    return Labelled("snli", LABELS, train, dev, test, NOTE)
+    parts = {name: _examples(_file(files, name)) for name in ("train", "test")}
+    size = len(parts["test"])
+    dev, test = split_by_sizes(parts["test"], (size // 2, size - size // 2), _premise_key)
+    held_out = {_premise_key(row) for row in (*dev, *test)}
+    train = tuple(row for row in parts["train"] if _premise_key(row) not in held_out)
+    return LabelledData("snli", LABELS, train, dev, test, NOTE)
 
 
 def _file(files: Sequence[Path], name: str) -> Path:
-    found = next((file for file in files if f"_{name}" in file.stem), None)
-    if found is None:
+    path = next((file for file in files if f"_{name}" in file.stem), None)
+    if path is None:
         raise UsageError(f"snli: no file of the {name} split")
-    return found
+    return path
 
 
 def _examples(path: Path) -> Examples:
     rows = [row for row in read_table(path) if row.label(COLUMNS.label) != UNDECIDED]
-    return examples_of([r for r in rows if r.fields.get("sentence2")], COLUMNS, LABELS)
+    return to_examples([r for r in rows if r.fields.get("sentence2")], COLUMNS, LABELS)
 
 
-def _premise(row: Example) -> str:
-    return key_of(row.text)
+def _premise_key(row: Example) -> str:
+    return text_key(row.text)

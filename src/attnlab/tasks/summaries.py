@@ -1,13 +1,11 @@
 """Articles with summaries written by people: XSum (one sentence) and Multi-LexSum (several).
 
-    split(row) = dev, test or train by SHA-256 of its article, as documents in tasks/corpus.py
-
-Rows that share their article or their summary (case and white space do not count) are in one
-split, so no answer of the test split was trained on. The baseline without a model is `lead`: the
-first sentences of the article, by the rule of measure/sentences.py.
+Rows are split into train, dev and test by the SHA-256 of their article, as in tasks/corpus.py. Rows
+that share an article or a summary (case and white space do not count) are in the same split, so
+that no answer of the test split was trained on. The baseline without a model is `lead_sentences`,
+the first sentences of the article as measure/sentences.py splits them.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
@@ -16,14 +14,15 @@ from typing import Any
 
 from attnlab.core.errors import UsageError
 from attnlab.measure.sentences import sentences
-from attnlab.tasks.corpus import Corpus, content, read_text
+from attnlab.tasks.corpus import Corpus, collapse_whitespace, read_text
+from attnlab.tasks.texts import parse_json
 
-ARTICLE = ("document", "article")  # keys of a row, the first that is there
+ARTICLE = ("document", "article")  # keys of a JSON row; the first that it has is read
 SUMMARY = ("summary", "highlights")
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """An article and the summary a person wrote of it."""
 
     article: str
@@ -31,68 +30,68 @@ class Row:
 
 
 @dataclass(frozen=True)
-class RowSplits:
-    """Rows to learn from, to choose by, and to look at once."""
+class SummarySplits:
+    """Rows to train on, to choose settings by (dev), and to evaluate on once (test)."""
 
-    train: tuple[Row, ...]
-    dev: tuple[Row, ...]
-    test: tuple[Row, ...]
+    train: tuple[SummaryRow, ...]
+    dev: tuple[SummaryRow, ...]
+    test: tuple[SummaryRow, ...]
 
-    def as_dict(self) -> dict[str, tuple[Row, ...]]:
-        """By name, as the audit split-overlap takes them."""
+    def as_dict(self) -> dict[str, tuple[SummaryRow, ...]]:
+        """Return the splits by name, as the audit split-overlap takes them."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
-def xsum(files: Sequence[Path] | None = None) -> tuple[Row, ...]:
-    """999 BBC articles; the summary is the sentence that introduced each and was cut from it.
+def xsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
+    """Read 999 BBC articles; the summary is the introductory sentence, removed from the article.
 
     Of the asset's 1,000 rows, line 220 has no article (a gallery of pictures) and is left out.
     """
     return _asset("xsum", files)
 
 
-def multi_lexsum(files: Sequence[Path] | None = None) -> tuple[Row, ...]:
-    """868 court cases: the long summary as the article, the short one (4.3 sentences) to write."""
+def multi_lexsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
+    """Read 868 court cases; the long summary serves as the article, the short one as summary."""
     return _asset("multi-lexsum", files)
 
 
-def read_rows(path: Path) -> tuple[Row, ...]:
-    """Rows of a JSONL file with document (or article) and summary; rows without text are left out.
+def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
+    """Read a JSONL file with the keys document (or article) and summary; skip rows without text.
 
-    Line ends are \\n, white space at the ends is none of the text.
+    Line ends become \\n, and white space at both ends of a text is removed.
     """
-    found = []
+    rows = []
     for number, line in enumerate(read_text(path).removesuffix("\n").split("\n"), 1):
         row = _row(line, f"{path}: line {number}")
         if row.article and row.summary:
-            found.append(row)
-    if not found:
+            rows.append(row)
+    if not rows:
         raise UsageError(f"{path}: no row has both an article and a summary")
-    return tuple(found)
+    return tuple(rows)
 
 
-def split(rows: Sequence[Row], dev: float = 0.1, test: float = 0.2) -> RowSplits:
-    """Train, dev and test by the hash of the article; rows that share a text stay together."""
-    group = _groups(rows)
-    parts = Corpus(tuple(dict.fromkeys(group)), "rows").split(dev, test).parts
-    place = {content(key): i for i, part in enumerate(parts) for key in part}
-    chosen: tuple[list[Row], ...] = ([], [], [])
-    for row, key in zip(rows, group, strict=True):
-        chosen[place[content(key)]].append(row)
-    return RowSplits(*map(tuple, chosen))
+def split_rows(rows: Sequence[SummaryRow], dev: float = 0.1, test: float = 0.2) -> SummarySplits:
+    """Split by the hash of the article; rows that share a text stay together."""
+    keys = _duplicate_groups(rows)
+    parts = Corpus(tuple(dict.fromkeys(keys)), "rows").split(dev, test).parts
+    split_of = {collapse_whitespace(key): i for i, part in enumerate(parts) for key in part}
+    splits: tuple[list[SummaryRow], ...] = ([], [], [])
+    for row, key in zip(rows, keys, strict=True):
+        splits[split_of[collapse_whitespace(key)]].append(row)
+    return SummarySplits(*map(tuple, splits))
 
 
-def truncated(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
-    """The longest beginning of whole words with len(encode(beginning)) <= budget.
+def truncate_words(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
+    """Truncate a text to its first words so that len(encode(text)) <= budget, by binary search.
 
-    Longest where more words never take fewer tokens, as with any tokenizer that never joins
-    words; within the budget always. UsageError where not even the first word fits.
+    The result is the longest one if more words never take fewer tokens, which holds for every
+    tokenizer that never joins words. UsageError if not even the first word fits.
     """
     text = text.rstrip()
     if len(encode(text)) <= budget:
         return text
     ends = [word.end() for word in re.finditer(r"\S+", text)]
-    low, high = 0, len(ends) - 1  # words that fit, and index of the end that does not
+    low, high = 0, len(ends) - 1  # number of words that fit; index of an end that does not
     while low < high:
         middle = (low + high) // 2
         fits = len(encode(text[: ends[middle]])) <= budget
@@ -102,41 +101,37 @@ def truncated(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
     return text[: ends[low - 1]]
 
 
-def lead(article: str, count: int = 1, between: str = " ") -> str:
-    """The first `count` sentences of an article: the baseline without a model."""
+def lead_sentences(article: str, count: int = 1, between: str = " ") -> str:
+    """Return the first `count` sentences of an article: the baseline without a model."""
     if count < 1:
         raise UsageError(f"a lead has at least one sentence, not {count}")
     return between.join(sentences(article)[:count])
 
 
-def _asset(name: str, files: Sequence[Path] | None) -> tuple[Row, ...]:
+def _asset(name: str, files: Sequence[Path] | None) -> tuple[SummaryRow, ...]:
     if files is None:
         from attnlab.assets import get
 
         files = get(name).files
-    return tuple(row for file in sorted(files) for row in read_rows(file))
+    return tuple(row for file in sorted(files) for row in read_summaries(file))
 
 
-def _row(line: str, where: str) -> Row:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        why = getattr(error, "msg", None) or type(error).__name__
-        raise UsageError(f"{where}: not JSON ({why})") from None
-    if not isinstance(found, dict):
+def _row(line: str, where: str) -> SummaryRow:
+    fields = parse_json(line, where)
+    if not isinstance(fields, dict):
         raise UsageError(f"{where}: must be an object with an article and a summary")
-    return Row(_field(found, ARTICLE, where), _field(found, SUMMARY, where))
+    return SummaryRow(_field(fields, ARTICLE, where), _field(fields, SUMMARY, where))
 
 
-def _field(found: dict[str, Any], names: Iterable[str], where: str) -> str:
-    value = next((found[name] for name in names if name in found), None)
+def _field(fields: dict[str, Any], names: Iterable[str], where: str) -> str:
+    value = next((fields[name] for name in names if name in fields), None)
     if not isinstance(value, str):
         raise UsageError(f"{where}: needs a text under {' or '.join(map(repr, names))}")
     return value.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
-def _groups(rows: Sequence[Row]) -> list[str]:
-    """For each row the least article among those it is tied to by a shared text."""
+def _duplicate_groups(rows: Sequence[SummaryRow]) -> list[str]:
+    """Return for each row the smallest article of its group (union-find over shared texts)."""
     leader: dict[str, str] = {}
 
     def find(key: str) -> str:
@@ -145,10 +140,10 @@ def _groups(rows: Sequence[Row]) -> list[str]:
         return key
 
     by_summary: dict[str, str] = {}
-    articles = [content(row.article.casefold()) for row in rows]
+    articles = [collapse_whitespace(row.article.casefold()) for row in rows]
     for article, row in zip(articles, rows, strict=True):
         leader.setdefault(article, article)
-        other = by_summary.setdefault(content(row.summary.casefold()), article)
+        other = by_summary.setdefault(collapse_whitespace(row.summary.casefold()), article)
         one, two = sorted((find(article), find(other)))
         leader[two] = one
     return [find(article) for article in articles]

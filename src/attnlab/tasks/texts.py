@@ -1,11 +1,11 @@
-"""Lists of texts from a file; the name's ending says how they are written.
+"""Lists of texts from a file; the suffix of its name tells the format.
 
-    anything.txt   one text a line; every line counts, an empty one is an empty text
+    anything.txt   one text per line; every line counts, an empty line is an empty text
     texts.json     ["a text", "another\\nof two lines"]
-    texts.jsonl    one JSON text a line; .ndjson too
+    texts.jsonl    one JSON text per line; .ndjson too
 
-In JSON a text may also be an object with the key "text". A text with line ends in it fits JSON
-only. The line end that closes a file begins no line.
+In JSON a text may also be an object with the key "text". Only JSON can hold a text with line ends.
+The line end at the end of a file does not begin another line.
 """
 
 import json
@@ -15,45 +15,46 @@ from typing import Any
 from attnlab.core.errors import UsageError
 from attnlab.tasks.corpus import read_text
 
-LINES_OF_JSON = (".jsonl", ".ndjson")
+JSON_LINES_SUFFIXES = (".jsonl", ".ndjson")
 
 
 def read_texts(path: Path) -> list[str]:
-    """The texts of a file; what is none is one UsageError line that says where."""
-    held = read_text(path, empty=True)
+    """Read the texts of a file; anything else raises a one-line UsageError that tells where."""
+    content = read_text(path, empty=True)
     if path.suffix.lower() == ".json":
-        return _listed(_parsed(held, f"{path}"), path)
-    lines = held.removesuffix("\n").split("\n") if held else []
-    if path.suffix.lower() not in LINES_OF_JSON:
+        return _texts_of_list(parse_json(content, f"{path}"), path)
+    lines = content.removesuffix("\n").split("\n") if content else []
+    if path.suffix.lower() not in JSON_LINES_SUFFIXES:
         return lines
     return [
-        _text(_parsed(line, f"{path}: line {number}"), f"{path}: line {number}")
+        _text_of_item(parse_json(line, f"{path}: line {number}"), f"{path}: line {number}")
         for number, line in enumerate(lines, 1)
     ]
 
 
-def _listed(found: Any, path: Path) -> list[str]:
-    if not isinstance(found, list):
-        raise UsageError(f"{path}: must hold a list of texts, holds {_kind(found)}")
-    return [_text(item, f"{path}: item {number}") for number, item in enumerate(found, 1)]
-
-
-def _text(found: Any, where: str) -> str:
-    text = found.get("text") if isinstance(found, dict) else found
-    if isinstance(text, str):
-        return text
-    what = 'an object without "text"' if isinstance(found, dict) else _kind(found)
-    raise UsageError(f"{where}: must be a text, is {what}")
-
-
-def _parsed(text: str, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON; a fault raises a UsageError that begins with `where` (file and line)."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # ValueError: huge integers too
+    except (ValueError, RecursionError) as error:  # ValueError: also integers that are too large
         why = getattr(error, "msg", None) or type(error).__name__
         raise UsageError(f"{where}: not JSON ({why})") from None
 
 
-def _kind(value: Any) -> str:
+def _texts_of_list(value: Any, path: Path) -> list[str]:
+    if not isinstance(value, list):
+        raise UsageError(f"{path}: must hold a list of texts, holds {_json_type(value)}")
+    return [_text_of_item(item, f"{path}: item {number}") for number, item in enumerate(value, 1)]
+
+
+def _text_of_item(item: Any, where: str) -> str:
+    text = item.get("text") if isinstance(item, dict) else item
+    if isinstance(text, str):
+        return text
+    what = 'an object without "text"' if isinstance(item, dict) else _json_type(item)
+    raise UsageError(f"{where}: must be a text, is {what}")
+
+
+def _json_type(value: Any) -> str:
     names = {dict: "an object", list: "a list", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, int | float) else "a text")

@@ -1,11 +1,13 @@
-"""ONE loop for every model that learns by steps.
+"""ONE training loop for every model that learns by gradient steps.
 
-settings.py    what can be set; schedule.py: the learning rate of a step
-batch.py       batches of any shape: moved, cut into pieces, recognised again
-optimizer.py   AdamW, SGD, Adagrad as torch has them, and their state by parameter name
-update.py      one step; loop.py: all of them; result.py: what goes in and comes out
-classify.py    classifiers in the loop; tune.py: full, head, prefixes, lora
-log.py         one line a step
-checkpoint.py  what a checkpoint is; tensors.py: models as safetensors; folder.py: whole or none
-surroundings.py  what is outside the model and still changes bits
+loop.py         the loop; result.py: the hooks that go in and the result that comes out
+settings.py     the settings of a training; schedule.py: the learning rate of each step
+batch.py        batches of any structure: map, split and fingerprint their tensors
+update.py       one optimizer step; optimizer.py: AdamW, SGD, Adagrad and their state by name
+classify.py     training and scoring classifiers; tune.py: full, head, prefix and LoRA tuning
+distillation.py losses that compare a student with its teacher
+log.py          the metric log, one JSON line per step
+checkpoint.py   checkpoints; tensors.py: models as safetensors; atomic_folder.py: atomic writes
+ranks.py        data-parallel training; fsdp.py, sharded_checkpoint.py: sharded training
+determinism.py  random generators, kernels and threads, which also change the bits
 """

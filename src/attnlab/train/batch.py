@@ -1,4 +1,4 @@
-"""Batches of any shape: a dataclass, a named tuple, a mapping or a plain tensor, rows first."""
+"""Batches of any structure: a dataclass, named tuple, mapping or tensor, with rows on axis 0."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -12,55 +12,64 @@ from attnlab.core.errors import UsageError
 
 
 class Batches(Protocol):
-    """The data of a training; `batch(step)` must be a pure function, steps counting from 0."""
+    """Training data; `batch(step)` must be a pure function, with steps counted from 0."""
 
     def batch(self, step: int) -> Any:
-        """The batch of a step: tensors whose first axis is the row."""
+        """Return the batch of a step; the first axis of every tensor is the row."""
         ...
 
 
-def changed(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same kind of batch with every tensor changed; what is not a tensor stays."""
+def map_tensors(batch: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return a batch of the same structure with `function` applied to every tensor."""
     if isinstance(batch, Tensor):
-        return change(batch)
+        return function(batch)
     if is_dataclass(batch) and not isinstance(batch, type):
-        kept = {f.name: changed(getattr(batch, f.name), change) for f in fields(batch)}
-        return replace(batch, **kept)
+        values = {f.name: map_tensors(getattr(batch, f.name), function) for f in fields(batch)}
+        return replace(batch, **values)
     if isinstance(batch, Mapping):
-        return {key: changed(value, change) for key, value in batch.items()}
+        return {key: map_tensors(value, function) for key, value in batch.items()}
     if isinstance(batch, tuple):
-        items = [changed(item, change) for item in batch]
+        items = [map_tensors(item, function) for item in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else tuple(items)
     return batch
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
-    """Every tensor of a batch, in the order of its fields."""
-    found: list[Tensor] = []
-    changed(batch, lambda tensor: (found.append(tensor), tensor)[1])
-    return found
+    """List every tensor of a batch, nested ones too, in the order of its fields."""
+    tensors: list[Tensor] = []
+
+    def collect(tensor: Tensor) -> Tensor:
+        tensors.append(tensor)
+        return tensor
+
+    map_tensors(batch, collect)
+    return tensors
 
 
-def pieces(batch: Any, number: int) -> Iterator[Any]:
-    """The batch cut into at most `number` pieces of rows, as equal as they can be."""
+def split_batch(batch: Any, number: int) -> Iterator[Any]:
+    """Split the rows of a batch into at most `number` batches of ⌈rows / number⌉ rows each.
+
+    The last batch may be smaller. Every tensor must have the same number of rows.
+    """
     if number == 1:
         yield batch
         return
     rows = {tensor.shape[0] if tensor.ndim else 0 for tensor in tensors_of(batch)}
     if len(rows) != 1 or rows == {0}:
         raise UsageError(
-            "accumulate, processes: a batch can be cut only if all its tensors have the same rows"
+            "accumulate, processes: a batch can be split only if all its tensors have "
+            "the same number of rows"
         )
     (total,) = rows
     size = -(-total // number)
     for start in range(0, total, size):
-        yield changed(batch, lambda tensor, at=start: tensor[at : at + size])
+        yield map_tensors(batch, lambda tensor, at=start: tensor[at : at + size])
 
 
 def fingerprint(batch: Any) -> str:
-    """SHA-256 of the whole numbers of a batch: is this the data the run was trained on?
+    """SHA-256 of the integer tensors of a batch, to recognise the data a run was trained on.
 
-    Numbers with a fraction are left out: computed ones (a teacher's) may differ in their last bit.
+    Floating-point tensors are left out: computed ones (a teacher's) may differ in their last bit.
     """
     digest = hashlib.sha256()
     for tensor in tensors_of(batch):

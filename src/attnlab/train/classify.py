@@ -1,10 +1,10 @@
-"""Classifiers in the one loop: cross-entropy, accuracy on dev, the best weights by dev.
+"""Training classifiers: cross-entropy loss, evaluation on dev, selection of the best weights.
 
-    fitted = fit(model, batches, settings, dev=lambda: encoded.in_order(64))
+    result = fit(model, batches, settings, dev=lambda: encoded.batches_by_length(64))
 
-The weights of the highest dev accuracy so far are kept, the first of equals, and are in the model
-at the end. `heard` is given the predictions of every evaluation, so that a collapse has a name
-while the training goes on; numbers it returns go into the line of the log.
+At the end the model holds the weights with the highest dev accuracy, the earliest among equals.
+`on_predictions` is called with the predictions of every evaluation, for example to notice a
+collapse during the training; the numbers it returns are added to that line of the log.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,124 +18,135 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.models.encoder import Classifier, Texts
-from attnlab.train.batch import Batches, changed
-from attnlab.train.checkpoint import best
+from attnlab.train.batch import Batches, map_tensors
+from attnlab.train.checkpoint import best_checkpoint
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Trained
+from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
 from attnlab.train.tensors import model_tensors, restore_model
 
-Rows = Callable[[], Iterable[tuple[np.ndarray, Texts]]]
+NumberedBatch = tuple[np.ndarray, Texts]  # row numbers, and the rows as a batch
 
 
 def cross_entropy(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-    """Σ −log p(label | text) over the rows of a batch, and their number."""
+    """Σ −log p(label | text) over the rows of a batch, and the number of rows."""
     logits = model(batch.ids, batch.hidden, batch.kinds)
     total = functional.cross_entropy(logits.float(), batch.labels, reduction="sum")
     return total, torch.tensor(len(batch.labels), device=total.device)
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """Logits and gold classes by row; what follows from them."""
+class Predictions:
+    """Logits and gold labels of a data set, with the scores that follow from them."""
 
     logits: np.ndarray  # (rows, classes)
-    labels: np.ndarray
+    labels: np.ndarray  # (rows,)
 
     @property
     def classes(self) -> np.ndarray:
-        """The class of the highest logit, the first of equals."""
+        """Predicted class of every row: the highest logit, the first among equals."""
         return self.logits.argmax(axis=1)
 
     @property
-    def right(self) -> int:
-        """Rows whose class is the gold one."""
+    def correct(self) -> int:
+        """Number of rows whose predicted class is the gold label."""
         return int((self.classes == self.labels).sum())
 
     @property
     def accuracy(self) -> float:
-        """right / rows."""
-        return self.right / len(self.labels)
+        """correct / rows."""
+        return self.correct / len(self.labels)
 
     @property
     def loss(self) -> float:
-        """Mean of −log p(label | text)."""
+        """Mean of −log p(label | text) over the rows, computed in float64."""
         scores = torch.from_numpy(self.logits).double()
         return float(functional.cross_entropy(scores, torch.from_numpy(self.labels)))
 
 
 @torch.no_grad()
-def predict(model: nn.Module, rows: Iterable[tuple[np.ndarray, Texts]]) -> Predicted:
-    """Logits of every row by its number, in evaluation mode; the mode is put back."""
-    device, was = next(model.parameters()).device, model.training
+def predict(model: nn.Module, batches: Iterable[NumberedBatch]) -> Predictions:
+    """Compute the logits in evaluation mode and sort them by row number; the mode is restored."""
+    device, was_training = next(model.parameters()).device, model.training
     model.eval()
-    places, logits, labels = [], [], []
-    for chosen, batch in rows:
-        here = changed(batch, lambda tensor: tensor.to(device))
-        places.append(np.asarray(chosen))
-        logits.append(model(here.ids, here.hidden, here.kinds).float().cpu().numpy())
+    numbers, logits, labels = [], [], []
+    for rows, batch in batches:
+        moved = map_tensors(batch, lambda tensor: tensor.to(device))
+        numbers.append(np.asarray(rows))
+        logits.append(model(moved.ids, moved.hidden, moved.kinds).float().cpu().numpy())
         labels.append(batch.labels.numpy())
-    model.train(was)
-    order = np.argsort(np.concatenate(places))
-    return Predicted(np.concatenate(logits)[order], np.concatenate(labels)[order])
+    model.train(was_training)
+    order = np.argsort(np.concatenate(numbers))
+    return Predictions(np.concatenate(logits)[order], np.concatenate(labels)[order])
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """How the training went; the model now holds its best weights."""
+class FitResult:
+    """The result of the training loop; the model itself now holds its best weights."""
 
-    trained: Trained
+    trained: TrainResult
     best_step: int | None
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The lines of the log on which dev was scored."""
+        """The lines of the log at which dev was evaluated."""
         return [line for line in self.trained.log if line.get("value") is not None]
 
 
-def fit(  # noqa: PLR0913  (the loop's own arguments, and dev)
+def fit(  # noqa: PLR0913  (the arguments of `train`, and dev)
     model: Classifier,
     batches: Batches,
     settings: TrainSettings,
     *,
-    dev: Rows,
+    dev: Callable[[], Iterable[NumberedBatch]],
     checkpoints: Path | None = None,
     hooks: Hooks | None = None,
-    heard: Callable[[Predicted], Mapping[str, float] | None] = lambda predicted: None,
-) -> Fitted:
-    """Train in place; with a folder it can be stopped and goes on, without one it is quicker."""
-    kept = _Kept(model)
+    on_predictions: Callable[[Predictions], Mapping[str, float] | None] = lambda predictions: None,
+) -> FitResult:
+    """Train in place and load the best weights; `dev()` yields every dev row in batches.
+
+    With a folder for checkpoints the training can be stopped and resumed; without one, the best
+    weights are kept in memory, which is faster.
+    """
+    best = _BestWeights(model)
 
     def evaluate(trained: nn.Module) -> dict[str, float]:
-        found = predict(trained, dev())
-        more = heard(found) or {}
-        error = 1 - found.accuracy
+        predictions = predict(trained, dev())
+        extra = on_predictions(predictions) or {}
+        error = 1 - predictions.accuracy
         if checkpoints is None:
-            kept.note(error)
-        return {"value": error, "dev_accuracy": found.accuracy, "dev_loss": found.loss, **more}
+            best.update(error)
+        return {
+            "value": error,
+            "dev_accuracy": predictions.accuracy,
+            "dev_loss": predictions.loss,
+            **extra,
+        }
 
     hooks = replace(hooks or Hooks(), evaluate=evaluate)
-    done = train(model, batches, settings, loss=cross_entropy, checkpoints=checkpoints, hooks=hooks)
-    if done.ending == "done":
+    result = train(
+        model, batches, settings, loss=cross_entropy, checkpoints=checkpoints, hooks=hooks
+    )
+    if result.ending == "done":
         if checkpoints is None:
-            kept.restore()
+            best.restore()
         else:
-            best(checkpoints).load_model(model)
-    return Fitted(done, done.best_step)
+            best_checkpoint(checkpoints).load_model(model)
+    return FitResult(result, result.best_step)
 
 
-class _Kept:
-    """A copy of what learns, of the lowest error so far."""
+class _BestWeights:
+    """A copy in memory of the weights with the lowest error so far."""
 
     def __init__(self, model: Classifier) -> None:
         self.model, self.error = model, float("inf")
         self.tensors: dict[str, Tensor] = {}
 
-    def note(self, error: float) -> None:
+    def update(self, error: float) -> None:
         if error < self.error:
-            own = model_tensors(cast(nn.Module, self.model))
+            tensors = model_tensors(cast(nn.Module, self.model))
             self.error = error
-            self.tensors = {name: tensor.detach().clone() for name, tensor in own.items()}
+            self.tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def restore(self) -> None:
         if self.tensors:

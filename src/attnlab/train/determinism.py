@@ -1,4 +1,4 @@
-"""What is outside the model and still changes bits: global generators, kernels, threads."""
+"""State outside the model that changes the bits: global generators, kernels, threads."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +9,18 @@ import torch
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 
-WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
+CUBLAS_VARIABLE, CUBLAS_VALUES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
 
 
 @contextmanager
-def surroundings(device: torch.device, deterministic: bool) -> Iterator[None]:
-    """Global generators and the choice of kernels are ours inside, and as they were outside."""
+def isolate_torch_state(device: torch.device, deterministic: bool) -> Iterator[None]:
+    """Restore torch's global generators and deterministic mode on exit.
+
+    Inside, `deterministic` chooses the kernels, and the generators may be reseeded freely.
+    """
     cuda = device.type == "cuda"
     if deterministic and cuda:
-        _choose_workspace()
+        _set_cublas_workspace()
     before = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[device] if cuda else []):
         torch.use_deterministic_algorithms(deterministic or before)
@@ -27,18 +30,20 @@ def surroundings(device: torch.device, deterministic: bool) -> Iterator[None]:
             torch.use_deterministic_algorithms(before)
 
 
-def _choose_workspace() -> None:
-    """torch refuses matrix products in deterministic mode without this; it asks at each of them."""
-    found = os.environ.setdefault(WORKSPACE, WORKSPACES[0])
-    if found not in WORKSPACES:
-        raise UsageError(f"deterministic on a GPU: {WORKSPACE} must be {' or '.join(WORKSPACES)}")
+def _set_cublas_workspace() -> None:
+    """Set the variable without which torch refuses matrix products in deterministic mode."""
+    value = os.environ.setdefault(CUBLAS_VARIABLE, CUBLAS_VALUES[0])
+    if value not in CUBLAS_VALUES:
+        raise UsageError(
+            f"deterministic on a GPU: {CUBLAS_VARIABLE} must be {' or '.join(CUBLAS_VALUES)}"
+        )
 
 
 def seed_step(seed: int, step: int, device: torch.device, rank: int = 0) -> None:
-    """Start torch's global generators at the stream of this step, and of this process of several.
+    """Seed torch's global generators with the random stream of this step and process.
 
-    Our own parts never read them; the dropout of other people's models does. As a function of the
-    step it needs no state, and a resumed step draws what the undisturbed one drew.
+    Our own parts never read them; the dropout of other people's models does. Because the stream is
+    a function of the step, no generator state is stored, and a resumed step draws the same numbers.
     """
     stream = Seed(seed).child("step", step)
     number = (stream.child("rank", rank) if rank else stream).number
@@ -47,8 +52,11 @@ def seed_step(seed: int, step: int, device: torch.device, rank: int = 0) -> None
         torch.cuda.manual_seed(number)
 
 
-def environment(device: torch.device, processes: int = 1, parts: int = 1) -> dict[str, str | int]:
-    """What must be equal for bits to repeat; `parts`: in how many the weights are cut."""
+def environment(device: torch.device, processes: int = 1, shards: int = 1) -> dict[str, str | int]:
+    """Describe what must be equal for two runs to agree bit for bit.
+
+    `shards` is the number of shards the weights are split into, stored as "parts".
+    """
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {
         "torch": str(torch.__version__),
@@ -56,5 +64,5 @@ def environment(device: torch.device, processes: int = 1, parts: int = 1) -> dic
         "threads": torch.get_num_threads(),
         "device": gpu,
         **({"processes": processes} if processes > 1 else {}),
-        **({"parts": parts} if parts > 1 else {}),
+        **({"parts": shards} if shards > 1 else {}),
     }

@@ -1,4 +1,4 @@
-"""What goes into a training besides model, data and settings, and what comes out of it."""
+"""The hooks that a caller gives to a training, and the result that it gets back."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Ending = Literal["done", "stopped", "diverged"]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress bar shows after each step."""
+    """The numbers that a progress bar shows after each step."""
 
     step: int
     steps: int
@@ -21,12 +21,12 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Hooks:
-    """What others do between steps; none of it may change the weights.
+    """Functions that the loop calls between steps; none of them may change the weights.
 
-    evaluate   a number to make small, or a mapping whose "value" is that number; called in
+    evaluate   returns a number to minimise, or a mapping whose "value" is that number; called in
                evaluation mode without gradients every `evaluate_every` steps and after the last
-    progress   told after every step
-    stop       asked before every step: True means store a checkpoint and leave
+    progress   called after every step
+    stop       called before every step; if it returns True, the loop saves a checkpoint and stops
     """
 
     evaluate: Callable[[nn.Module], float | Mapping[str, float]] | None = None
@@ -35,15 +35,18 @@ class Hooks:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """How a training ended. Diverged: `problem` names the step, which changed no weight."""
+class TrainResult:
+    """How a training ended.
+
+    If it diverged, `problem` names the step; the update of that step was not applied.
+    """
 
     ending: Ending
     steps: int
     tokens: int
     best_step: int | None
     best_value: float | None
-    tokens_per_second: float | None  # of steps alone, without the first of each process
+    tokens_per_second: float | None  # of the steps alone, without the first of each process
     problem: str
     bit_comparable: bool  # every step ran with the same versions, device and threads
     log: tuple[dict[str, Any], ...]

@@ -1,4 +1,4 @@
-"""The learning rate of each step: a pure function, so that resuming needs no state of it."""
+"""The learning rate of each step: a pure function, so that resuming needs no state for it."""
 
 import math
 
@@ -6,14 +6,14 @@ from attnlab.train.settings import TrainSettings
 
 
 def learning_rate(step: int, settings: TrainSettings) -> float:
-    """peak · (step + 1) / warm-up while it rises, then peak · (f + (1 - f) · shape(progress)).
+    """peak · (step + 1) / w during w steps of warm-up, then peak · (f + (1 - f) · shape(p)).
 
-    Steps count from 0, as batches do. With w steps of warm-up, progress is
-    (step - w) / (steps - w): 0 just after the warm-up, 1 only when all steps are done, so that no
-    step is spent at rate 0. shape: (1 + cos π·p) / 2, 1 - p, or 1. f is `final_fraction`.
-    "unclamped" is peak · max(f, (1 + cos π·p) / 2) with p = 1 at `horizon` of the steps, as minGPT
-    has it: a run that is longer than its horizon heats up again, one that is far shorter never
-    cools. It is here to be shown.
+    Steps count from 0, as batches do. p = (step - w) / (steps - w) is the progress: 0 just after
+    the warm-up, 1 only when all steps are done, so that no step has learning rate 0.
+    shape(p) is (1 + cos π·p) / 2 (cosine), 1 - p (linear) or 1 (constant); f is `final_fraction`.
+    "unclamped" is peak · max(f, (1 + cos π·p) / 2) with p = 1 at `horizon` · steps, as in minGPT:
+    in a run longer than its horizon the learning rate rises again, in a much shorter run it never
+    decays. It is here to demonstrate that fault.
     """
     warmup = round(settings.warmup_fraction * settings.steps)
     if step < warmup:

@@ -1,4 +1,4 @@
-"""What a training can be told; everything here but the last two changes the numbers."""
+"""The settings of a training; all of them except STORAGE_SETTINGS change the numbers."""
 
 from typing import Any, Literal
 
@@ -9,38 +9,72 @@ from attnlab.core.config import Settings
 OptimizerName = Literal["adamw", "sgd", "adagrad"]
 ScheduleName = Literal["cosine", "linear", "constant", "unclamped"]
 Precision = Literal["float32", "bfloat16"]
-HABITS = ("checkpoint_every", "keep")  # how often it is stored: no number depends on them
+STORAGE_SETTINGS = ("checkpoint_every", "keep")  # when checkpoints are written and deleted
 
 
 class TrainSettings(Settings):
-    """One training: `steps` updates on batches of `batch` rows."""
+    """One training: `steps` optimizer steps on batches of `batch` rows."""
 
-    steps: int = Field(default=2000, ge=1)
-    batch: int = Field(default=32, ge=1)  # rows of a step, whatever `accumulate` is
-    accumulate: int = Field(default=1, ge=1)  # pieces a batch is computed in, to save memory
-    seed: int = Field(default=0, ge=0, lt=2**63)  # of what draws inside a step, dropout say
+    steps: int = Field(default=2000, ge=1, description="number of optimizer steps")
+    batch: int = Field(default=32, ge=1, description="rows per step, whatever `accumulate` is")
+    accumulate: int = Field(
+        default=1,
+        ge=1,
+        description="micro-batches per step (gradient accumulation), to save memory",
+    )
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**63,
+        description="seed of torch's global generators, which dropout reads",
+    )
 
-    optimizer: OptimizerName = "adamw"
-    learning_rate: float = Field(default=1e-3, gt=0)
-    schedule: ScheduleName = "cosine"
-    warmup_fraction: float = Field(default=0.05, ge=0, le=1)  # of the steps: the rate rises
-    final_fraction: float = Field(default=0.1, ge=0, le=1)  # of the rate: where it ends
-    horizon: float = Field(default=1.0, gt=0)  # of the steps: where "unclamped" is first at its end
-    weight_decay: float = Field(default=0.1, ge=0)  # on matrices; biases and norms are left alone
-    betas: tuple[float, float] = (0.9, 0.99)  # of AdamW
-    momentum: float = Field(default=0.0, ge=0, lt=1)  # of SGD
-    clip: float = Field(default=1.0, ge=0)  # largest norm of the gradient; 0: as it comes
+    optimizer: OptimizerName = Field(default="adamw", description="optimizer")
+    learning_rate: float = Field(default=1e-3, gt=0, description="peak learning rate")
+    schedule: ScheduleName = Field(default="cosine", description="learning rate after the warm-up")
+    warmup_fraction: float = Field(
+        default=0.05,
+        ge=0,
+        le=1,
+        description="fraction of the steps in which the learning rate rises",
+    )
+    final_fraction: float = Field(
+        default=0.1, ge=0, le=1, description="final learning rate, as a fraction of the peak"
+    )
+    horizon: float = Field(
+        default=1.0,
+        gt=0,
+        description='where schedule "unclamped" reaches 0, as a multiple of the steps',
+    )
+    weight_decay: float = Field(
+        default=0.1, ge=0, description="weight decay of matrices; biases and norms get none"
+    )
+    betas: tuple[float, float] = Field(default=(0.9, 0.99), description="betas of AdamW")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="momentum of SGD")
+    clip: float = Field(default=1.0, ge=0, description="largest gradient norm; 0: no clipping")
 
-    precision: Precision = "float32"  # bfloat16: autocast, the weights stay float32
-    compile: bool = False
-    deterministic: bool = False  # on a GPU: slower kernels whose bits repeat
-    evaluate_every: int = Field(default=0, ge=0)  # steps; 0: once, after the last one
+    precision: Precision = Field(
+        default="float32", description="bfloat16: autocast, while the weights stay float32"
+    )
+    compile: bool = Field(default=False, description="compile the loss with torch.compile")
+    deterministic: bool = Field(
+        default=False, description="on a GPU: slower kernels that repeat bit for bit"
+    )
+    evaluate_every: int = Field(
+        default=0, ge=0, description="steps between evaluations; 0: only after the last step"
+    )
 
-    checkpoint_every: int = Field(default=0, ge=0)  # steps; 0: at evaluations and the end only
-    keep: int = Field(default=2, ge=2)  # newest checkpoints kept; the best is kept besides
+    checkpoint_every: int = Field(
+        default=0,
+        ge=0,
+        description="steps between checkpoints; 0: only at new best values and at the end",
+    )
+    keep: int = Field(
+        default=2, ge=2, description="newest checkpoints to keep; the best is always kept"
+    )
 
     @model_validator(mode="after")
-    def _options_of_the_optimizer(self) -> "TrainSettings":
+    def _check_options(self) -> "TrainSettings":
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
         if self.horizon != 1 and self.schedule != "unclamped":
@@ -50,9 +84,12 @@ class TrainSettings(Settings):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """The settings that change the numbers, as plain JSON: what a resumed run must share."""
-        return self.model_dump(mode="json", exclude=set(HABITS))
+        """Return the settings that change the numbers, as JSON; a resumed run must share them."""
+        return self.model_dump(mode="json", exclude=set(STORAGE_SETTINGS))
 
     def is_due(self, every: int, done: int) -> bool:
-        """Whether something that happens each `every` steps happens after `done` of them."""
+        """Tell whether an action with period `every` is due after `done` steps.
+
+        Every action is due after the last step; with period 0 it is due only then.
+        """
         return done == self.steps or (every > 0 and done % every == 0)

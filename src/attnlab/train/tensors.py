@@ -1,4 +1,4 @@
-"""Models to safetensors bytes and back: names, shapes and types must agree; tied tensors once."""
+"""Models as safetensors bytes and back; names, shapes and dtypes must agree; tied tensors once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,51 +12,51 @@ from attnlab.core.errors import IntegrityError, UsageError
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers by name; of tensors that are one, the first name."""
+    """Return parameters and persistent buffers by name; tied tensors under their first name."""
     seen: set[int] = set()
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            found[name] = tensor
-    return found
+            tensors[name] = tensor
+    return tensors
 
 
-def restore_model(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy the tensors into the model's own, so that ties and optimizers keep hold of them."""
-    own = model_tensors(model)
-    refuse_others(own, tensors)
+def restore_model(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
+    """Copy the stored tensors into the model in place, so that ties and optimizers stay valid."""
+    tensors = model_tensors(model)
+    check_matching_tensors(tensors, stored)
     with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
+        for name, tensor in tensors.items():
+            tensor.copy_(stored[name])
 
 
-def refuse_others(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """What is stored must have the model's names, shapes and types."""
-    for name in sorted(own.keys() ^ tensors.keys()):
-        where = "checkpoint" if name in own else "model"
+def check_matching_tensors(tensors: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
+    """Raise UsageError unless the stored tensors have the model's names, shapes and dtypes."""
+    for name in sorted(tensors.keys() ^ stored.keys()):
+        where = "checkpoint" if name in tensors else "model"
         raise UsageError(f"the checkpoint is of another model: the {where} has no {name!r}")
-    for name, tensor in own.items():
-        stored = tensors[name]
-        if stored.shape != tensor.shape or stored.dtype != tensor.dtype:
+    for name, tensor in tensors.items():
+        other = stored[name]
+        if other.shape != tensor.shape or other.dtype != tensor.dtype:
             raise UsageError(
-                f"the checkpoint is of another model: {name!r} is {_kind(stored)} there, "
-                f"{_kind(tensor)} here"
+                f"the checkpoint is of another model: {name!r} is {_dtype_and_shape(other)} there, "
+                f"{_dtype_and_shape(tensor)} here"
             )
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether other processes hold parts of it; asked so that DTensor need not be imported."""
+    """Tell whether this is a DTensor, without importing the DTensor class."""
     return hasattr(tensor, "to_local")
 
 
-def here(tensor: Any) -> Tensor:
-    """What of a tensor lies in this process: all of it, unless it is sharded."""
+def local_tensor(tensor: Any) -> Tensor:
+    """Return this process's shard of a DTensor; any other tensor is returned as it is."""
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
-def encode(tensors: Mapping[str, Tensor]) -> bytes:
-    """safetensors bytes, the same for equal tensors."""
+def to_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
+    """Encode tensors as safetensors; equal tensors give equal bytes."""
     plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     seen: set[int] = set()
     for name, tensor in plain.items():
@@ -68,13 +68,13 @@ def encode(tensors: Mapping[str, Tensor]) -> bytes:
     return save(plain)
 
 
-def decode(data: bytes) -> dict[str, Tensor]:
-    """The tensors in safetensors bytes, on the CPU."""
+def from_safetensors(data: bytes) -> dict[str, Tensor]:
+    """Decode safetensors bytes into tensors on the CPU; broken bytes raise IntegrityError."""
     try:
         return load(data)
     except (SafetensorError, ValueError, KeyError) as error:
         raise IntegrityError(f"not safetensors: {error}") from None
 
 
-def _kind(tensor: Tensor) -> str:
+def _dtype_and_shape(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"

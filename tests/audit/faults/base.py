@@ -28,7 +28,7 @@ class Planted:
     is the first, in the order modules finish, to show it ("" where no module does).
     length: the shortest convenient input that shows it; training: it shows in training mode only.
     cached: logits of consecutive chunks through the model's own cache. save_load, clean_save_load:
-    the model after a round trip through its own files. baseline: the arm a variant is compared to.
+    the model after a round trip through its own files.
     floor: relative movement that rounding alone makes in the clean twin's float64 copy.
     shows: its own brute force, where the usual one would not meet the fault: a relative movement.
     """
@@ -48,7 +48,6 @@ class Planted:
     cached: Cached | None = None
     save_load: RoundTrip | None = None
     clean_save_load: RoundTrip | None = None
-    baseline: Build | None = None
     floor: float = 1e-9
     shows: Callable[[nn.Module], float] | None = None
 

@@ -1,11 +1,11 @@
-"""Randomness left on in eval, ties lost in a round trip, NaN of long inputs, a flag unread."""
+"""Randomness left on in eval, ties lost in a round trip, NaN of long inputs."""
 
 import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tests.audit.faults.base import VOCABULARY, Planted, built
+from tests.audit.faults.base import Planted, built
 from tests.audit.faults.skeletons import (
     CausalAttention,
     PostNorm,
@@ -169,30 +169,6 @@ class LogDistanceClean(LogDistance):
 # ------------------------------------------------------------------------------------------- flag
 
 
-class Gated(nn.Module):
-    """use_gate is stored and never read."""
-
-    def __init__(self, use_gate: bool) -> None:
-        super().__init__()
-        self.use_gate = use_gate
-        self.embed, self.gate = nn.Embedding(VOCABULARY, 22), nn.Linear(22, 22)
-        self.block = PreNorm(22, CausalAttention(22))
-        self.head = nn.Linear(22, VOCABULARY)
-
-    def mixed(self, x: Tensor) -> Tensor:
-        return self.block(x)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.head(self.mixed(self.embed(ids)))
-
-
-class GatedLive(Gated):
-    """use_gate gates."""
-
-    def mixed(self, x: Tensor) -> Tensor:
-        return self.block(x) * self.gate(x).sigmoid() if self.use_gate else self.block(x)
-
-
 RANDOM = ("batch-independence", "padding", "cache-parity", "causality", "tying-and-save")
 
 PLANTED = (
@@ -260,14 +236,5 @@ PLANTED = (
         cause="NaN in h.1 from position 200 on",
         where="h.1.mixer",
         length=211,
-    ),
-    Planted(
-        name="flag-unread",
-        build=built(lambda: Gated(use_gate=True), 108),
-        build_clean=built(lambda: GatedLive(use_gate=True), 108),
-        caught_by=("variant-is-live",),
-        cause="use_gate changes nothing",
-        baseline=built(lambda: Gated(use_gate=False), 108),
-        notes="parameters are there in both arms; only the output on a probe tells",
     ),
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from attnlab.core.config import nearest
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.lab.source import Source
 from attnlab.lab.study import Study
@@ -89,4 +89,4 @@ def engine_named(name: str, address: str | None = None) -> Engine:
         from attnlab.lab.engine.ray import RayEngine
 
         return RayEngine(address)
-    raise UsageError(f"unknown engine {name!r}: {nearest(name, ENGINES)}")
+    raise UsageError(f"unknown engine {name!r}: {suggest(name, ENGINES)}")

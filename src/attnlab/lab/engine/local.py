@@ -12,6 +12,7 @@ from attnlab.core.errors import UsageError
 from attnlab.lab.artefacts import decode_arrays
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.pool import Pool, Terms, default_workers
+from attnlab.lab.findings import finding_from_json
 from attnlab.lab.trial import Outcome, Trial
 
 FILES_EACH, FILES_BESIDE = 3, 64  # open files a worker, and of the driver itself
@@ -69,5 +70,6 @@ def result_of(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:
             },
             samples=message["samples"],
             documents=message["documents"],
+            findings=[finding_from_json(values) for values in message["findings"]],
         )
     return Result(trial, message["state"], outcome, message.get("error", ""), message["cost"])

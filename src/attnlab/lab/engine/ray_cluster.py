@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
+from attnlab.core.extras import require
 from attnlab.lab.engine.scratch import own_folder
 from attnlab.lab.stop import SIGNALS
 
@@ -31,15 +32,11 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 
 def require_ray() -> None:
     """UsageError, one line, where Ray is missing or older than its repaired versions."""
-    floor = ".".join(map(str, FLOOR))
-    try:
-        found = metadata.version("ray")
-    except metadata.PackageNotFoundError:
-        raise UsageError(
-            f"engine 'ray' needs Ray {floor} or later: pip install 'attnlab[cluster]'"
-        ) from None
-    if tuple(int(part) for part in found.split(".")[:2]) < FLOOR:
-        raise UsageError(f"engine 'ray' needs Ray {floor} or later, this is {found}: upgrade it")
+    require("cluster", "engine 'ray'")
+    version = metadata.version("ray")
+    if tuple(int(part) for part in version.split(".")[:2]) < FLOOR:
+        floor = ".".join(map(str, FLOOR))
+        raise UsageError(f"engine 'ray' needs Ray {floor} or later, this is {version}: upgrade it")
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from attnlab.core.errors import AttnlabError
 from attnlab.lab.artefacts import encode_arrays
 from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
+from attnlab.lab.findings import finding_json
 from attnlab.lab.source import Source, load_study_class
 from attnlab.lab.study import Study
 from attnlab.lab.trial import Outcome, Trial, TrialContext
@@ -156,6 +157,7 @@ def _told(outcome: object) -> tuple[Message, bytes]:
         "curves": {str(key): [_null(v) for v in values] for key, values in outcome.curves.items()},
         "samples": [str(text) for text in outcome.samples],
         "documents": {str(name): str(text) for name, text in outcome.documents.items()},
+        "findings": [finding_json(finding) for finding in outcome.findings],
         "cost": _finite(outcome.cost),
     }
     return message, encode_arrays(outcome.arrays) if outcome.arrays else b""

@@ -8,9 +8,9 @@ from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.lab.study import Figure, Section, StudySettings
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
+from attnlab.products.finetune.settings import RATES
 from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings
 from attnlab.studies.adapting.study import AdaptStudy
-from attnlab.studies.finetune.settings import RATES
 
 
 class Adapters(AdaptStudy):
@@ -79,7 +79,7 @@ class Adapters(AdaptStudy):
 
         return claims(Runs(table.done()), self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Every model; the comparisons; the test rows against a difference of five points."""
         from attnlab.studies.adapting.adapter_claims import NEAR
         from attnlab.studies.adapting.checks import enough_rows, findings

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
-from attnlab.audit.small_sample import small_sample
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate

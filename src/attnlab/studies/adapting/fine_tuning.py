@@ -111,7 +111,7 @@ class FineTuning(AdaptStudy):
 
         return claims(Runs(table.done()), self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """What answers as a constant must be found to; the test rows must be enough."""
         from attnlab.studies.adapting.checks import enough_rows, findings
         from attnlab.studies.adapting.evidence import Runs

@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 from functools import lru_cache
 
-from attnlab.core.config import build, canonical
+from attnlab.core.config import build, canonical_json
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder, open_encoder
+from attnlab.products.finetune.settings import FinetuneSettings, labelled
+from attnlab.products.finetune.work import Prepared, assembled, begun
 from attnlab.studies.adapting import tiny
-from attnlab.studies.finetune.settings import FinetuneSettings, labelled
-from attnlab.studies.finetune.work import Prepared, assembled, begun
-from attnlab.tasks.labelled import Labelled
+from attnlab.tasks.labelled import LabelledData
 
 MADE_UP = {"made-up": tiny.texts, "made-up pairs": tiny.pairs}
 # what decides which ids a trial reads; trainings that share them share the work
@@ -33,7 +33,7 @@ def material(s: FinetuneSettings, seed: Seed, tested: int = 0) -> Prepared:
     So a smaller set is part of every larger one of the same seed, and another seed learns from
     other rows: its spread is that of the sample too. dev and test are the same for all.
     """
-    own = canonical(s.model_dump(mode="json", include=set(OF_IDS)))
+    own = canonical_json(s.model_dump(mode="json", include=set(OF_IDS)))
     p = _in_ids(own, seed.number if s.rows else 0, tested)
     return replace(p, encoder=begun(s, p.encoder, seed))
 
@@ -47,12 +47,12 @@ def _in_ids(text: str, seed: int, tested: int) -> Prepared:
         order = Seed(seed).child("rows").numpy_generator().permutation(len(train))
         train = tuple(train[int(i)] for i in order[: s.rows])
     few = data.sample(0, s.scored, tested)
-    own = Labelled(data.name, data.labels, train, few.dev, few.test, data.note)
+    own = LabelledData(data.name, data.labels, train, few.dev, few.test, data.note)
     return assembled(s, own, _encoder(s.model))
 
 
 @lru_cache(maxsize=2)
-def _data(name: str) -> Labelled:
+def _data(name: str) -> LabelledData:
     return MADE_UP[name]() if name in MADE_UP else labelled(FinetuneSettings(data=name))
 
 

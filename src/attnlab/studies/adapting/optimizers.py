@@ -98,7 +98,7 @@ class Optimizers(AdaptStudy):
             trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)],
         )
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Every model; the comparisons; the test rows against the differences."""
         from attnlab.studies.adapting.evidence import Runs
 

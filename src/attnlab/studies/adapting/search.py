@@ -23,13 +23,13 @@ from attnlab.core.files import read_json, write_json
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import TrialContext, TrialStopped
 from attnlab.models.encoder import Classifier
-from attnlab.studies.finetune.settings import FinetuneSettings
-from attnlab.studies.finetune.watch import Watch, first_epoch
-from attnlab.studies.finetune.work import SCORED_AT_ONCE, Prepared, an_epoch, curves, training
-from attnlab.tasks.encoded import Shuffled
-from attnlab.train.classify import Fitted, Predicted, fit, predict
+from attnlab.products.finetune.settings import FinetuneSettings
+from attnlab.products.finetune.watch import Watch, first_epoch
+from attnlab.products.finetune.work import SCORED_AT_ONCE, Prepared, an_epoch, curves, training
+from attnlab.tasks.encoder_inputs import ShuffledBatches
+from attnlab.train.classify import FitResult, Predictions, fit, predict
 from attnlab.train.result import Hooks
-from attnlab.train.tune import tuned
+from attnlab.train.tune import build_classifier
 
 KEPT = 3  # of so many cells one goes on, when halving
 Cell = dict[str, Any]
@@ -78,7 +78,7 @@ class Search:
 
     def _trained(self, s: FinetuneSettings, key: str) -> tuple[Cell, Classifier]:
         clock = _Clock(self.context.device)
-        model = tuned(self.p.encoder, len(self.p.data.labels), s.tuning(), self.seed)
+        model = build_classifier(self.p.encoder, len(self.p.data.labels), s.tuning(), self.seed)
         model = model.to(self.context.device)
         settings = training(s, len(self.p.train)).model_copy(
             update={"seed": self.seed.child("steps").number}
@@ -86,16 +86,16 @@ class Search:
         heard = Watch(self.p.data.labels)
         done = fit(
             model,
-            Shuffled(self.p.train, s.batch, self.seed.child("order")),
+            ShuffledBatches(self.p.train, s.batch, self.seed.child("order")),
             settings,
-            dev=lambda: self.p.dev.in_order(SCORED_AT_ONCE),
+            dev=lambda: self.p.dev.batches_by_length(SCORED_AT_ONCE),
             hooks=Hooks(
                 stop=self.context.stopping,
                 progress=lambda at: self.context.step(
                     at.step, at.steps, f"rate {s.rate:g}, loss {at.loss:.3f}{heard.now}"
                 ),
             ),
-            heard=self._heard(heard, model),
+            on_predictions=self._heard(heard, model),
         )
         if done.trained.ending == "stopped":
             raise TrialStopped
@@ -104,11 +104,11 @@ class Search:
             self.cost = clock.cost(settings.steps)
         return cell, model
 
-    def _heard(self, watch: Watch, model: Classifier) -> Callable[[Predicted], dict[str, float]]:
-        def heard(dev: Predicted) -> dict[str, float]:
+    def _heard(self, watch: Watch, model: Classifier) -> Callable[[Predictions], dict[str, float]]:
+        def heard(dev: Predictions) -> dict[str, float]:
             line = watch(dev)
             if self.with_train:
-                own = predict(model, self.p.train.in_order(SCORED_AT_ONCE))
+                own = predict(model, self.p.train.batches_by_length(SCORED_AT_ONCE))
                 line |= {"train_accuracy": own.accuracy, "own_loss": own.loss}
             return line
 
@@ -151,7 +151,7 @@ def _described(s: FinetuneSettings) -> Cell:
     }
 
 
-def _result(done: Fitted, epoch: int) -> Cell:
+def _result(done: FitResult, epoch: int) -> Cell:
     """Best dev numbers, the curves, what the audit collapse said; None where it diverged."""
     lines = done.evaluations
     best = next((line for line in lines if line["step"] == done.best_step), None)

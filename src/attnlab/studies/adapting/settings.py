@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from attnlab.lab.study import StudySettings
-from attnlab.studies.finetune.settings import FinetuneSettings
+from attnlab.products.finetune.settings import FinetuneSettings
 
 CELLS = "cells.json"  # the document with all trainings of a search
 RIGHT = "test_right"  # the array with 1 for each test row that is right

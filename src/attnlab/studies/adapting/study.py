@@ -1,5 +1,6 @@
 """What the three studies share: their trials are trainings of one encoder on labelled texts."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from attnlab.audit.finding import Finding
@@ -7,8 +8,8 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.products.finetune.settings import data_sha256, model_sha256
 from attnlab.studies.adapting.settings import AdaptSettings
-from attnlab.studies.finetune.settings import data_sha256, model_sha256
 
 MADE, TINY = ("made-up", "made-up pairs"), "tiny"
 RANDOM = "random"
@@ -40,9 +41,11 @@ class AdaptStudy(Study):
         from attnlab.core.seeds import Seed
         from attnlab.studies.adapting.material import material
         from attnlab.studies.adapting.work import settings_of
+        from attnlab.train.tune import check_installed
 
         seen: dict[tuple[str, str], Trial] = {}
         for trial in self.trials():
+            check_installed(trial.config["method"])
             seen.setdefault((trial.config["data"], trial.config["model"]), trial)
         for trial in seen.values():
             material(settings_of(trial.config), Seed(trial.seed), trial.config["tested"])
@@ -53,7 +56,7 @@ class AdaptStudy(Study):
 
         return work(trial, context)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """What every trial said of itself, and the comparisons."""
         from attnlab.studies.adapting.checks import findings
 

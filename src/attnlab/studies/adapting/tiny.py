@@ -11,7 +11,7 @@ from typing import Any
 
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder
-from attnlab.tasks.labelled import Example, Labelled, split_by_hash
+from attnlab.tasks.labelled import Example, LabelledData, split_by_hash
 
 GOOD, BAD = ("good", "fine", "lovely"), ("bad", "dull", "awful")
 PLAIN = ("a", "film", "the", "it", *(f"w{i}" for i in range(30)))
@@ -59,14 +59,14 @@ def encoder() -> Encoder:
     return Encoder("tiny", library.eval(), tokenizer, sha256)
 
 
-def texts(rows: int = ROWS) -> Labelled:
+def texts(rows: int = ROWS) -> LabelledData:
     """One word of a text decides; half of each class."""
     rng = Seed(3).child("made-up texts").numpy_generator()
     found = [Example(_said(rng, GOOD if i % 2 else BAD), None, i % 2) for i in range(rows)]
     return split_by_hash("made-up", ("negative", "positive"), tuple(found))
 
 
-def pairs(rows: int = ROWS) -> Labelled:
+def pairs(rows: int = ROWS) -> LabelledData:
     """Yes if both texts hold a word of one kind."""
     rng = Seed(3).child("made-up pairs").numpy_generator()
     found = []

@@ -12,15 +12,15 @@ from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier
+from attnlab.products.finetune.settings import FinetuneSettings
+from attnlab.products.finetune.watch import after, before, collapsed, few, invariant, told
+from attnlab.products.finetune.work import AUDITED_ROWS, SCORED_AT_ONCE, Prepared, training
 from attnlab.studies.adapting.material import material
 from attnlab.studies.adapting.search import Cell, Search, grid, halving
 from attnlab.studies.adapting.settings import CELLS, RIGHT
-from attnlab.studies.finetune.settings import FinetuneSettings
-from attnlab.studies.finetune.watch import after, before, collapsed, few, invariant, told
-from attnlab.studies.finetune.work import AUDITED_ROWS, SCORED_AT_ONCE, Prepared, training
 from attnlab.tasks.labelled import majority
-from attnlab.train.classify import Predicted, predict
-from attnlab.train.tune import counted, expected
+from attnlab.train.classify import Predictions, predict
+from attnlab.train.tune import count_parameters, expected_trainable
 
 AXES = ("learning_rate", "batch", "epochs")
 
@@ -47,10 +47,12 @@ def settings_of(c: Mapping[str, Any]) -> FinetuneSettings:
 
 def _before(search: Search, s: FinetuneSettings) -> dict[str, str]:
     """split-overlap and freeze, on a model of its own."""
-    from attnlab.train.tune import tuned
+    from attnlab.train.tune import build_classifier
 
     p = search.p
-    model = tuned(p.encoder, len(p.data.labels), s.tuning(), search.seed).to(search.context.device)
+    model = build_classifier(p.encoder, len(p.data.labels), s.tuning(), search.seed).to(
+        search.context.device
+    )
     return before(model, s, p.data, training(s, len(p.train)), few(p.train, AUDITED_ROWS))
 
 
@@ -76,17 +78,17 @@ def _searched(
         update={"learning_rate": best["rate"], "batch": best["batch"], "epochs": best["epochs"]}
     )
     model, p = search.model(own), search.p
-    test = predict(model, p.test.in_order(SCORED_AT_ONCE))
-    train = predict(model, p.train.in_order(SCORED_AT_ONCE))
+    test = predict(model, p.test.batches_by_length(SCORED_AT_ONCE))
+    train = predict(model, p.train.batches_by_length(SCORED_AT_ONCE))
     said |= after(model, own, p.data, test, few(p.train, AUDITED_ROWS), p.encoder)
     said["audit_metric-invariance"] = told(invariant(model, p.dev))
-    share = wilson(test.right, len(test.labels))
+    share = wilson(test.correct, len(test.labels))
     return Outcome(
         {
             "accuracy": share.value,
             "accuracy_low": share.low,
             "accuracy_high": share.high,
-            "right": test.right,
+            "right": test.correct,
             "tested": len(test.labels),
             "test_loss": test.loss,
             "train_accuracy": train.accuracy,
@@ -123,8 +125,8 @@ def _single(search: Search, s: FinetuneSettings, said: dict[str, str], *, whole:
 
 
 def _whole(model: Classifier, p: Prepared) -> dict[str, Any]:
-    parts = [predict(model, rows.in_order(SCORED_AT_ONCE)) for rows in (p.dev, p.test)]
-    both = Predicted(
+    parts = [predict(model, rows.batches_by_length(SCORED_AT_ONCE)) for rows in (p.dev, p.test)]
+    both = Predictions(
         np.concatenate([part.logits for part in parts]),
         np.concatenate([part.labels for part in parts]),
     )
@@ -161,7 +163,7 @@ def _of_cell(cell: Cell) -> dict[str, Any]:
 
 
 def _sizes(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any]:
-    counts = counted(model)
+    counts = count_parameters(model)
     return {
         "majority": majority(p.data.test),
         "dev_majority": majority(p.data.dev),
@@ -170,5 +172,5 @@ def _sizes(model: Classifier, p: Prepared, s: FinetuneSettings) -> dict[str, Any
         "trained": counts.trained,
         "stored": counts.stored,
         "cut": p.train.report(),
-        "by_formula": expected(p.encoder, len(p.data.labels), s.tuning()),
+        "by_formula": expected_trainable(p.encoder, len(p.data.labels), s.tuning()),
     }

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
@@ -31,6 +31,7 @@ class AttentionDesign(Study):
     name = "attention-design"
     question = "What can one query make attention do, and how long must it be?"
     source = "Course exercises on attention by hand; convex hulls of random points"
+    extras = ("construct",)
     Settings: ClassVar[type[StudySettings]] = DesignSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     expected: ClassVar = {
@@ -216,7 +217,7 @@ class AttentionDesign(Study):
             ),
         ]
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Seeds and intervals; the two ways to decide whether a key can be selected agree."""
         claims = self.claims(table)
         decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}

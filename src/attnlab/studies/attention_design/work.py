@@ -171,7 +171,7 @@ def pair(trial: Trial) -> Outcome:
     """β(k_a + k_b) among n orthonormal keys: the β it takes, and the weight without any."""
     n = trial.config["n"]
     found = average_scale(np.eye(n), 0, 1, trial.config["tolerance"])
-    plain = construct.weights_of(np.eye(n), np.eye(n)[0] + np.eye(n)[1])
+    plain = construct.attention_weights(np.eye(n), np.eye(n)[0] + np.eye(n)[1])
     tolerance = trial.config["tolerance"]
     return Outcome(
         metrics={

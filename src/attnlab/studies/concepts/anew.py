@@ -20,12 +20,12 @@ from torch import nn
 
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
-from attnlab.measure.perplexity import Perplexity, summed
+from attnlab.measure.perplexity import Perplexity, corpus_perplexity
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.audited import audit_metrics
 from attnlab.studies.concepts.texts import byte_count, splits, taken, word_count
-from attnlab.tasks.batches import Blocks, in_order
+from attnlab.tasks.batches import PackedBatches, sequential_batches
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks, Progress
@@ -56,7 +56,7 @@ def read(model: GPT, tokenizer: Tokenizer, texts: Sequence[str]) -> Perplexity:
     """Every token scored once, in rows of a block; the first of a row is given."""
     stream, size = tokenizer.stream(texts), model.config.block
     rows = [stream[i : i + size + 1] for i in range(0, len(stream) - 1, size)]
-    return summed(model.nll, in_order(rows, 32))
+    return corpus_perplexity(model.nll, sequential_batches(rows, 32))
 
 
 def bits(found: Perplexity, texts: Sequence[str]) -> float:
@@ -165,7 +165,7 @@ class _Lesson:
         """Steps on the texts; the lines of the log at which the exam was sat."""
         c, context = self.c, self.context
         steps = c["pretrain_steps" if exam is None else "steps"]
-        batches = Blocks(tokenizer.stream(texts), c["block"], c["batch"], _order(self.seed))
+        batches = PackedBatches(tokenizer.stream(texts), c["block"], c["batch"], _order(self.seed))
 
         def progress(p: Progress) -> None:
             context.step(p.step, p.steps, f"{c['target']}, loss {p.loss:.3f}")

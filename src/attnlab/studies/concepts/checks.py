@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from attnlab.audit.baselines import baselines
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
+from attnlab.audit.checks.small_sample import small_sample
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
-from attnlab.audit.small_sample import small_sample
-from attnlab.audit.split_overlap import split_overlap
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import wilson
 from attnlab.studies.audited import audit_findings

@@ -19,7 +19,7 @@ from attnlab.core.tokens import IGNORE
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.models.encoder import open_encoder
 from attnlab.studies.concepts.texts import splits, taken
-from attnlab.tasks.corpus import sentences
+from attnlab.tasks.corpus import split_sentences
 
 BYTES = 250  # of a sentence: more than most have
 LONGEST = 128
@@ -47,7 +47,7 @@ def mask_texts(trial: Trial) -> Outcome:
     c = trial.config
     tokenizer = open_encoder(c["encoder"]).tokenizer
     articles = taken(splits("news").train, BYTES * c["masked"], trial.stream.child("texts"))
-    texts = [s for article in articles for s in sentences(article)][: c["masked"]]
+    texts = [s for article in articles for s in split_sentences(article)][: c["masked"]]
     ids = tokenizer(texts, truncation=True, max_length=LONGEST)["input_ids"]
     inputs, labels = masked(tokenizer, ids, trial.stream.child("masks").number % 2**31)
     before = tokenizer.pad({"input_ids": ids}, return_tensors="pt")["input_ids"]

@@ -15,7 +15,7 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.encoder import Encoder, open_encoder, pool
 from attnlab.studies.concepts.pairs import draw
-from attnlab.tasks.encoded import encode
+from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example, majority
 from attnlab.tasks.sentiment import rotten_tomatoes
 from attnlab.train.loop import train
@@ -72,9 +72,9 @@ def in_order(trial: Trial, context: TrialContext) -> Outcome:
 @torch.no_grad()
 def vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
     """The mean of each sentence's states, scaled to length 1."""
-    rows = encode(encoder.tokenizer, examples, LONGEST)
+    rows = encode_examples(encoder.tokenizer, examples, LONGEST)
     out = torch.zeros(len(examples), encoder.width)
-    for chosen, batch in rows.in_order(32):
+    for chosen, batch in rows.batches_by_length(32):
         options = {} if batch.kinds is None else {"token_type_ids": batch.kinds}
         states = encoder.library(
             input_ids=batch.ids, attention_mask=(~batch.hidden).long(), **options

@@ -19,7 +19,7 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.models.encoder import Encoder, Texts, open_encoder, pool
 from attnlab.tasks.boolq import boolq
-from attnlab.tasks.encoded import encode
+from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
 
 SHOWN = 24  # tokens of the pair that is drawn
@@ -32,10 +32,12 @@ def read_pairs(trial: Trial) -> Outcome:
     c = trial.config
     encoder = open_encoder(c["encoder"])
     chosen = draw(boolq().dev, c["pairs"], trial.stream.child("pairs"))
-    rows = encode(encoder.tokenizer, chosen, c["longest"])
-    assert rows.kinds is not None
+    rows = encode_examples(encoder.tokenizer, chosen, c["longest"])
+    assert rows.token_types is not None
     special = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
-    forms = [is_pair(ids, kinds, *special) for ids, kinds in zip(rows.ids, rows.kinds, strict=True)]
+    forms = [
+        is_pair(ids, kinds, *special) for ids, kinds in zip(rows.ids, rows.token_types, strict=True)
+    ]
     moved = [distances(encoder, rows.batch([i]), chosen[i]) for i in range(len(chosen))]
     wide = rows.batch(range(len(chosen)))
     return Outcome(
@@ -45,8 +47,8 @@ def read_pairs(trial: Trial) -> Outcome:
             "rows": wide.ids.shape[0],
             "places": wide.ids.shape[1],
             "padding_share": float(wide.hidden.float().mean()),
-            "cut_rows": rows.cut_rows,
-            "cut_tokens": rows.cut_tokens,
+            "cut_rows": rows.truncated_rows,
+            "cut_tokens": rows.truncated_tokens,
             **{name: float(np.mean([m[name] for m in moved])) for name in moved[0]},
             "masked_most": max(m["masked"] for m in moved),
         },
@@ -80,7 +82,9 @@ def distances(encoder: Encoder, alone: Texts, example: Example) -> dict[str, flo
     )
     hidden = torch.nn.functional.pad(alone.hidden, (0, PADDING), value=True)
     nothing = torch.zeros_like(hidden)
-    one = encode(encoder.tokenizer, [Example(" ".join(example.texts), None, 0)], alone.ids.shape[1])
+    one = encode_examples(
+        encoder.tokenizer, [Example(" ".join(example.texts), None, 0)], alone.ids.shape[1]
+    )
     single = one.batch([0])
     assert single.kinds is not None
     read = {
@@ -110,7 +114,7 @@ def shown(encoder: Encoder, chosen: Sequence[Example], longest: int) -> dict[str
     short = min(chosen, key=lambda e: len(e.text))
     words = (short.second or "").split()
     small = Example(short.text, " ".join(words[:8]), 0)
-    row = encode(encoder.tokenizer, [small], longest).batch([0], width=SHOWN)
+    row = encode_examples(encoder.tokenizer, [small], longest).batch([0], width=SHOWN)
     assert row.kinds is not None
     names = encoder.tokenizer.convert_ids_to_tokens(row.ids[0].tolist())
     return {

@@ -101,7 +101,7 @@ class Concepts(Study):
         """One or more of every part that was run."""
         return claims(Found(table.done()), self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Splits, baselines, sizes of samples, many comparisons, the models."""
         from attnlab.studies.concepts.checks import checks
 

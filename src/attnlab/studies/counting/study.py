@@ -1,83 +1,229 @@
-"""The study itself: the question, its trials, and who answers which part of it."""
+"""Counting tokens with one attention layer: a solution by positions, and one by tokens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+from pydantic import model_validator
+
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
-from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
-from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.counting.settings import ARMS, FULL, SMOKE, CountingSettings
+from attnlab.lab.arms import Arms, ArmStudy
+from attnlab.lab.claim import Claim, judge
+from attnlab.lab.study import StudySettings, deferred, setting
+from attnlab.measure.intervals import mean_interval
 
-NOT_OF_A_TRIAL = ("seeds", "trial_seconds", "trial_memory_gb")
-OF_FREEING = ("noise", "freed_steps", "gentle_rate")
+SOLVED = 0.9  # accuracy: far above any answer without attention
+LOST = 0.05  # accuracy: who loses more has left its kind of solution
+STILL = 0.01  # relative change of the weights: less, and nothing was tried
+KINDS = {"positional": "positions", "semantic": "tokens"}  # start -> what its scores are made of
+OWN = {"positional": "by_places", "semantic": "by_tokens"}  # start -> accuracy with these alone
+PHASES = {"first": "as trained", "gentle": "freed, SGD", "strong": "freed, AdamW"}
+FREEING = ("noise", "freed_steps", "gentle_rate")  # settings of what follows the first training
 
 
-class Counting(Study):
-    """The counting task beside the solvable model: one architecture, two mechanisms."""
+class CountingSettings(StudySettings):
+    """The task, the model, the training of a start, and two ways to continue from it."""
+
+    seeds: int = setting("models per start", 5, ge=1)
+    length: int = setting("tokens in a row", 10, ge=2)
+    tokens: int = setting("size of the vocabulary", 15, ge=2)
+    width: int = setting("model width; tokens start in one half, positions in the other", 32, ge=2)
+    hidden: int = setting("hidden units of the read-out", 128, ge=1)
+    steps: int = setting("training steps of a start", 4000, ge=1)
+    batch: int = setting("rows per step; every row is new", 32, ge=1)
+    learning_rate: float = setting("peak learning rate of AdamW", 0.005, gt=0)
+    noise: float = setting("standard deviation of the freed entries, which were 0", 0.001, ge=0)
+    freed_steps: int = setting("training steps after everything is freed", 2000, ge=1)
+    gentle_rate: float = setting("learning rate of SGD after freeing, as published", 0.001, gt=0)
+    scored: int = setting("test rows", 2000, ge=20)
+    points: int = setting("points of a learning curve", 20, ge=1)
+
+    @model_validator(mode="after")
+    def _width_is_even(self) -> "CountingSettings":
+        if self.width % 2:
+            raise ValueError(f"width {self.width} has no two halves")
+        return self
+
+
+class Counting(ArmStudy):
+    """The histogram task of Cui et al. 2024: one architecture, two mechanisms."""
 
     name = "counting"
-    question = "Can one and the same attention layer count by places and by tokens?"
+    question = "Can one and the same attention layer count by positions and by tokens?"
     source = "Cui et al. 2024 (arXiv 2402.03902), the histogram task"
+    arms: ClassVar = {
+        "positional": "positional start",
+        "semantic": "semantic start",
+        "free": "free start",
+        "off": "attention off",
+    }
     Settings: ClassVar[type[StudySettings]] = CountingSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
+    settings: CountingSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "seeds": 3,
+            "length": 5,
+            "tokens": 4,
+            "width": 16,
+            "hidden": 64,
+            "steps": 600,
+            "learning_rate": 0.01,
+            "freed_steps": 100,
+            "scored": 1000,
+            "points": 5,
+        },
+        # the published sizes and number of steps (there: 35,000 fixed rows, 200 epochs)
+        "full": {
+            "seeds": 10,
+            "width": 64,
+            "steps": 200_000,
+            "learning_rate": 0.001,
+            "freed_steps": 100_000,
+            "scored": 10_000,
+            "points": 50,
+        },
+    }
     expected: ClassVar = {
         "smoke": "about half a minute on two cores",
         "quick": "about 4 minutes on two cores",
         "full": "not measured",
     }
     shares_accelerator = True
-    settings: CountingSettings
+    may_fail: ClassVar = {"collapse": ("off",)}  # without attention a constant is all there is
+    template = "report.md"
 
-    def trials(self) -> Sequence[Trial]:
-        """Every start with every seed; what is held nowhere is not freed."""
-        own = self.settings_json()
-        for key in NOT_OF_A_TRIAL:
-            del own[key]
-        never = dict.fromkeys(OF_FREEING)
+    run = deferred(".trial:run")
+    figures = deferred(".figures:figures")
+
+    def arm_settings(self, arm: str) -> Mapping[str, Any]:
+        """A start that holds nothing is not freed: its trial does not depend on how."""
+        return dict.fromkeys(FREEING) if arm in ("free", "off") else {}
+
+    def claims(self, arms: Arms) -> Sequence[Claim]:
+        """Both solutions exist, need attention, and are kept or left."""
         return [
-            self.trial(seed, arm=arm, part=arm, **own | (never if arm in ("free", "off") else {}))
-            for arm in ARMS
-            for seed in range(self.settings.seeds)
+            *(
+                arms.level(
+                    f"{arm}-solves",
+                    f"With scores of {kind} alone the model counts (accuracy above 90 %)",
+                    (arm, "first_accuracy"),
+                    above=SOLVED,
+                    quantity=f"test accuracy, {arms.label(arm)}",
+                )
+                for arm, kind in KINDS.items()
+            ),
+            *(
+                arms.difference(
+                    f"{arm}-needs-attention",
+                    f"With attention off the same model is worse than with scores of {kind}",
+                    (arm, "first_accuracy"),
+                    ("off", "first_accuracy"),
+                    above=0.0,
+                    quantity=f"accuracy, {arms.label(arm)} − attention off",
+                )
+                for arm, kind in KINDS.items()
+            ),
+            *(_kept(arms, arm, way) for way in ("gentle", "strong") for arm in KINDS),
+            _untried(arms),
+            _mixed(arms),
         ]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Train a start; free it; train on."""
-        from attnlab.studies.counting.work import work
+    def audits(self, arms: Arms, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """Baselines, what attention is worth, and whether the test rows suffice."""
+        worse = min(KINDS, key=lambda arm: arms.mean(arm, "first_accuracy"))
+        known = {
+            "the most frequent answer": majority(arms),
+            "chance": 1 / self.settings.length,
+            "the model with attention off": arms.mean("off", "first_accuracy"),
+        }
+        known = {name: value for name, value in known.items() if value == value and arms.names()}
+        return [
+            baselines(arms.estimate(worse, "first_accuracy"), known, ceiling=1.0),
+            attention_worth(arms.differences(("off", "first_nll"), (worse, "first_nll")), {}),
+            small_sample(self._right_rows(arms), LOST),
+        ]
 
-        return work(trial, context)
+    def _right_rows(self, arms: Arms) -> dict[str, tuple[int, int]]:
+        """Rows, not positions: the positions of a row are not independent."""
+        scored = self.settings.scored
+        shares = {arm: arms.values(arm, "first_accuracy").values() for arm in arms.names()}
+        return {
+            arms.label(arm): (round(min(values, key=lambda a: abs(a - 0.5)) * scored), scored)
+            for arm, values in shares.items()
+            if values
+        }
 
-    def claims(self, table: Table) -> list[Claim]:
-        """Both solutions, and whether they last."""
-        from attnlab.studies.counting.claims import claims
-        from attnlab.studies.counting.evidence import Starts
+    def facts(self, arms: Arms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """What the template needs besides the claims."""
+        return {
+            "kinds": KINDS,
+            "own": OWN,
+            "phases": PHASES,
+            "phases_of": lambda arm: phases_of(arms, arm),
+            "majority": majority(arms),
+            "terms": ("tokens", "token-place", "place-token", "places"),
+        }
 
-        return claims(Starts(table.done()))
 
-    def audits(self, table: Table) -> list[Finding]:
-        """Seeds, baselines, what attention is worth, what is held, constant answers."""
-        from attnlab.studies.counting.audits import audits
-        from attnlab.studies.counting.evidence import Starts
+def phases_of(arms: Arms, arm: str) -> list[str]:
+    """What was measured of a start: as trained, and after each way of continuing."""
+    return [phase for phase in PHASES if arms.values(arm, f"{phase}_accuracy")]
 
-        return audits(Starts(table.done()), self.settings)
 
-    def figures(self, table: Table) -> list[Figure]:
-        """Attention maps, accuracy by part of the scores, learning curves."""
-        from attnlab.studies.counting.evidence import Starts
-        from attnlab.studies.counting.figures import figures
+def majority(arms: Arms) -> float:
+    """Accuracy of always giving the most frequent answer, mean over the seeds' test rows."""
+    values = [float(row["majority"]) for row in arms.table if row.get("majority") is not None]
+    return float(np.mean(values)) if values else float("nan")
 
-        return figures(Starts(table.done()))
 
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """One sentence from the verdicts."""
-        from attnlab.studies.counting.discussion import answer
+def _kept(arms: Arms, arm: str, way: str) -> Claim:
+    """What the freed model loses when its scores are cut to what they were made of.
 
-        return answer(claims)
+    Only starts that solve the task count: where there is no solution, none is kept.
+    """
+    solved = {seed for seed, a in arms.values(arm, "first_accuracy").items() if a > SOLVED}
+    how = "by SGD at the published rate" if way == "gentle" else "as before (AdamW)"
+    return arms.difference(
+        f"{way}-keeps-{arm}",
+        f"Freed and trained further {how}, the solution stays {arm}: with scores of {KINDS[arm]} "
+        "alone it loses less than 0.05 of its accuracy",
+        (arm, f"{way}_accuracy"),
+        (arm, f"{way}_{OWN[arm]}"),
+        below=LOST,
+        quantity=f"accuracy, all scores − {KINDS[arm]} alone",
+        seeds=solved,
+    )
 
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """How each solution counts, and what is left of it when all is free."""
-        from attnlab.studies.counting.discussion import discussion
-        from attnlab.studies.counting.evidence import Starts
 
-        return discussion(Starts(table.done()), claims, self.settings)
+def _untried(arms: Arms) -> Claim:
+    """The larger movement of the two starts, seed by seed."""
+    both = [arms.values(arm, "gentle_moved") for arm in KINDS]
+    seeds = sorted(both[0].keys() & both[1].keys())
+    return judge(
+        "gentle-is-no-trial",
+        "Training further as published moves the weights by less than 1 % of their size: that a "
+        "solution stays shows little",
+        mean_interval([max(moved[seed] for moved in both) for seed in seeds]),
+        below=STILL,
+        quantity="relative change of all weights",
+        trials=arms.ids(*KINDS),
+    )
+
+
+def _mixed(arms: Arms) -> Claim:
+    """The better of the two kinds alone against all scores, from a start that holds nothing."""
+    parts = [arms.values("free", f"first_{metric}") for metric in OWN.values()]
+    whole = arms.values("free", "first_accuracy")
+    gaps = [max(part[seed] for part in parts) - whole[seed] for seed in sorted(whole)]
+    return judge(
+        "free-start-mixes",
+        "A free start finds a solution of neither kind: positions alone or tokens alone lose more "
+        "than 0.05 of its accuracy",
+        mean_interval(gaps),
+        below=-LOST,
+        quantity="accuracy, better kind alone − all scores",
+        trials=arms.ids("free"),
+    )

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import torch
 
 from attnlab.audit.catalogue import check
+from attnlab.audit.checks.sampler_table import sampler_table
 from attnlab.audit.finding import Finding
-from attnlab.audit.noise import noise_of
-from attnlab.audit.probe import Probe
-from attnlab.audit.sampler_table import sampler_table
-from attnlab.audit.wrap import subject_of
+from attnlab.audit.probing.noise import noise_of
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.wrap import subject_of
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.decode.draw import sample
@@ -25,7 +25,7 @@ from attnlab.studies.audited import AUDITED, LENGTH
 from attnlab.studies.decoding.material import Material
 from attnlab.studies.decoding.settings import DecodingSettings
 from attnlab.studies.distillation.checks import as_metrics
-from attnlab.tasks.prompted import Example, in_order
+from attnlab.tasks.prompts import PromptExample, sequential_batches
 
 OF_MODEL = (*AUDITED, "cache-parity")
 RESCORED = 7  # texts that are read again, each alone
@@ -69,9 +69,9 @@ def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
 @torch.no_grad()
 def logprobs(model: HubModel, prompts: Rows, answers: Rows, batch: int) -> list[tuple[float, ...]]:
     """log p of every token of each answer after its prompt, read whole."""
-    examples = [Example(tuple(p), tuple(a)) for p, a in zip(prompts, answers, strict=True)]
+    examples = [PromptExample(tuple(p), tuple(a)) for p, a in zip(prompts, answers, strict=True)]
     nll, found = token_nll(model.logits), []
-    for rows in in_order(examples, batch):
+    for rows in sequential_batches(examples, batch):
         ids, targets, hidden = rows.to(model.device)
         each, scored = -nll(ids, targets, hidden).double().cpu(), (targets != IGNORE).cpu()
         found += [tuple(row[kept].tolist()) for row, kept in zip(each, scored, strict=True)]

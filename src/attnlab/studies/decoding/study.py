@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file
 from attnlab.lab.claim import Claim
@@ -100,7 +100,7 @@ class Decoding(Study):
         """The limits exactly; the rest over prompts."""
         return claims(Evidence(table, self.settings))
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """The comparisons; the model, the sampler and the log-probabilities."""
         from attnlab.studies.decoding.findings import findings
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.audit.rouge import rouge as rouge_audit
-from attnlab.audit.split_overlap import split_overlap
+from attnlab.audit.checks.rouge import rouge as rouge_audit
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.measure.rouge import Scorer, rouge
 from attnlab.measure.sentences import sentences
@@ -22,7 +22,7 @@ from attnlab.studies.distillation.scoring import (
     words,
 )
 from attnlab.studies.distillation.settings import DistilSettings
-from attnlab.tasks.summaries import lead
+from attnlab.tasks.summaries import lead_sentences
 
 LONGER, SHORTER = 4, 3  # sentences of the two leads that line ends turn round
 
@@ -32,7 +32,7 @@ def without_model(s: DistilSettings, trial: Trial, data: Material) -> Outcome:
 
     It reads what the models read: the articles after they were cut.
     """
-    texts = [lead(row.article, s.lead) for row in data.test]
+    texts = [lead_sentences(row.article, s.lead) for row in data.test]
     references = [row.summary for row in data.test]
     variant, splits = variant_of(trial.config), splits_of(s).as_dict()
     found = [
@@ -66,7 +66,7 @@ def line_ends(s: DistilSettings, trial: Trial) -> Outcome:
     """Leads of real cases, on one line and a sentence a line: what line ends alone do to Lsum."""
     rows, variant = several(s), variant_of({**trial.config, "splitter": "newline"})
     sentence = variant_of({**trial.config, "splitter": "sentence"})
-    longer, shorter = ([lead(row.article, k) for row in rows] for k in (LONGER, SHORTER))
+    longer, shorter = ([lead_sentences(row.article, k) for row in rows] for k in (LONGER, SHORTER))
     people = [row.summary for row in rows]
     joined, lined = [on_one_line(r) for r in people], [a_sentence_a_line(r) for r in people]
     found = {

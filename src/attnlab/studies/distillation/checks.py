@@ -1,7 +1,7 @@
 """Audits inside a trial, as metrics: `audit_NAME` is 'pass', 'not-applicable' or 'fail: why'.
 
-What is judged is what trains: the batches of tasks/prompted.py and the losses of train/distil.py,
-not copies of them. `collected` makes one finding an audit of all trials.
+What is judged is what trains: the batches of tasks/prompts.py and the losses of
+train/distillation.py, not copies of them. `collected` makes one finding an audit of all trials.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.catalogue import check
+from attnlab.audit.checks.freeze import freeze
+from attnlab.audit.checks.gradient_accumulation import gradient_accumulation
+from attnlab.audit.checks.label_shift import label_shift
+from attnlab.audit.checks.loss_mask import loss_mask
 from attnlab.audit.finding import Finding
-from attnlab.audit.freeze import freeze
-from attnlab.audit.label_shift import label_shift
-from attnlab.audit.loss_mask import loss_mask
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubModel
 from attnlab.studies.audited import AUDITED, LENGTH
 from attnlab.tasks.batches import Batch
-from attnlab.tasks.prompted import Example, Prompter, packed
-from attnlab.train.distil import FromLogits, logits_of, sequence_nll
-from attnlab.train.optimizer import optimizer_for
+from attnlab.tasks.prompts import PromptBuilder, PromptExample, collate
+from attnlab.train.distillation import DistillationLoss, logits_of, sequence_nll
+from attnlab.train.optimizer import build_optimizer
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Loss, Updater
 
@@ -43,26 +44,28 @@ def of_model(model: HubModel) -> dict[str, str]:
 
 def of_training(
     student: HubModel,
-    examples: Sequence[Example],
-    prompter: Prompter,
+    examples: Sequence[PromptExample],
+    prompter: PromptBuilder,
     loss: Loss,
     settings: TrainSettings,
 ) -> dict[str, str]:
     """What is scored, against what, and who moves; the student is left as it was."""
-    teacher = loss.teacher if isinstance(loss, FromLogits) else None
-    return as_metrics(
-        [
-            _mask(examples, prompter),
-            label_shift(_shifted, VOCABULARY, given="ids"),
-            _moves(student.library, teacher, examples[:1], loss, settings),
-        ]
-    )
+    teacher = loss.teacher if isinstance(loss, DistillationLoss) else None
+    findings = [
+        _mask(examples, prompter),
+        label_shift(_shifted, VOCABULARY, given="ids"),
+        _moves(student.library, teacher, examples[:1], loss, settings),
+    ]
+    if settings.accumulate > 1:
+        batch = collate(examples[: settings.batch]).to(next(student.library.parameters()).device)
+        findings.append(gradient_accumulation(loss, student.library, batch))
+    return as_metrics(findings)
 
 
-def identity(teacher: HubModel, example: Example, loss: FromLogits) -> dict[str, float]:
+def identity(teacher: HubModel, example: PromptExample, loss: DistillationLoss) -> dict[str, float]:
     """Loss of the teacher as its own student, and its largest gradient by a logit, a token."""
     student = Watched(teacher.library)
-    total, count = loss(student, packed([example]).to(teacher.device))
+    total, count = loss(student, collate([example]).to(teacher.device))
     (slope,) = torch.autograd.grad(total / count, student.logits)
     return {
         "identity_loss": float(total.detach() / count),
@@ -99,10 +102,10 @@ class Fixed(nn.Module):
         return self.logits
 
 
-def _mask(examples: Sequence[Example], prompter: Prompter) -> Finding:
+def _mask(examples: Sequence[PromptExample], prompter: PromptBuilder) -> Finding:
     """Exactly the answers are scored; the end too, though pads have its id in many models."""
     chosen = sorted(examples, key=lambda e: e.cut)[:ROWS]
-    batch = packed(chosen, pad=prompter.end)
+    batch = collate(chosen, pad=prompter.end)
     wanted = torch.zeros_like(batch.targets, dtype=torch.bool)
     for row, example in enumerate(chosen):
         last = len(example.prompt) + len(example.answer) - 1
@@ -113,7 +116,7 @@ def _mask(examples: Sequence[Example], prompter: Prompter) -> Finding:
         small[batch.targets == token] = place
     finished = any(not e.cut for e in chosen)
     return loss_mask(
-        lambda logits, labels: _mean(logits, Batch(batch.ids, labels, batch.hidden)),
+        lambda logits, labels: _mean(logits, Batch(batch.ids, labels, batch.key_padding_mask)),
         small,
         max(len(known), 2),
         scored=wanted,
@@ -125,7 +128,7 @@ def _mask(examples: Sequence[Example], prompter: Prompter) -> Finding:
 
 def _shifted(logits: Tensor, ids: Tensor) -> Tensor:
     """The loss of rows whose first token is the prompt and the rest the answer."""
-    batch = packed([Example((row[0],), tuple(row[1:])) for row in ids.tolist()])
+    batch = collate([PromptExample((row[0],), tuple(row[1:])) for row in ids.tolist()])
     return _mean(logits[:, :-1], batch)
 
 
@@ -137,16 +140,16 @@ def _mean(logits: Tensor, batch: Batch) -> Tensor:
 def _moves(
     student: nn.Module,
     teacher: nn.Module | None,
-    examples: Sequence[Example],
+    examples: Sequence[PromptExample],
     loss: Loss,
     settings: TrainSettings,
 ) -> Finding:
     """One step moves every tensor of the student and no bit of the teacher."""
     both = nn.ModuleDict({"student": student} | ({"teacher": teacher} if teacher else {}))
-    batch = packed(examples).to(next(student.parameters()).device)
+    batch = collate(examples).to(next(student.parameters()).device)
 
     def step() -> None:
-        updater = Updater(student, optimizer_for(student, settings), loss, settings)
+        updater = Updater(student, build_optimizer(student, settings), loss, settings)
         updater.start(batch)
         updater.finish(0, settings.learning_rate)
 

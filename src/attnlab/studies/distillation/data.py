@@ -11,12 +11,12 @@ from attnlab.core.files import sha256_file
 from attnlab.studies.distillation import tiny
 from attnlab.studies.distillation.settings import DistilSettings
 from attnlab.tasks.summaries import (
-    Row,
-    RowSplits,
+    SummaryRow,
+    SummarySplits,
     multi_lexsum,
-    read_rows,
-    split,
-    truncated,
+    read_summaries,
+    split_rows,
+    truncate_words,
     xsum,
 )
 
@@ -31,9 +31,9 @@ NAMED = (*ASSETS, "made-up")
 class Material:
     """What is read and what people wrote; articles are cut, summaries are whole."""
 
-    train: tuple[Row, ...]
-    dev: tuple[Row, ...]
-    test: tuple[Row, ...]
+    train: tuple[SummaryRow, ...]
+    dev: tuple[SummaryRow, ...]
+    test: tuple[SummaryRow, ...]
     cut: float  # share of the test articles that lost their end
 
 
@@ -50,7 +50,7 @@ def material(s: DistilSettings, tokenizer: "HubTokenizer") -> Material:
     return Material(short[0], short[1], short[2], cut)
 
 
-def splits_of(s: DistilSettings) -> RowSplits:
+def splits_of(s: DistilSettings) -> SummarySplits:
     """Train, dev and test by the hash of the article; none may be empty."""
     found = _splits(s.data, s.data_sha256)
     empty = [name for name, rows in found.as_dict().items() if not rows]
@@ -59,21 +59,21 @@ def splits_of(s: DistilSettings) -> RowSplits:
     return found
 
 
-def several(s: DistilSettings) -> tuple[Row, ...]:
+def several(s: DistilSettings) -> tuple[SummaryRow, ...]:
     """Rows whose summaries have several sentences, to show what line ends do: no model needed."""
     found = tiny.rows() if s.data == "made-up" else multi_lexsum()
     return found[: s.lines or None]
 
 
 @lru_cache(maxsize=2)
-def _splits(data: str, sha256: str) -> RowSplits:
+def _splits(data: str, sha256: str) -> SummarySplits:
     if data == "made-up":
-        return split(tiny.rows())
+        return split_rows(tiny.rows())
     if data in ASSETS:
-        return split(xsum() if data == "xsum" else multi_lexsum())
+        return split_rows(xsum() if data == "xsum" else multi_lexsum())
     if sha256 and file_sha256(data) != sha256:
         raise UsageError(f"{data}: changed since this run was started")
-    return split(read_rows(Path(data)))
+    return split_rows(read_summaries(Path(data)))
 
 
 def file_sha256(data: str) -> str:
@@ -93,5 +93,5 @@ def model_sha256(*names: str) -> str:
     return content_hash(said) if said else ""
 
 
-def _short(row: Row, budget: int, tokenizer: "HubTokenizer") -> Row:
-    return Row(truncated(row.article, budget, tokenizer.encode), row.summary)
+def _short(row: SummaryRow, budget: int, tokenizer: "HubTokenizer") -> SummaryRow:
+    return SummaryRow(truncate_words(row.article, budget, tokenizer.encode), row.summary)

@@ -24,7 +24,7 @@ from attnlab.measure.intervals import (
     mean_interval,
     t_quantile,
 )
-from attnlab.measure.rouge import FEWEST
+from attnlab.measure.rouge import MIN_BOOTSTRAP_ITEMS
 from attnlab.studies.distillation.settings import ARMS, TRAINED
 
 LABELS = {
@@ -127,7 +127,7 @@ def mean_of(values: np.ndarray, seeded: bool, name: str, level: float = LEVEL) -
 
 def over_items(values: np.ndarray, name: str, level: float = LEVEL) -> Estimate:
     """Bootstrap over items; Student's t below 20 of them."""
-    if values.size >= FEWEST:
+    if values.size >= MIN_BOOTSTRAP_ITEMS:
         rng = Seed(0).child("distillation", name).numpy_generator()
         return bootstrap_mean(values, rng, level)
     e = mean_interval(values, level)

@@ -4,17 +4,25 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from attnlab.audit.distillation_identity import LIMIT, distillation_identity
+from attnlab.audit.checks.distillation_identity import LIMIT, distillation_identity
+from attnlab.audit.checks.freeze import NAME as FREEZE
 from attnlab.audit.finding import Finding
-from attnlab.audit.freeze import NAME as FREEZE
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.studies.audited import AUDITED
 from attnlab.studies.distillation.checks import collected
 from attnlab.studies.distillation.settings import DistilSettings
-from attnlab.train.distil import DIVERGENCES
+from attnlab.train.distillation import DIVERGENCES
 
-TOLD = ("loss-mask", "label-shift", FREEZE, "split-overlap", "rouge", *AUDITED)
+TOLD = (
+    "loss-mask",
+    "label-shift",
+    FREEZE,
+    "gradient-accumulation",
+    "split-overlap",
+    "rouge",
+    *AUDITED,
+)
 DATA = ("split-overlap", "rouge")  # what they find concerns every arm
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
@@ -33,6 +33,7 @@ class Distillation(Study):
         "0.189/0.031/0.122/0.160 for the untuned student, 0.232/0.055/0.146/0.184 distilled, "
         "0.251/0.065/0.159/0.233 on people's summaries"
     )
+    extras = ("text",)
     Settings: ClassVar[type[StudySettings]] = DistilSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     expected: ClassVar = {
@@ -101,7 +102,7 @@ class Distillation(Study):
         """Differences over seeds and items; one seed decides nothing about training."""
         return claims(Arms(table), self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Losses, masks, splits and measure; the models as they were used; the comparisons."""
         from attnlab.studies.distillation.findings import findings
 

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from attnlab.assets import cache
-from attnlab.assets.stream import Unwatched
-from attnlab.core.config import canonical, content_hash
+from attnlab.assets.stream import NoProgress
+from attnlab.core.config import canonical_json, content_hash
 from attnlab.core.errors import AttnlabError
 from attnlab.core.files import read_json, write_json
 from attnlab.decode.generate import generate
@@ -28,7 +28,7 @@ from attnlab.decode.strategy import parse_strategy
 from attnlab.models.hub import HubModel
 from attnlab.models.student import made
 from attnlab.studies.distillation.models import weights_sha256
-from attnlab.tasks.prompted import Prompter
+from attnlab.tasks.prompts import PromptBuilder
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Written:
 
 
 def write(
-    model: HubModel, prompter: Prompter, articles: Sequence[str], most: int, batch: int
+    model: HubModel, prompter: PromptBuilder, articles: Sequence[str], most: int, batch: int
 ) -> Written:
     """The likeliest token at each place, until the end of the text or `most` tokens."""
     prompts = [prompter.prompt(article) for article in articles]
@@ -74,7 +74,7 @@ def write(
 
 
 def teacher_texts(
-    teacher: HubModel, prompter: Prompter, articles: Sequence[str], most: int, batch: int
+    teacher: HubModel, prompter: PromptBuilder, articles: Sequence[str], most: int, batch: int
 ) -> Written:
     """`write`, once for all trials and runs in which it would give the same."""
     prompts = [list(prompter.prompt(article)) for article in articles]
@@ -92,7 +92,7 @@ def teacher_texts(
         digits=24,
     )
     path = made("teacher-texts") / f"{key}.json"
-    with cache.writing(f"teacher-texts-{key}", Unwatched()):
+    with cache.write_lock(f"teacher-texts-{key}", NoProgress()):
         found = _read(path)
         if found is None:
             found = write(teacher, prompter, articles, most, batch)
@@ -100,7 +100,7 @@ def teacher_texts(
     return found
 
 
-def _ends(model: HubModel, prompter: Prompter) -> set[int]:
+def _ends(model: HubModel, prompter: PromptBuilder) -> set[int]:
     """The tokenizer's end, and those the model's own settings name."""
     named: Any = getattr(getattr(model.library, "generation_config", None), "eos_token_id", None)
     return {prompter.end} | ({named} if isinstance(named, int) else set(named or ()))
@@ -112,7 +112,7 @@ def _signed(found: Written) -> dict[str, Any]:
 
 
 def _sha256(texts: list[list[Any]]) -> str:
-    return hashlib.sha256(canonical(texts).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(texts).encode()).hexdigest()
 
 
 def _read(path: Any) -> Written | None:

@@ -7,7 +7,7 @@ about who did what where. No summary of it means anything: it exercises every st
 from typing import Any
 
 from attnlab.core.seeds import Seed
-from attnlab.tasks.summaries import Row
+from attnlab.tasks.summaries import SummaryRow
 
 WHO = ("The mayor", "A farmer", "Two sisters", "The court", "A young pilot", "The old school")
 DID = ("opened", "sold", "found", "closed", "painted", "lost")
@@ -30,7 +30,7 @@ SIZE = {
 ROWS = 120
 
 
-def rows(count: int = ROWS) -> tuple[Row, ...]:
+def rows(count: int = ROWS) -> tuple[SummaryRow, ...]:
     """Articles of five sentences; the summary is two of them, the later one first."""
     rng = Seed(7).child("made-up articles").numpy_generator()
     found = []
@@ -41,7 +41,7 @@ def rows(count: int = ROWS) -> tuple[Row, ...]:
         ]
         one, other = sorted(int(i) for i in rng.choice(5, size=2, replace=False))
         between = "\n" if number % 3 == 0 else " "  # some people write a sentence a line
-        found.append(Row(" ".join(said), f"{said[other]}{between}{said[one]}"))
+        found.append(SummaryRow(" ".join(said), f"{said[other]}{between}{said[one]}"))
     return tuple(dict.fromkeys(found))
 
 

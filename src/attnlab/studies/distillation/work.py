@@ -20,11 +20,11 @@ from attnlab.studies.distillation.models import student_of, teacher_of, weights_
 from attnlab.studies.distillation.scoring import as_json, columns, means, scored, variant_of, words
 from attnlab.studies.distillation.settings import TRAINED, DistilSettings
 from attnlab.studies.distillation.texts import Text, Written, teacher_texts, write
-from attnlab.tasks.prompted import Example, Prompted, Prompter, in_order
-from attnlab.tasks.summaries import Row
-from attnlab.train.distil import FromLogits, sequence_nll
+from attnlab.tasks.prompts import PromptBatches, PromptBuilder, PromptExample, sequential_batches
+from attnlab.tasks.summaries import SummaryRow
+from attnlab.train.distillation import DistillationLoss, sequence_nll
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Loss
 
@@ -59,29 +59,29 @@ class Arm:
     data: Material
 
     @property
-    def prompter(self) -> Prompter:
+    def prompter(self) -> PromptBuilder:
         """The instruction, in the model's own words."""
         return prompter_of(self.s, self.model)
 
-    def human(self, rows: Sequence[Row]) -> list[Example]:
+    def human(self, rows: Sequence[SummaryRow]) -> list[PromptExample]:
         """What people wrote, to learn from or to be surprised by."""
         most = self.s.summary_tokens
         return [self.prompter.example(row.article, row.summary, most) for row in rows]
 
-    def loss_of(self, rows: Sequence[Row]) -> float:
+    def loss_of(self, rows: Sequence[SummaryRow]) -> float:
         """Mean −log p of a token of people's summaries, in nats."""
         total = count = 0.0
         with torch.no_grad():
-            for batch in in_order(self.human(rows), self.s.batch):
+            for batch in sequential_batches(self.human(rows), self.s.batch):
                 nll, scored_tokens = sequence_nll(self.model.library, batch.to(self.model.device))
                 total, count = total + nll.item(), count + scored_tokens.item()
         return total / count
 
 
-def prompter_of(s: DistilSettings, model: HubModel) -> Prompter:
+def prompter_of(s: DistilSettings, model: HubModel) -> PromptBuilder:
     """The study's instruction as a model reads it."""
     assert model.tokenizer is not None
-    return Prompter(model.tokenizer, s.instruction, model.context)
+    return PromptBuilder(model.tokenizer, s.instruction, model.context)
 
 
 def learnt(arm: Arm, teacher: HubModel) -> Outcome:
@@ -90,7 +90,7 @@ def learnt(arm: Arm, teacher: HubModel) -> Outcome:
     texts = None if _people(s, name) else _teachers(arm, teacher)
     examples = arm.human(arm.data.train) if texts is None else _taught(arm, texts)
     before = weights_sha256(teacher.library)
-    on_logits = FromLogits(teacher.library, s.divergence, s.temperature)
+    on_logits = DistillationLoss(teacher.library, s.divergence, s.temperature)
     loss: Loss = on_logits if name == "logits" else sequence_nll
     settings = training(s, len(examples), arm.trial.seed, arm.context.device)
     metrics: dict[str, Any] = checks.of_training(arm.model, examples, arm.prompter, loss, settings)
@@ -175,7 +175,7 @@ def measured(
     )
 
 
-def curves_of(done: Trained) -> dict[str, list[float]]:
+def curves_of(done: TrainResult) -> dict[str, list[float]]:
     """The loss that was trained on, in fiftieths; the dev loss at each evaluation."""
     parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
     lines = [line for line in done.log if line.get("value") is not None]
@@ -199,9 +199,9 @@ def _teachers(arm: Arm, teacher: HubModel) -> Written:
     )
 
 
-def _taught(arm: Arm, texts: Written) -> list[Example]:
+def _taught(arm: Arm, texts: Written) -> list[PromptExample]:
     """The teacher's summaries in the student's tokens; where it was cut off, no end is taught."""
-    pairs: zip[tuple[Row, Text]] = zip(arm.data.train, texts.texts, strict=True)
+    pairs: zip[tuple[SummaryRow, Text]] = zip(arm.data.train, texts.texts, strict=True)
     most, found = arm.s.summary_tokens, []
     for row, text in pairs:
         if text.finished or text.text:
@@ -232,7 +232,9 @@ class Best:
             self.model.load_state_dict(self.kept)
 
 
-def _train(arm: Arm, examples: Sequence[Example], loss: Loss, settings: TrainSettings) -> Trained:
+def _train(
+    arm: Arm, examples: Sequence[PromptExample], loss: Loss, settings: TrainSettings
+) -> TrainResult:
     best = Best(arm.model.library)
 
     def evaluate(model: nn.Module) -> float:
@@ -242,7 +244,7 @@ def _train(arm: Arm, examples: Sequence[Example], loss: Loss, settings: TrainSet
         arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
 
     hooks = Hooks(evaluate=evaluate, progress=progress, stop=arm.context.stopping)
-    batches = Prompted(examples, settings.batch, arm.trial.stream.child("order"))
+    batches = PromptBatches(examples, settings.batch, arm.trial.stream.child("order"))
     done = train(arm.model.library, batches, settings, loss=loss, hooks=hooks)
     if done.ending == "stopped":
         raise TrialStopped
@@ -251,11 +253,11 @@ def _train(arm: Arm, examples: Sequence[Example], loss: Loss, settings: TrainSet
     return done
 
 
-def _scored_step(s: DistilSettings, done: Trained) -> int:
+def _scored_step(s: DistilSettings, done: TrainResult) -> int:
     """After which step the weights are that write the summaries."""
     return done.steps if s.weights == "last" or done.best_step is None else done.best_step
 
 
-def _last(done: Trained) -> float:
+def _last(done: TrainResult) -> float:
     """Mean loss of the last tenth of the steps."""
     return float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))

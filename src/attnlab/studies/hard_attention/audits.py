@@ -1,12 +1,12 @@
 """What was checked so that nobody is fooled by an accuracy."""
 
-from attnlab.audit.attention_worth import attention_worth
-from attnlab.audit.baselines import baselines
-from attnlab.audit.collapse import MOST
-from attnlab.audit.collapse import NAME as COLLAPSE
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.collapse import MOST
+from attnlab.audit.checks.collapse import NAME as COLLAPSE
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
-from attnlab.audit.small_sample import small_sample
 from attnlab.lab.table import Table
 from attnlab.studies.hard_attention.arms import OFF, SOFT
 from attnlab.studies.hard_attention.claims import LEARNT, claims

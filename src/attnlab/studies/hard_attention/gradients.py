@@ -6,8 +6,8 @@ d output / d query = (s / T) Σ_i w_i (v_i − output) k_iᵀ,    w = softmax(s�
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.hard import Slopes, hard_attention, slopes
-from attnlab.construct.keys import weights_of
+from attnlab.construct.hard import JacobianNorms, hard_attention, jacobian_norms
+from attnlab.construct.inputs import attention_weights
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Scalar, Trial
 
@@ -25,12 +25,13 @@ def random_slopes(trial: Trial) -> Outcome:
     stream, shape = trial.stream.child("instances"), (c["keys"], c["dim"], c["outputs"])
     every = [instance(shape, stream.child(i)) for i in range(c["instances"])]
     curves: dict[str, list[float]] = {"temperature": [float(t) for t in c["temperatures"]]}
-    found: dict[str, list[list[Slopes]]] = {}
+    found: dict[str, list[list[JacobianNorms]]] = {}
     for kind in ("softmax", "straight-through"):
         found[kind] = [
-            [slopes(k, q, v, kind, t, "sqrt") for k, q, v in every] for t in c["temperatures"]
+            [jacobian_norms(k, q, v, kind, t, "sqrt") for k, q, v in every]
+            for t in c["temperatures"]
         ]
-    found["argmax"] = [[slopes(k, q, v, "argmax", 1.0, "sqrt") for k, q, v in every]]
+    found["argmax"] = [[jacobian_norms(k, q, v, "argmax", 1.0, "sqrt") for k, q, v in every]]
     for kind, by_temperature in found.items():
         for whom in WHOM:
             for name in (whom, f"{whom}_difference"):
@@ -51,7 +52,7 @@ def instance(shape: tuple[int, int, int], seed: Seed) -> tuple[Array, Array, Arr
     return rng.normal(size=(n, h)), rng.normal(size=h), rng.normal(size=(n, outputs))
 
 
-def _agreement(found: dict[str, list[list[Slopes]]]) -> dict[str, Scalar]:
+def _agreement(found: dict[str, list[list[JacobianNorms]]]) -> dict[str, Scalar]:
     """Where autograd and differences part, at worst; what argmax leaves, at most and at least."""
     soft, through = (
         [s for row in found[kind] for s in row] for kind in ("softmax", "straight-through")
@@ -73,7 +74,9 @@ def _agreement(found: dict[str, list[list[Slopes]]]) -> dict[str, Scalar]:
     }
 
 
-def _formula_gap(every: list[tuple[Array, Array, Array]], found: list[list[Slopes]]) -> float:
+def _formula_gap(
+    every: list[tuple[Array, Array, Array]], found: list[list[JacobianNorms]]
+) -> float:
     """Largest relative gap between autograd and the formula, where rounding allows a comparison."""
     keys, query, values = (np.stack(part) for part in zip(*every, strict=True))
     worst = 0.0
@@ -135,7 +138,7 @@ def given(trial: Trial) -> Outcome:
     }
     reasons = {} if hard.gap is not None else {"gap": "all scores are equal"}
     for kind in ("argmax", "softmax", "straight-through"):
-        s = slopes(keys, query, values, kind, 1.0)
+        s = jacobian_norms(keys, query, values, kind, 1.0)
         metrics |= {
             f"{kind}_{name}": getattr(s, name)
             for name in ("query", "query_difference", "keys", "keys_difference", "values")
@@ -160,7 +163,7 @@ def turned_slope(
     keys: Array, values: Array, query: Array, temperature: float
 ) -> tuple[float, float]:
     """Output, and by how much it changes a degree as the query turns: (1/T) Σ w (v − out) k·q'."""
-    weights = weights_of(keys, query, 1 / temperature)
+    weights = attention_weights(keys, query, 1 / temperature)
     output = float(weights @ values)
     sideways = np.array([-query[1], query[0]]) * np.pi / 180
     return output, float((weights * (values - output)) @ (keys @ sideways)) / temperature

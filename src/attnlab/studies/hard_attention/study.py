@@ -82,7 +82,7 @@ class HardAttention(Study):
 
         return claims(table, self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Seeds, baselines, constant answers, test rows, what attention is worth here."""
         from attnlab.studies.hard_attention.audits import audits
 

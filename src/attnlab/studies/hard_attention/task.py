@@ -94,7 +94,7 @@ def without_model(rows: Rows, sizes: Sizes) -> dict[str, float]:
     chance: any value; majority: the most frequent answer of these rows; one item: the value of
     the first item, whatever is asked; most frequent: the value most frequent in the row.
     """
-    from attnlab.audit.baselines import answer_baselines
+    from attnlab.audit.checks.baselines import answer_baselines
 
     values, answer = rows.values.cpu().numpy(), rows.answer.cpu().numpy()
     counts = (values[:, :, None] == np.arange(sizes.answers)).sum(axis=1)

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.collapse import collapse
+from attnlab.audit.checks.collapse import collapse
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
 from attnlab.studies.hard_attention.model import Choice, Lookup
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
-from attnlab.train.batch import changed
+from attnlab.train.batch import map_tensors
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Trained
+from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
 
 MAPS = ("query", "key", "value")  # the three blocks of rows of the projection
@@ -57,7 +57,7 @@ def model(trial: Trial, context: TrialContext) -> Outcome:
 
     def rows(name: str) -> Rows:
         drawn = draw(sizes, c["scored"], seed.child(name))
-        return changed(drawn, lambda tensor: tensor.to(context.device))
+        return map_tensors(drawn, lambda tensor: tensor.to(context.device))
 
     dev, test = rows("dev"), rows("test")
     fresh = Fresh(sizes, c["batch"], c["steps"], choice.temperature, seed.child("train"))
@@ -124,7 +124,7 @@ def pull(made: Lookup, fresh: Fresh) -> dict[str, Scalar]:
     norm of the mean, log √(E‖g − ḡ‖²) / ‖ḡ‖; None where the mean is 0.
     """
     batches = [
-        changed(fresh.batch(step), lambda t: t.to(made.maps.device)) for step in range(BATCHES)
+        map_tensors(fresh.batch(step), lambda t: t.to(made.maps.device)) for step in range(BATCHES)
     ]
     every = torch.stack(
         [torch.autograd.grad(nll(made(rows), rows) / len(rows), [made.maps])[0] for rows in batches]
@@ -172,7 +172,7 @@ def constant(made: Lookup, rows: Rows) -> str:
     return f"fail: {found.why}" if found.verdict == "fail" else found.verdict
 
 
-def curve(done: Trained) -> dict[str, list[float]]:
+def curve(done: TrainResult) -> dict[str, list[float]]:
     """Dev accuracy and the share of items found, while training."""
     lines = [line for line in done.log if "accuracy" in line]
     return {name: [float(line[name]) for line in lines] for name in ("step", "accuracy", "found")}

@@ -2,8 +2,8 @@
 
 import math
 
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import Estimate, mean_interval, wilson

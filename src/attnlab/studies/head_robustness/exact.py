@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.draws import ScoreLaw
-from attnlab.construct.gumbel import STEP, softmax_moments
-from attnlab.construct.outcomes import OneAndTwo, Robustness, Settings
-from attnlab.construct.robustness import noisy, one_and_two_heads
+from attnlab.construct.moments import STEP, softmax_moments
+from attnlab.construct.robustness import compare_heads, noisy_covariances
+from attnlab.construct.robustness_result import HeadComparison, Robustness, RobustnessSettings
+from attnlab.construct.score_distribution import ScoreDistribution
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.studies.head_robustness.plan import EQUAL, VARIES
 from attnlab.studies.head_robustness.work import ARMS, BINS, FINE, varied
@@ -28,7 +28,7 @@ def exact(trial: Trial) -> Outcome:
     c = trial.config
     columns: dict[str, list[float]] = {"x": [float(x) for x in c["x"]]}
     gaps, residuals = [0.0], [0.0]
-    last: OneAndTwo | None = None
+    last: HeadComparison | None = None
     for x in c["x"]:
         last = law(varied(c, x))
         for arm, found in zip(ARMS, (last.one, last.two), strict=True):
@@ -43,12 +43,12 @@ def exact(trial: Trial) -> Outcome:
     return Outcome(metrics, curves=columns)
 
 
-def law(c: Any) -> OneAndTwo:
+def law(c: Any) -> HeadComparison:
     """One head and two on n orthonormal means; draws of our own stand beside it, so none here."""
     means = np.eye(c["keys"])
-    covariances = noisy(means, c["alpha"], 0, c["spread"])
-    chosen = Settings(tolerance=c["tolerance"], samples=2)
-    return one_and_two_heads(means, covariances, (0, 1), c["beta"], settings=chosen)
+    covariances = noisy_covariances(means, c["alpha"], 0, c["spread"])
+    chosen = RobustnessSettings(tolerance=c["tolerance"], samples=2)
+    return compare_heads(means, covariances, (0, 1), c["beta"], settings=chosen)
 
 
 def numbers(found: Robustness) -> dict[str, float]:
@@ -69,7 +69,7 @@ def numbers(found: Robustness) -> dict[str, float]:
     }
 
 
-def quadrature_gap(scores: ScoreLaw) -> float:
+def quadrature_gap(scores: ScoreDistribution) -> float:
     """The largest change of any moment when the step of the quadrature is halved."""
     found = 0.0
     for mean, spread in zip(scores.mean, scores.spread, strict=True):
@@ -82,7 +82,7 @@ def quadrature_gap(scores: ScoreLaw) -> float:
     return found
 
 
-def distribution(found: OneAndTwo) -> dict[str, list[float]]:
+def distribution(found: HeadComparison) -> dict[str, list[float]]:
     """P(weight of a < w) on a fine grid of w, whose every fifth point is the edge of a bin."""
     grid = np.linspace(0, 1, BINS * FINE + 1)
     columns = {"weight": [float(w) for w in grid]}

@@ -44,7 +44,7 @@ class HeadRobustness(Study):
 
         return claims(table, self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Seeds and intervals; exact law against draws; quadrature against itself."""
         from attnlab.studies.head_robustness.claims import audits
 

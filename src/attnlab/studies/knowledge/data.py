@@ -6,14 +6,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import canonical
+from attnlab.core.config import canonical_json
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.studies.knowledge.settings import files_sha256
 from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_world
 from attnlab.tasks.people import real_people
-from attnlab.tasks.prompted import Example
-from attnlab.tasks.span_corruption import characters
+from attnlab.tasks.prompts import PromptExample
+from attnlab.tasks.span_corruption import train_character_tokenizer
 from attnlab.tasks.tokenizer import Tokenizer
 
 KEYS = (
@@ -42,15 +42,15 @@ class Material:
         """text ⁇"""
         return (*self.vocabulary.encode(text), self.vocabulary.start)
 
-    def example(self, question: Question) -> Example:
+    def example(self, question: Question) -> PromptExample:
         """question ⁇ place ⁇, of which the place and its end are learnt."""
         assert question.place is not None
-        return Example(self.prompt(question.text), self.prompt(question.place))
+        return PromptExample(self.prompt(question.text), self.prompt(question.place))
 
 
 def material(config: Mapping[str, Any], seed: int) -> Material:
     """The world that these settings and this seed draw, or that the files hold."""
-    return _material(canonical({key: config[key] for key in KEYS}), seed)
+    return _material(canonical_json({key: config[key] for key in KEYS}), seed)
 
 
 @lru_cache(maxsize=2)
@@ -67,7 +67,7 @@ def _material(text: str, seed: int) -> Material:
         sizes = Sizes(c["people"], c["unread"], c["invented"], c["places"], c["phrasings"])
         world = draw_world(real_people(), sizes, Seed(seed).child("world"))
     asked = (text for q in world.taught for text in (q.text, q.place or ""))
-    return Material(world, characters((*world.documents, *asked), c["min_count"]))
+    return Material(world, train_character_tokenizer((*world.documents, *asked), c["min_count"]))
 
 
 def check_block(config: Mapping[str, Any], found: Material) -> None:

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
-from attnlab.measure.calibration import abstaining, calibration
+from attnlab.measure.calibration import calibration, selective_accuracy
 from attnlab.measure.intervals import Estimate
 from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, SEMANTIC, house_style, panels
 from attnlab.studies.knowledge.arms import LABELS
@@ -112,7 +112,7 @@ def _confidence(arms: Arms, arm: str) -> Drawing:
         confidence, hits = (arms.pooled(arm, f"read_{name}") for name in ("confidence", "right"))
         if confidence.size:
             _calibration(middle, confidence, hits)
-            kept = abstaining(confidence, hits)
+            kept = selective_accuracy(confidence, hits)
             right.plot(kept.coverage, kept.accuracy, color=SEMANTIC, drawstyle="steps-post")
         right.set_xlabel("share answered")
         right.set_ylabel("accuracy of the answered")

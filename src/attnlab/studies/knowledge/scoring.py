@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlab.measure.calibration import abstaining, auroc, calibration
+from attnlab.measure.calibration import auroc, calibration, selective_accuracy
 from attnlab.studies.knowledge.asking import Model, said
 from attnlab.studies.knowledge.data import Material
-from attnlab.tasks.birthplaces import Question, stated
+from attnlab.tasks.birthplaces import Question, find_stated
 from attnlab.tasks.people import normalise
-from attnlab.tasks.prompted import Example, in_order
+from attnlab.tasks.prompts import PromptExample, sequential_batches
 
 MOST = 5  # invented places that are counted out
 
@@ -51,19 +51,19 @@ def answers(
     found = said(model, prompts, longest, batch, (v.start, v.pad))
     texts = tuple(normalise(v.decode(text.ids)) for text in found)
     whole = [
-        Example(prompt, (*text.ids, v.start) if text.finished else text.ids)
+        PromptExample(prompt, (*text.ids, v.start) if text.finished else text.ids)
         for prompt, text in zip(prompts, found, strict=True)
     ]
     return Answers(tuple(questions), texts, sequence_probability(model, whole, batch))
 
 
 @torch.no_grad()
-def sequence_probability(model: Model, examples: Sequence[Example], batch: int) -> np.ndarray:
+def sequence_probability(model: Model, examples: Sequence[PromptExample], batch: int) -> np.ndarray:
     """p(answer | prompt) of every example."""
     device, found = next(model.parameters()).device, []
-    for part in in_order(examples, batch):
+    for part in sequential_batches(examples, batch):
         here = part.to(device)
-        logs = model.logits(here.ids, here.hidden).double().log_softmax(dim=-1)
+        logs = model.logits(here.ids, here.key_padding_mask).double().log_softmax(dim=-1)
         picked = logs.gather(-1, here.targets.clamp_min(0)[..., None])[..., 0]
         found.append(torch.where(here.targets >= 0, picked, 0).sum(dim=-1).exp().cpu().numpy())
     return np.concatenate(found) if found else np.empty(0)
@@ -144,14 +144,14 @@ def _of_read(read: Answers, data: Material, limit: int) -> dict[str, Any]:
     found = {
         "majority": Counter(gold).most_common(1)[0][1] / len(gold),
         "commonest_taught": gold.count(common) / len(gold),
-        "ceiling": float(np.mean(stated(read.questions, data.world.documents, limit))),
+        "ceiling": float(np.mean(find_stated(read.questions, data.world.documents, limit))),
         "seen_n": int(seen.sum()),
         "seen_right": int(read.right[seen].sum()),
         "unseen_n": int((~seen).sum()),
         "unseen_right": int(read.right[~seen].sum()),
     }
     judged = calibration(read.confidence, read.right)
-    kept = abstaining(read.confidence, read.right)
+    kept = selective_accuracy(read.confidence, read.right)
     return found | {
         "calibration_error": judged.error,
         "brier": judged.brier,

@@ -91,7 +91,7 @@ class Knowledge(Study):
         """Knowledge, its limits, and whether the model is sure of what it knows."""
         return claims(Arms(table.done()), self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Baselines, blindness, schedules, collapse, splits, every model at its start and end."""
         from attnlab.studies.knowledge.checks import checks
 

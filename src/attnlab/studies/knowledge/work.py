@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from attnlab.audit.catalogue import check
-from attnlab.audit.collapse import collapse
+from attnlab.audit.checks.collapse import collapse
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.models.config import GPTConfig
@@ -30,11 +30,11 @@ from attnlab.studies.knowledge.scoring import (
     recalled,
     together,
 )
-from attnlab.tasks.mixed import Mixed, Source
-from attnlab.tasks.prompted import Prompted
-from attnlab.tasks.span_corruption import Corrupted, Corruption
+from attnlab.tasks.mixed import BatchSource, MixedBatches
+from attnlab.tasks.prompts import PromptBatches
+from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
 from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, Trained
+from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
 
 FIFTIETHS = 50
@@ -79,15 +79,15 @@ class _Phase:
         self.trial, self.context, self.data, self.name = trial, context, data, name
         self.c = trial.config
 
-    def batches(self) -> Source:
+    def batches(self) -> BatchSource:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
         c, seed = self.c, self.trial.stream.child(self.name)
         examples = [self.data.example(q) for q in self.data.world.taught]
         if self.name == "asked":
-            return Prompted(examples, c["batch"], seed)
+            return PromptBatches(examples, c["batch"], seed)
         how = Corruption(c["block"], c["whole"], c["closed"], c["scored"])
         questions = round(c["mix"] * c["batch"])
-        read = Corrupted(
+        read = CorruptedBatches(
             self.data.world.documents,
             self.data.vocabulary,
             how,
@@ -95,7 +95,7 @@ class _Phase:
             seed,
             trim=True,
         )
-        return Mixed(read, Prompted(examples, questions, seed)) if questions else read
+        return MixedBatches(read, PromptBatches(examples, questions, seed)) if questions else read
 
     def settings(self) -> TrainSettings:
         """Steps and rate of the phase, the arm's schedule."""
@@ -126,7 +126,7 @@ class _Phase:
         return 1 - float(found.right.mean())
 
 
-def _trained(phase: _Phase, model: Model) -> Trained:
+def _trained(phase: _Phase, model: Model) -> TrainResult:
     context = phase.context
 
     def progress(p: Progress) -> None:
@@ -219,7 +219,7 @@ def _coverage(model: Model) -> dict[str, Any]:
     return {"audit_coverage": f"fail: {found.why}" if found.verdict == "fail" else found.verdict}
 
 
-def _curves(done: Trained, phase: str) -> dict[str, list[float]]:
+def _curves(done: TrainResult, phase: str) -> dict[str, list[float]]:
     """Loss in fiftieths; accuracy on the test questions at each evaluation."""
     parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
     lines = [line for line in done.log if line.get("value") is not None]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab.tasks.batches import cut
-from attnlab.tasks.corpus import Corpus, sentences
-from attnlab.tasks.drama import spoken
+from attnlab.tasks.batches import truncate_rows
+from attnlab.tasks.corpus import Corpus, split_sentences
+from attnlab.tasks.drama import extract_speeches
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 
 Rows = list[np.ndarray]
@@ -28,15 +28,17 @@ class Sentenced:
 def sentenced(text: str, min_count: int, block: int) -> Sentenced:
     """Split by document, so that no play is in two splits; then sentences, then words."""
     if text == "shakespeare":
-        splits = Corpus.shakespeare().split(DEV, TEST).map(spoken)  # speeches, not directions
+        splits = (
+            Corpus.shakespeare().split(DEV, TEST).map(extract_speeches)
+        )  # speeches, not directions
     else:
         splits = Corpus.read(Path(text)).split(DEV, TEST)
     train, dev = (
-        [sentence for document in part for sentence in sentences(document)]
+        [sentence for document in part for sentence in split_sentences(document)]
         for part in (splits.train, splits.dev)
     )
     tokenizer = train_tokenizer("word", train, min_count=min_count)
-    rows = [cut(tokenizer.rows(part), block)[0] for part in (train, dev)]
+    rows = [truncate_rows(tokenizer.rows(part), block)[0] for part in (train, dev)]
     return Sentenced(tokenizer, rows[0], rows[1])
 
 

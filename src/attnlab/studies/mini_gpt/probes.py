@@ -11,7 +11,7 @@ from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.parts.merge import Shift, Shuffle
 from attnlab.studies.mini_gpt.data import Rows, spread_out
-from attnlab.tasks.batches import Batch, in_order
+from attnlab.tasks.batches import Batch, sequential_batches
 
 KEPT = 0.5  # share of a sentence that stays as it is when its future is changed
 
@@ -22,7 +22,7 @@ def at_start(model: GPT, batch: Batch) -> dict[str, float]:
     The first layer of each map is looked at: the last one has a gradient however deep it lies.
     """
     model.train()
-    total, count = model.nll(batch.ids, batch.targets, batch.hidden)
+    total, count = model.nll(batch.ids, batch.targets, batch.key_padding_mask)
     (total / count).backward()
     first = [next(block.attention.project.parameters()) for block in model.layers()]
     squares = [float(p.grad.double().square().sum()) for p in first if p.grad is not None]
@@ -41,9 +41,13 @@ def score_spread(model: GPT, batch: Batch) -> float:
     length = batch.ids.shape[1]
     allowed = torch.ones(length, length, dtype=torch.bool, device=batch.ids.device).tril()
     several = allowed.sum(dim=1) > 1
-    real = torch.ones_like(batch.ids, dtype=torch.bool) if batch.hidden is None else ~batch.hidden
+    real = (
+        torch.ones_like(batch.ids, dtype=torch.bool)
+        if batch.key_padding_mask is None
+        else ~batch.key_padding_mask
+    )
     found = []
-    for step in model.steps(batch.ids, batch.hidden):
+    for step in model.steps(batch.ids, batch.key_padding_mask):
         scores = step.scores.double().masked_fill(~allowed, 0.0)
         number = allowed.sum(dim=1).double()
         mean = scores.sum(dim=3) / number
@@ -56,7 +60,7 @@ def score_spread(model: GPT, batch: Batch) -> float:
 def probes(model: GPT, dev: Rows, batch: int, device: str) -> dict[str, Any]:
     """Scores at the end; how far a changed future and changed neighbours move predictions."""
     rows = [row for row in spread_out(dev, 8 * batch) if len(row) > 4][:batch]
-    first = next(iter(in_order(rows, len(rows)))).to(device)
+    first = next(iter(sequential_batches(rows, len(rows)))).to(device)
     found: dict[str, Any] = {
         "score_spread": score_spread(model, first),
         "past_moved": past_moved(model, first),
@@ -73,7 +77,7 @@ def probes(model: GPT, dev: Rows, batch: int, device: str) -> dict[str, Any]:
 
 def _log_probabilities(model: GPT, batch: Batch) -> Tensor:
     torch_state = [b.clone() for b in model.buffers()]  # a merge that counts its calls
-    found = torch.log_softmax(model(batch.ids, batch.hidden).double(), dim=-1)
+    found = torch.log_softmax(model(batch.ids, batch.key_padding_mask).double(), dim=-1)
     for buffer, before in zip(model.buffers(), torch_state, strict=True):
         buffer.copy_(before)
     picked = batch.targets.clamp_min(0)[..., None]
@@ -88,7 +92,7 @@ def past_moved(model: GPT, batch: Batch) -> float:
     place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     later = (place >= keep[:, None]) & (place < lengths[:, None])
     changed = torch.where(later, (batch.ids + 7) % model.config.vocab, batch.ids)
-    other = Batch(changed, batch.targets, batch.hidden)
+    other = Batch(changed, batch.targets, batch.key_padding_mask)
     moved = (_log_probabilities(model, other) - _log_probabilities(model, batch)).abs()
     return float(moved[place < keep[:, None]].max())
 
@@ -98,7 +102,7 @@ def neighbour_moved(model: GPT, batch: Batch) -> float:
     """Largest change of the first row's log-probabilities when all other rows are replaced."""
     ids = batch.ids.clone()
     ids[1:] = (ids[1:] + 7) % model.config.vocab
-    other = Batch(ids, batch.targets, batch.hidden)
+    other = Batch(ids, batch.targets, batch.key_padding_mask)
     moved = _log_probabilities(model, other) - _log_probabilities(model, batch)
     return float(moved[0].abs().max())
 
@@ -125,7 +129,7 @@ def twin_gap(model: GPT, batch: Batch) -> float | None:
     known = twin.state_dict().keys()
     twin.load_state_dict({k: v for k, v in state.items() if k in known})
     twin.to(batch.ids.device).eval()
-    gap = (twin(batch.ids, batch.hidden) - model(batch.ids, batch.hidden)).abs()
+    gap = (twin(batch.ids, batch.key_padding_mask) - model(batch.ids, batch.key_padding_mask)).abs()
     return float(gap[batch.targets != IGNORE].max())
 
 
@@ -136,7 +140,9 @@ def _switched_off(model: GPT, dev: Rows, batch: int, device: str) -> dict[str, f
     merges: list[Any] = [block.attention.merge for block in model.layers()]
     for merge in merges:
         merge.off_at_inference = True
-    found = score(token_nll(model), in_order(spread_out(dev, 600), batch), device).perplexity
+    found = score(
+        token_nll(model), sequential_batches(spread_out(dev, 600), batch), device
+    ).perplexity
     for merge in merges:
         merge.off_at_inference = False
     return {"off_dev_perplexity": found.corpus}

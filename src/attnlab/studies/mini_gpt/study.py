@@ -5,9 +5,9 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from attnlab.audit.attention_worth import attention_worth
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study, StudySettings
 from attnlab.lab.table import Table
@@ -74,7 +74,7 @@ class MiniStudy(Study):
 
     declared: ClassVar[Mapping[str, Sequence[str]]] = {}  # arm -> audits it must fail
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Every model at its start and end; seeds and intervals behind every difference."""
         claims = self.claims(table)
         decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}

@@ -10,16 +10,16 @@ import torch
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
 from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.measure.perplexity import EDGES, Scores, score, sentence, token_nll
+from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.audited import audit_metrics
 from attnlab.studies.mini_gpt.data import Rows, Sentenced, sentenced, spread_out
 from attnlab.studies.mini_gpt.probes import at_start, probes
-from attnlab.tasks.batches import Sentences, in_order
+from attnlab.tasks.batches import SentenceBatches, sequential_batches
 from attnlab.tasks.ngram import NGram
 from attnlab.train.loop import train
-from attnlab.train.result import Trained
+from attnlab.train.result import TrainResult
 from attnlab.train.settings import TrainSettings
 
 TENTHS = 10
@@ -47,7 +47,7 @@ def gpt(trial: Trial, data: Sentenced, context: TrialContext) -> Outcome:
         context.device
     )
     order = seed.child("order")
-    batches = Sentences(data.train, c["block"], c["batch"], order, by_length=c["by_length"])
+    batches = SentenceBatches(data.train, c["block"], c["batch"], order, by_length=c["by_length"])
     first = at_start(model, batches.batch(0).to(context.device)) | audit_metrics(model, "start")
     settings = TrainSettings(
         steps=c["steps"],
@@ -95,7 +95,7 @@ def measured(
     nll = token_nll(model)
 
     def scores(rows: Rows, batch: int) -> Scores:
-        return score(nll, in_order(rows, batch), device)
+        return score(nll, sequential_batches(rows, batch), device)
 
     dev = scores(spread_out(data.dev, c["scored"]), c["batch"])
     found = dev.perplexity
@@ -116,7 +116,7 @@ def measured(
     }
     for name in ("normal", "ungrammatical", "long"):
         row = data.tokenizer.row(c[name])[: c["block"] + 1]
-        metrics[f"{name}_perplexity"] = sentence(nll, row, device)
+        metrics[f"{name}_perplexity"] = sentence_perplexity(nll, row, device)
     return metrics, _by_length(dev)
 
 
@@ -130,7 +130,7 @@ def _by_length(dev: Scores) -> dict[str, list[float]]:
     return {"length": middle, "length_perplexity": values}
 
 
-def losses(done: Trained) -> dict[str, list[float]]:
+def losses(done: TrainResult) -> dict[str, list[float]]:
     """Mean training loss of each tenth of the steps."""
     parts = np.array_split(np.asarray(done.losses), min(TENTHS, len(done.losses)))
     ends = np.cumsum([len(part) for part in parts])

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
+from attnlab.audit.checks.score_scale import score_scale
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.audit.score_scale import score_scale
-from attnlab.audit.seeds_and_interval import seeds_and_interval
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, mean_interval

@@ -48,7 +48,7 @@ class PhaseTransition(Study):
 
         return claims(table, self.settings)
 
-    def audits(self, table: Table) -> list[Finding]:
+    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
         """Score scale; seeds and intervals behind every claim."""
         from attnlab.studies.phase_transition.claims import audits
 

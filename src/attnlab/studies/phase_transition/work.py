@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from attnlab.core.config import build
-from attnlab.core.devices import release
+from attnlab.core.devices import free_cached_memory
 from attnlab.lab.trial import Outcome, Scalar, Trial
-from attnlab.solvable import integrate, phase
+from attnlab.solvable import phase
+from attnlab.solvable import quadrature as integrate
 from attnlab.solvable.stability import Replicas
 from attnlab.solvable.theory import Model, curve, fixed_point, linear_test_error
 
@@ -46,7 +47,7 @@ def model_of(config: dict[str, Any]) -> Model:
 
 def instance(trial: Trial, device: str) -> Outcome:
     """Simulate one instance; metrics are named `<start>_<quantity>`."""
-    from attnlab.solvable.simulate import SimulationSettings, simulate
+    from attnlab.solvable.simulation import SimulationSettings, simulate
 
     fields = SimulationSettings.model_fields
     settings = build(SimulationSettings, {k: v for k, v in trial.config.items() if k in fields})
@@ -70,8 +71,8 @@ def ridge(trial: Trial, device: str) -> Outcome:
     """Held-out error of every λ by k folds and by leave-one-out, beside the test error of each."""
     import torch
 
-    from attnlab.solvable.generalise import linear_fit, streamed_error
-    from attnlab.solvable.simulate import SimulationSettings, start_weights
+    from attnlab.solvable.generalisation import linear_fit, sample_test_error
+    from attnlab.solvable.simulation import SimulationSettings, start_weights
     from attnlab.solvable.solve import minimise
     from attnlab.solvable.student import Loss
     from attnlab.solvable.teacher import Teacher
@@ -92,7 +93,7 @@ def ridge(trial: Trial, device: str) -> Outcome:
     once = leave_one_out(loss, found.weights).reshape(len(starts), -1)
     linear, _ = linear_fit(data, s.ridge)
     stream = trial.stream.child("test")
-    test = streamed_error(teacher, found.weights, linear, s.test_samples, stream)
+    test = sample_test_error(teacher, found.weights, linear, s.test_samples, stream)
     true = test.students.reshape(len(starts), -1)
     own, metrics = ridges.index(s.ridge), dict[str, Scalar]()
     for row, start in enumerate(s.starts):
@@ -128,7 +129,7 @@ def theory_curve(trial: Trial) -> Outcome:
 def critical(trial: Trial) -> Outcome:
     """α_c, α_l and α_w at one ω; a crossing that does not exist is None with its reason."""
     config, began = dict(trial.config), time.perf_counter()
-    crossings = phase.critical(model_of(config), rule_of(config), rule_of(config, times=8))
+    crossings = phase.critical_alphas(model_of(config), rule_of(config), rule_of(config, times=8))
     metrics: dict[str, Scalar] = {}
     reasons: dict[str, str] = {}
     for name, found in crossings.items():
@@ -162,6 +163,8 @@ def work(trial: Trial, device: str) -> Outcome:
     kind = trial.config["kind"]
     if kind in ("instance", "ridge"):
         found = (instance if kind == "instance" else ridge)(trial, device)
-        release(device)  # other workers may share the GPU, and the next trial may be smaller
+        free_cached_memory(
+            device
+        )  # other workers may share the GPU, and the next trial may be smaller
         return found
     return {"curve": theory_curve, "critical": critical, "stability": stability}[kind](trial)

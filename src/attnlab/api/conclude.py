@@ -1,0 +1,155 @@
+"""From the finished table of a run to its claims, audits, figures and report."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
+from attnlab.audit.finding import Finding
+from attnlab.core.config import build
+from attnlab.core.errors import UsageError
+from attnlab.lab.claim import Claim, apply_audits
+from attnlab.lab.findings import summarize
+from attnlab.lab.plan import call_study
+from attnlab.lab.record import Record
+from attnlab.lab.source import load_study_class, read_source
+from attnlab.lab.study import Figure, Section, Study
+from attnlab.lab.table import Table
+from attnlab.lab.trial import FINISHED
+
+FIGURE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
+
+
+def conclude(record: Record, study: Study) -> None:
+    """Judge the claims, run the audits, draw the figures, write the report, seal the run.
+
+    The caller holds the run's lock.
+    """
+    from attnlab.report.build import add_report
+    from attnlab.report.style import save_svg
+
+    record.begin()
+    table = record.table()
+    drawn = draw_conclusions(study, table.done())
+    figures = _figures(study, drawn.evidence)
+    for figure in figures:
+        picture = call_study(study, f"figure {figure.name}", figure.draw)
+        save_svg(picture, record.path / _figure_file(figure))
+    counts: dict[str, int] = {}
+    for row in table:
+        counts[row.state] = counts.get(row.state, 0) + 1
+    results = {
+        "question": study.question,
+        "source": study.source,
+        "answer": drawn.answer,
+        "claims": call_study(study, "claims", lambda: [c.as_json() for c in drawn.claims]),
+        "discussion": call_study(study, "discussion", lambda: [asdict(s) for s in drawn.sections]),
+        "audits": call_study(study, "audits", lambda: [f.as_json() for f in drawn.findings]),
+        "figures": [_figure_json(figure) for figure in figures],
+        "counts": counts,
+        "defaults": type(study).at().settings_json(),
+        "cost": {"seconds": sum(row.cost.get("seconds", 0.0) for row in table)},
+    }
+    call_study(study, "results", lambda: record.write_results(results))
+    add_report(record)
+    record.seal(complete=all(row.state in FINISHED for row in table))
+
+
+@dataclass(frozen=True)
+class Conclusions:
+    """What a study concludes from a table: `claims` after the audits had their say."""
+
+    evidence: Any
+    claims: Sequence[Claim]
+    findings: Sequence[Finding]
+    answer: str
+    sections: Sequence[Section]
+
+
+def draw_conclusions(study: Study, table: Table) -> Conclusions:
+    """Claims, each computed once; then the audits, which may leave some of them undecided."""
+    evidence = call_study(study, "evidence", lambda: study.evidence(table))
+    claims = call_study(study, "claims", lambda: list(study.claims(evidence)))
+    findings = [
+        *_comparisons(claims),
+        *call_study(study, "audits", lambda: list(study.audits(evidence, claims))),
+        *summarize(table, claims, study.may_fail, study.must_fail),
+    ]
+    claims = apply_audits(claims, findings)
+    answer, sections = _words(study, evidence, claims)
+    return Conclusions(evidence, claims, findings, answer, sections)
+
+
+def _comparisons(claims: Sequence[Claim]) -> list[Finding]:
+    """The audit of many comparisons, where the study compares anything.
+
+    Arms that never differ (nothing was learnt) are no comparison.
+    """
+    if not any(claim.runs for claim in claims):
+        return []
+    decided = {c.name: c.runs for c in claims if any(c.runs) and c.verdict != "undecided"}
+    return [seeds_and_interval(decided)]
+
+
+def _words(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, Sequence[Section]]:
+    """The answer and the discussion: from the study's template, or from its methods."""
+    if study.template:
+        from attnlab.report.prose import study_prose
+
+        return call_study(study, "template", lambda: study_prose(study, evidence, claims))
+    answer = call_study(study, "answer", lambda: str(study.answer(claims)))
+    return answer, call_study(study, "discussion", lambda: study.discussion(evidence, claims))
+
+
+def _figures(study: Study, evidence: Any) -> list[Figure]:
+    """The study's figures; a name becomes a file's name, so it must be one."""
+    figures = call_study(study, "figures", lambda: list(study.figures(evidence)))
+    for figure in figures:
+        if not FIGURE_NAME.fullmatch(figure.name):
+            raise UsageError(f"figure {figure.name!r}: its name must match {FIGURE_NAME.pattern}")
+    return figures
+
+
+def _figure_json(figure: Figure) -> dict[str, Any]:
+    words = {name: getattr(figure, name) for name in ("name", "title", "caption", "alt")}
+    return {**words, "file": _figure_file(figure), "trials": list(figure.trials)}
+
+
+def _figure_file(figure: Figure) -> str:
+    return f"figures/{figure.name}.svg"
+
+
+def draw_pdf(path: Path) -> list[Path]:
+    """The run's figures as PDF, beside their SVGs; the run is sealed again."""
+    from attnlab.report.style import save_pdf
+
+    record = Record.open(path)
+    study = study_of(record)
+    figures = _figures(study, study.evidence(record.table().done()))
+    pictures = [call_study(study, f"figure {figure.name}", figure.draw) for figure in figures]
+    files = [path / f"figures/{figure.name}.pdf" for figure in figures]
+    with record.lock():
+        complete = record.ended
+        record.begin(complete)
+        for picture, file in zip(pictures, files, strict=True):
+            save_pdf(picture, file)
+        record.seal(complete)
+    return files
+
+
+def study_of(record: Record) -> Study:
+    """The study object a run was made with; a user's own file must lie in the current folder."""
+    spec, source = record.spec, record.spec.source
+    if isinstance(source, dict):
+        file = Path(source["file"]).name
+        if not Path(file).is_file() or read_source(f"./{file}").sha256 != source["sha256"]:
+            raise UsageError(
+                f"run {record.name} came from {file}, which is not in this folder as it was then: "
+                "go where it is"
+            )
+        kind = load_study_class(f"./{file}")
+    else:
+        kind = load_study_class(spec.study)
+    return kind(build(kind.Settings, spec.settings))

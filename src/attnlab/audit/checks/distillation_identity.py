@@ -1,0 +1,93 @@
+"""distillation-identity: is a student that equals its teacher at the bottom of the loss?
+
+Runs: the loss in float32 on student logits equal to the teacher's, soft and peaked ones, and its
+gradient; then on other students. Number: the larger of |loss| and the largest gradient at equality.
+Fails above 1e-6 (a hidden cross-entropy, a swapped argument, another temperature on one side),
+when the loss is negative anywhere, or when it is 0 for every student. A loss on the teacher's
+samples (sequence level) is then the teacher's own NLL, not 0, and is exempt.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
+from attnlab.core.seeds import Seed
+
+NAME = "distillation-identity"
+LIMIT = 1e-6
+SHAPE = (3, 5)  # rows and positions
+SCALES = (1.0, 10.0)  # of the logits: an untrained teacher, a certain one
+OTHERS = 7
+
+
+@audit(NAME, threshold=LIMIT)
+def distillation_identity(
+    loss: Callable[[Tensor, Tensor], Tensor],
+    vocabulary: int = 101,
+    *,
+    level: Literal["logits", "sequence"] = "logits",
+    seed: int = 0,
+) -> Finding:
+    """Judge `loss(student_logits, teacher_logits)`, logits of (batch, pos, vocab)."""
+    if level == "sequence":
+        raise NotApplicable("on the teacher's own samples the loss is the teacher's NLL, not 0")
+    generator = Seed(seed).child(NAME).torch_generator()
+    number, evidence = 0.0, dict[str, Any]()
+    for scale in SCALES:
+        teacher = scale * torch.randn((*SHAPE, vocabulary), generator=generator)
+        value, slope = _at(loss, teacher.clone(), teacher)
+        evidence[f"logits of size {scale:g}"] = {"loss": value, "largest_gradient": slope}
+        if not (math.isfinite(value) and math.isfinite(slope)):
+            why = f"for equal logits of size {scale:g} the loss is {value}, its gradient {slope}"
+            return Finding(NAME, "fail", math.inf, LIMIT, why, evidence)
+        number = max(number, abs(value), slope)
+    others = [
+        float(loss(torch.randn((*SHAPE, vocabulary), generator=generator), teacher).detach())
+        for teacher in [torch.randn((*SHAPE, vocabulary), generator=generator)]
+        for _ in range(OTHERS)
+    ]
+    evidence |= {
+        "other_students": others,
+        "doubled_batch": _doubling_ratio(loss, vocabulary, generator),
+    }
+    problem = ""
+    if number > LIMIT:
+        problem = (
+            f"a student equal to its teacher has |loss| or gradient {number:.3g}: "
+            "the loss pulls it away from the teacher"
+        )
+    elif min(others) < -LIMIT:
+        problem = f"the loss is negative ({min(others):.3g}) for a student unlike its teacher"
+    elif max(others) <= LIMIT:
+        problem = "the loss is 0 for every student: nothing is taught"
+    if problem:
+        return Finding(NAME, "fail", number, LIMIT, problem, evidence)
+    why = "a student equal to its teacher has loss 0 and gradient 0, any other more"
+    return Finding(NAME, "pass", number, LIMIT, why, evidence)
+
+
+def _at(
+    loss: Callable[[Tensor, Tensor], Tensor], student: Tensor, teacher: Tensor
+) -> tuple[float, float]:
+    """The loss, and the largest entry of its gradient by the student."""
+    student.requires_grad_()
+    value = loss(student, teacher.clone())
+    if not value.requires_grad:
+        return float(value), 0.0
+    (slope,) = torch.autograd.grad(value, student, allow_unused=True)
+    return float(value.detach()), 0.0 if slope is None else float(slope.abs().max())
+
+
+def _doubling_ratio(
+    loss: Callable[[Tensor, Tensor], Tensor], vocabulary: int, generator: torch.Generator
+) -> float | None:
+    """Loss of a batch given twice over the loss of it once: 1 for a mean, 2 for a sum."""
+    pair = [torch.randn((*SHAPE, vocabulary), generator=generator) for _ in range(2)]
+    once = float(loss(*pair).detach())
+    twice = float(loss(*(torch.cat([x, x]) for x in pair)).detach())
+    return twice / once if once else None

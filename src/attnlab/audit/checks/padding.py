@@ -1,0 +1,108 @@
+"""padding: does padding change the logits of real tokens?
+
+Runs: a text without padding, with padding on its right, on its left, with another padding id; a
+mask is given, and positions count from the first real token where the model takes them. Number: the
+largest movement of a real token's logits. Fails above ten times the model's own noise. The cause is
+told by what moves them: other ids under the same mask (padding is read), or padding of any id. A
+model with one answer per row, from its first token as BERT, need not bear padding on the left.
+"""
+
+import torch
+from torch import Tensor
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.probing.noise import movement, noise_of
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import padding_mask, repeatable
+from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import audit
+
+NAME = "padding"
+PADS = 5
+
+
+@audit(
+    NAME,
+    question="Does padding change the logits of real tokens?",
+    needs=(padding_mask, repeatable),
+)
+def padding(subject: Subject, probe: Probe) -> Finding:
+    """Judge any model that takes a padding mask."""
+    fine = subject.finest()
+    noise = noise_of(fine, probe)
+    threshold = noise.position_threshold
+    pads = _padding_length(fine)
+    text = probe.rows(fine, probe.short_length(fine), rows=2)
+    text = text[:, : max(fine.step, min(probe.short_length(fine), fine.context) - pads)]
+    movements = {
+        f"on the {'left' if left else 'right'}{words}": _movement(fine, text, left, pad)
+        for left in (False, True)
+        for words, pad in (("", 0), (" with another id", fine.vocabulary - 1))
+    }
+    worst = max(movements, key=lambda name: movements[name])
+    evidence = {**noise.evidence(), "movements": movements}
+    if movements[worst] <= threshold:
+        why = "padding on the left or right does not change the logits of real tokens"
+        return Finding(NAME, "pass", movements[worst], threshold, why, evidence)
+    bad = [name for name, size in movements.items() if size > threshold]
+    if not fine.per_position and all(name.startswith("on the left") for name in bad):
+        why = "padding on the right changes no answer; on the left it shifts what it answers from"
+        right = max(size for name, size in movements.items() if name not in bad)
+        return Finding(NAME, "pass", right, threshold, why, evidence)
+    cause = _cause(fine, text, bad, noise.threshold)
+    size = movements[bad[0]]
+    why = f"{pads} padding tokens {bad[0]} move logits of real tokens by {size:.2g}: {cause}"
+    return Finding(NAME, "fail", movements[worst], threshold, why, evidence)
+
+
+def _padding_length(subject: Subject) -> int:
+    return PADS if subject.step == 1 else subject.step
+
+
+def _cause(subject: Subject, text: Tensor, bad: list[str], threshold: float) -> str:
+    """Whether the mask is inverted, padding is read, or only counted."""
+    left = bad[0].startswith("on the left")
+    if not _reads_real_tokens(subject, text, left, threshold):
+        return "the mask is inverted: real tokens are hidden and padding is read"
+    if _reads_pads(subject, text, left, threshold):
+        return "padding is read as text" + ("" if left else ", though it comes after the text")
+    if all(name.startswith("on the left") for name in bad):
+        return "positions are counted from the first padding token"
+    return "the ids of padding do not matter, but their number does"
+
+
+def _reads_pads(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
+    """Whether logits of real tokens move when padding has other ids under the same mask."""
+    kinds = sorted({0, 1 % subject.vocabulary, subject.vocabulary // 2, subject.vocabulary - 1})
+    logits = [_padded_logits(subject, text, left, pad) for pad in kinds]
+    return any(float(movement(logits[0], other).max()) > threshold for other in logits[1:])
+
+
+def _reads_real_tokens(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
+    """Whether logits of the last real token move when other real tokens change."""
+    other = text.clone()
+    other[:, :-1] = (other[:, :-1] + 1) % subject.vocabulary
+    gap = movement(_padded_logits(subject, text, left, 0), _padded_logits(subject, other, left, 0))
+    return float(gap[:, -1].max()) > threshold
+
+
+def _movement(subject: Subject, text: Tensor, left: bool, pad: int) -> float:
+    """How far logits of real tokens move when padding is added."""
+    real = torch.ones_like(text, dtype=torch.bool)
+    return float(
+        movement(subject.logits(text, real), _padded_logits(subject, text, left, pad)).max()
+    )
+
+
+def _padded_logits(subject: Subject, text: Tensor, left: bool, pad: int) -> Tensor:
+    """The logits of a text with padding, at the positions of the text."""
+    count, n = text.shape
+    size = _padding_length(subject)
+    pads = torch.full((count, size), pad, dtype=text.dtype, device=text.device)
+    real, hidden = torch.ones_like(text, dtype=torch.bool), torch.zeros_like(pads, dtype=torch.bool)
+    ids = torch.cat([pads, text] if left else [text, pads], dim=1)
+    mask = torch.cat([hidden, real] if left else [real, hidden], dim=1)
+    logits = subject.logits(ids, mask)
+    if not subject.per_position:
+        return logits
+    return logits[:, size:] if left else logits[:, :n]

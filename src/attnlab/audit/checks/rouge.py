@@ -1,0 +1,193 @@
+"""rouge: is it ROUGE, and which one?
+
+Runs: score(text, text) of texts in several scripts and of those given; a pair of sentences in
+the other order, on two lines and on one; pairs that only a stemmer, only a tokenizer of ASCII
+takes for the same. Number: the lowest score of a text against itself. Fails when that is not 1
+(0 for scripts whose letters are dropped: a scorer may refuse such a text, not score it); when
+Lsum is L on two lines; when stemmer, tokenizer and splitter are not named, or are not what the
+scores show; when two calls differ; when texts given hold sentences that share a line and Lsum is
+by newline, so that it measures line ends.
+
+    rouge(Scorer(Variant(splitter="sentence")), texts=references)
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attnlab.audit.finding import Finding
+from attnlab.audit.registry import NotApplicable, audit
+from attnlab.core.errors import UsageError
+from attnlab.measure.rouge import KINDS, shares_a_line
+from attnlab.measure.words import words
+
+NAME = "rouge"
+CLOSE = 1e-9  # rounding of 2PR/(P + R); the least step of a score is 1/tokens
+Score = Callable[[str, str], Mapping[str, Any]]
+NAMED = ("stemmer", "tokenizer", "splitter")
+OWN = {
+    "one sentence": "The quick brown fox jumps over the lazy dog.",
+    "two lines": "The old cat sat by a door.\nMany dogs ran home together.",
+    "numbers": "In 1984 it cost 3.50 pounds, in 2024 7.",
+}
+FOREIGN = {
+    "Greek": "Η γάτα κάθισε στο χαλί",
+    "Devanagari": "नेपाली भाषा सुन्दर छ",
+    "Han": "猫坐在垫子上",
+    "German": "Äpfel, Öl, Übermut",
+}
+ONE, OTHER = "The old cat sat there", "Many dogs ran home"  # no word in common
+INFLECTED = ("we were running home", "we were runs home")
+ACCENTED = ("une pêche dans", "une pâche dans")  # "p che" to a rule for a-z
+
+
+@audit(NAME, threshold=1.0)
+def rouge(
+    score: Score, variant: Mapping[str, Any] | None = None, texts: Sequence[str] = ()
+) -> Finding:
+    """Judge score(prediction, reference) -> F by name; what it is called by, or score.variant.
+
+    A value is a number or has `f` or `fmeasure`. Stemmer: "none" (or false), else any name;
+    tokenizer: "ascii" or any other; splitter: "newline" or any other.
+    """
+    named = _stated_variant(score, variant)
+    try:
+        self_scores, refused = _self_scores(score, texts)
+        shown = _observed_variant(score)
+        problems = [
+            *_self_score_problems(self_scores),
+            *_missing_kinds(score),
+            *_lsum_problems(score),
+            *_variant_problems(named, shown),
+            *_line_problems(shown, texts),
+            *_repeat_problems(score),
+        ]
+    except UsageError as error:
+        raise NotApplicable(f"it cannot be judged: {error}") from error
+    lowest = min(min(scores.values()) for scores in self_scores.values())
+    evidence = {
+        "named": dict(named or {}),
+        "shown": shown,
+        "self_scores": self_scores,
+        "refused": refused,
+        "problems": problems,
+    }
+    if problems:
+        return Finding(NAME, "fail", lowest, 1.0, problems[0], evidence)
+    why = (
+        f"every text scores 1 against itself, Lsum is its own score, and stemmer "
+        f"{shown['stemmer']}, tokenizer {shown['tokenizer']}, splitter {shown['splitter']} "
+        "are what the scores show"
+    )
+    why += f"; {', '.join(refused)} refused, not scored" if refused else ""
+    return Finding(NAME, "pass", lowest, 1.0, why, evidence)
+
+
+def _stated_variant(score: Score, variant: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    given = getattr(score, "variant", None)
+    return variant if variant is not None or given is None else given.as_json()
+
+
+def _values(score: Score, prediction: str, reference: str) -> dict[str, float]:
+    """F by name, whatever the scorer holds it in."""
+    values = {}
+    for kind, value in score(prediction, reference).items():
+        for field in ("f", "fmeasure"):
+            value = getattr(value, field, value)
+        values[kind] = float(value)
+    if "rouge1" not in values:
+        raise UsageError(f"there is no rouge1 among {', '.join(values) or 'no scores'}")
+    return values
+
+
+def _self_scores(
+    score: Score, texts: Sequence[str]
+) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Of every text of two words or more: its scores against itself, or that it was refused."""
+    given = {f"text {i + 1}": text for i, text in enumerate(texts) if len(words(text)) > 1}
+    self_scores = {name: _values(score, text, text) for name, text in OWN.items()}
+    refused = []
+    for name, text in (FOREIGN | given).items():
+        try:
+            self_scores[name] = _values(score, text, text)
+        except UsageError:
+            refused.append(name)
+    return self_scores, refused
+
+
+def _self_score_problems(self_scores: Mapping[str, Mapping[str, float]]) -> list[str]:
+    return [
+        f"{name} scores {value:.4g} in {kind} against itself, not 1"
+        for name, scores in self_scores.items()
+        for kind, value in scores.items()
+        if not abs(value - 1) <= CLOSE  # NaN is not 1 either
+    ]
+
+
+def _missing_kinds(score: Score) -> list[str]:
+    """L and Lsum both: a table with one of them does not say which it is."""
+    missing = [kind for kind in KINDS[2:] if kind not in _values(score, ONE, ONE)]
+    return [
+        f"there is no {kind}: L and Lsum are often swapped, so both are told" for kind in missing
+    ]
+
+
+def _swapped_sentences(score: Score, between: str) -> dict[str, float]:
+    values = _values(score, f"{OTHER}{between}{ONE}", f"{ONE}{between}{OTHER}")
+    return {"rougeL": math.nan, "rougeLsum": math.nan} | values
+
+
+def _lsum_problems(score: Score) -> list[str]:
+    """By sentence the order of sentences does not matter; L keeps the longer of the two."""
+    values = _swapped_sentences(score, "\n")
+    longer, total = len(ONE.split()), len(f"{ONE} {OTHER}".split())
+    same = " (it is rougeL)" if values["rougeL"] == values["rougeLsum"] else ""
+    return [
+        f"two sentences in the other order, on two lines, give {kind} {values[kind]:.4g}, "
+        f"not {value:.4g}{note}"
+        for kind, value, note in (("rougeLsum", 1.0, same), ("rougeL", longer / total, ""))
+        if abs(values[kind] - value) > CLOSE
+    ]
+
+
+def _observed_variant(score: Score) -> dict[str, str]:
+    """Stemmer, tokenizer and splitter as the scores show them."""
+    stems = _values(score, *INFLECTED)["rouge1"]
+    ascii_only = _values(score, *ACCENTED)["rouge1"]
+    on_one_line = _swapped_sentences(score, ". ")
+    by_sentence = on_one_line["rougeLsum"] > on_one_line["rougeL"]
+    return {
+        "stemmer": "porter" if abs(stems - 1) <= CLOSE else "none",
+        "tokenizer": "ascii" if abs(ascii_only - 1) <= CLOSE else "unicode",
+        "splitter": "sentence" if by_sentence else "newline",
+    }
+
+
+def _variant_problems(named: Mapping[str, Any] | None, shown: Mapping[str, str]) -> list[str]:
+    if named is None or any(key not in named for key in NAMED):
+        missing = [key for key in NAMED if key not in (named or {})]
+        return [f"{', '.join(missing)} not named: another choice is another score"]
+    told = {key: "none" if named[key] in (None, False) else named[key] for key in NAMED}
+    return [
+        f"{key} is said to be {told[key]!r}, the scores show {shown[key]!r}"
+        for key, plain in zip(NAMED, ("none", "ascii", "newline"), strict=True)
+        if (told[key] == plain) != (shown[key] == plain)
+    ]
+
+
+def _line_problems(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
+    count = sum(map(shares_a_line, texts)) if shown["splitter"] == "newline" else 0
+    return (
+        [
+            f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
+            "line ends: split by sentence"
+        ]
+        if count
+        else []
+    )
+
+
+def _repeat_problems(score: Score) -> list[str]:
+    texts = (OWN["two lines"], OWN["one sentence"])
+    same = _values(score, *texts) == _values(score, *texts)
+    return [] if same else ["the same pair scores differently when asked again"]

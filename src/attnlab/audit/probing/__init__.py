@@ -1,0 +1,1 @@
+"""The machinery that asks a model: wrapping, calling, isolating, copying, measuring, localising."""

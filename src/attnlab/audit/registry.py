@@ -1,0 +1,67 @@
+"""`@audit(name, …)` makes a function that judges an audit, and registers it if it asks a model.
+
+    @audit("causality", question="Does it see the tokens it has to predict?", needs=(causal,))
+    def causality(subject: Subject, probe: Probe) -> Finding: ...
+
+A need is a function of the same arguments that returns the reason why the audit does not apply, or
+None. What is noticed only on the way is raised as `NotApplicable(reason)`. Both become the same
+finding, here and nowhere else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from attnlab.audit.finding import Finding
+
+if TYPE_CHECKING:
+    from attnlab.audit.probing.probe import Probe
+    from attnlab.audit.probing.subject import Subject
+
+P = ParamSpec("P")
+Need = Callable[..., str | None]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A name, the question a newcomer would ask, and the function that answers it for a model."""
+
+    name: str
+    question: str
+    run: "Callable[[Subject, Probe], Finding]"
+
+
+REGISTRY: dict[str, Audit] = {}
+
+
+class NotApplicable(Exception):
+    """Raised inside an audit that cannot run; `fields` are what its finding can still tell."""
+
+    def __init__(self, reason: str, **fields: Any) -> None:
+        super().__init__(reason)
+        self.reason, self.fields = reason, fields
+
+
+def audit(
+    name: str, *, question: str = "", needs: Sequence[Need] = (), threshold: float | None = None
+) -> Callable[[Callable[P, Finding]], Callable[P, Finding]]:
+    """Decorate a function that judges; with a `question` it takes a subject and a probe."""
+
+    def decorate(judge: Callable[P, Finding]) -> Callable[P, Finding]:
+        @wraps(judge)
+        def run(*args: P.args, **kwargs: P.kwargs) -> Finding:
+            try:
+                for need in needs:
+                    if reason := need(*args, **kwargs):
+                        raise NotApplicable(reason)
+                return judge(*args, **kwargs)
+            except NotApplicable as unmet:
+                fields = {"threshold": threshold} | unmet.fields
+                return Finding.not_applicable(name, unmet.reason, **fields)
+
+        if question:
+            REGISTRY[name] = Audit(name, question, run)
+        return run
+
+    return decorate

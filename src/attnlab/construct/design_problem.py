@@ -1,0 +1,201 @@
+"""The two goals of a design, before and after keys are replaced, as conditions on scores.
+
+    members of a goal (keys that stay)    equal scores c                          linear
+    all other keys that stay              sum exp(score - c) <= m rest/(1-rest)   convex
+    replaced members                      the same score c: |c| <= s|q| for unit keys
+    replaced keys outside                 the lowest score: -s|q| for unit keys
+    all members replaced                  the highest score: s|q| for unit keys
+
+s is the scale, m the number of members, rest the weight that may stay outside. At given scores a
+longer q only helps, so a part of q orthogonal to all keys never hurts; keys of any length have no
+limit on their scores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from attnlab.construct.cone import Cone, find_long_direction
+from attnlab.construct.goals import Target
+from attnlab.construct.numerics import Array, log_sum_exp
+
+
+@dataclass(frozen=True, eq=False)
+class DesignProblem:
+    """A query shall meet `before` with the keys as given and `after` once `free` are replaced."""
+
+    keys: Array
+    scale: float
+    before: Target | None
+    after: Target
+    free: tuple[int, ...]
+    unit_norm: bool
+    share: float = 0.1  # of the weight outside, reserved for replaced keys outside the goal
+
+    @cached_property
+    def staying(self) -> list[int]:
+        """The keys that are not replaced."""
+        return [i for i in range(len(self.keys)) if i not in self.free]
+
+    @cached_property
+    def fixed(self) -> list[int]:
+        """The members of the second goal that are not replaced."""
+        return [i for i in self.after.members if i not in self.free]
+
+    @cached_property
+    def joining(self) -> list[int]:
+        """The replaced keys that are members of the second goal."""
+        return [i for i in self.free if i in self.after.members]
+
+    @cached_property
+    def leaving(self) -> list[int]:
+        """The replaced keys that are not members of the second goal."""
+        return [i for i in self.free if i not in self.after.members]
+
+    @cached_property
+    def equations(self) -> Array:
+        """Rows e with e . q = 0: members of a goal that stay have equal scores."""
+        sets = [self.before.members] if self.before else []
+        pairs = [(i, part[0]) for part in [*sets, self.fixed] for i in part[1:]]
+        return np.array([self.keys[i] - self.keys[j] for i, j in pairs]).reshape(-1, self.width)
+
+    @property
+    def width(self) -> int:
+        """The dimension h of keys and query."""
+        return self.keys.shape[1]
+
+    @cached_property
+    def rows_before(self) -> Array:
+        """scale (k_i - k_member) for every key i outside the first goal."""
+        if self.before is None:
+            return np.zeros((0, self.width))
+        inside = self.before.members
+        outside = [i for i in range(len(self.keys)) if i not in inside]
+        return self.scale * (self.keys[outside] - self.keys[inside[0]])
+
+    @cached_property
+    def rows_after(self) -> Array:
+        """scale (k_i - k_member) for every key i that stays outside the second goal."""
+        if not self.fixed:
+            return np.zeros((0, self.width))
+        outside = [i for i in self.staying if i not in self.after.members]
+        return self.scale * (self.keys[outside] - self.keys[self.fixed[0]])
+
+    @cached_property
+    def level_before(self) -> float:
+        """The largest log sum exp of `rows_before` @ q that meets the first goal."""
+        return _level(self.before) if self.before else math.inf
+
+    @cached_property
+    def level_after(self) -> float:
+        """The largest log sum exp, over all keys outside, that meets the second goal."""
+        return _level(self.after)
+
+    @cached_property
+    def level_staying(self) -> float:
+        """The same for the keys that stay, with a share reserved for the replaced keys outside."""
+        return self.level_after + (math.log1p(-self.share) if self.leaving else 0.0)
+
+    @cached_property
+    def cone(self) -> Cone:
+        """The directions along which every score outside falls below those of the members."""
+        return Cone.of(np.vstack([self.rows_before, self.rows_after]), self.equations)
+
+    @cached_property
+    def limits(self) -> Array:
+        """Rows l: with unit keys, a direction d must satisfy l . d <= |d|."""
+        return np.vstack([self._equal_limits, self._other_limits])
+
+    @property
+    def _equal_limits(self) -> Array:
+        """A new member must be able to have the score of the others, positive or negative."""
+        level = self.keys[self.fixed[:1]]
+        return np.vstack([level, -level]) if self.joining else np.zeros((0, self.width))
+
+    @property
+    def _other_limits(self) -> Array:
+        """New keys outside must score below the members, all-new members above the rest."""
+        if not self.fixed:
+            return self.keys[self.staying]
+        return -self.keys[self.fixed[:1]] if self.leaving else np.zeros((0, self.width))
+
+    @cached_property
+    def long_direction(self) -> tuple[Array | None, float]:
+        """A direction in the closed cone that satisfies the limits, or a bound that excludes it."""
+        return find_long_direction(self.cone, self.limits) if len(self.limits) else (None, math.inf)
+
+    @cached_property
+    def necessary_direction(self) -> tuple[Array | None, float]:
+        """`long_direction` under the conditions that every solution must satisfy.
+
+        Rows of a goal with a level above 0 are left out: their scores may be positive.
+        """
+        first, second = self.level_before <= 0, self.level_after <= 0
+        rows = np.vstack(
+            [
+                self.rows_before if first else self.rows_before[:0],
+                self.rows_after if second else self.rows_after[:0],
+            ]
+        )
+        limits = self.limits if second else self._equal_limits
+        if not len(limits):
+            return None, math.inf
+        return find_long_direction(Cone.of(rows, self.equations), limits)
+
+    @property
+    def needs_query(self) -> bool:
+        """Whether a new key must have another score than the rest, which q = 0 rules out."""
+        return bool(self.free) and (bool(self.leaving) or not self.fixed)
+
+    def reach(self, q: Array) -> float:
+        """The largest score that a replaced key can have."""
+        return self.scale * float(np.linalg.norm(q)) if self.unit_norm else math.inf
+
+    def excess(self, q: Array) -> float:
+        """The largest violation of a condition at q; 0 or less where all hold."""
+        reach = self.reach(q)
+        excess = -math.inf
+        if len(self.rows_before):
+            excess = log_sum_exp(self.rows_before @ q) - self.level_before
+        if not self.free or not q.any():
+            return max(excess, self._excess_unreplaced(q))
+        if not self.fixed:
+            return max(excess, self._excess_all_new(q, reach))
+        level = self.scale * float(self.keys[self.fixed[0]] @ q)
+        low = np.full(len(self.leaving), -reach - level)
+        excess = max(excess, self._excess_after(np.concatenate([self.rows_after @ q, low])))
+        if self.joining and self.unit_norm:
+            beyond = abs(level) - reach
+            # In one dimension a unit key is 1 or -1: only the two ends are possible.
+            excess = max(excess, abs(beyond) if self.width == 1 else beyond)
+        return excess
+
+    def _excess_after(self, scores: Array) -> float:
+        """The violation of the second goal; new keys of any length use their reserved share."""
+        scores = scores[scores > -math.inf]
+        level = self.level_after if self.unit_norm else self.level_staying
+        return log_sum_exp(scores) - level if scores.size else -math.inf
+
+    def _excess_all_new(self, q: Array, reach: float) -> float:
+        """The violation where every member is replaced and has the highest possible score."""
+        if not self.unit_norm:
+            return -math.inf
+        scores = self.scale * (self.keys[self.staying] @ q) - reach
+        return self._excess_after(np.append(scores, np.full(len(self.leaving), -2 * reach)))
+
+    def _excess_unreplaced(self, q: Array) -> float:
+        """The violation with the scores as they are: no key is replaced, or q = 0."""
+        scores = self.scale * (self.keys @ q)
+        inside = self.after.members
+        outside = [i for i in range(len(self.keys)) if i not in inside]
+        return self._excess_after(scores[outside] - scores[inside[0]])
+
+
+def _level(target: Target) -> float:
+    """log(m rest / (1 - rest)), m the number of members."""
+    rest = target.rest()
+    return math.log(len(target.members)) + math.log(rest) - math.log1p(-rest)

@@ -1,0 +1,178 @@
+"""The shortest q with f(q) <= t, or the proof that there is none, both by one inequality:
+
+    for all q and lambda:   f(q) >= H(lambda) - ||q|| ||D^T lambda||
+
+So a query that reaches t has norm at least (H(lambda) - t) / ||D^T lambda||, and none exists where
+D^T lambda = 0 and H(lambda) > t. The bound is evaluated with its rounding error subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from attnlab.construct.hull import Infimum, infimum
+from attnlab.construct.log_sum_exp import SingleProblem, log_sum_and_softmax
+from attnlab.construct.numerics import EPS, Array, entropy, largest_norm
+from attnlab.construct.path_following import follow_path
+
+Verdict = Literal["reached", "impossible", "undecided"]
+
+FAR = 1e3  # rows have length at most 1: for a longer query the convex hull is examined first
+_GAP = 1e-6  # a bound closer to the norm than this proves that the query is the shortest
+_EQUAL = 1e-13  # two values of f closer than this are equal
+_ADJUSTMENTS = 60
+_LONGEST = 1e120
+
+
+@dataclass(frozen=True)
+class MinNormResult:
+    """The shortest `query` that reaches the level, or the `infimum` that shows there is none."""
+
+    verdict: Verdict
+    query: Array
+    value: float  # f(query)
+    bound: float  # no query shorter than this reaches the level
+    residual: float  # relative error of the optimality conditions
+    infimum: Infimum | None = None
+
+    @property
+    def norm(self) -> float:
+        """The Euclidean norm of the query."""
+        return float(np.linalg.norm(self.query))
+
+    @property
+    def proven(self) -> bool:
+        """Whether the bound rules out a shorter query."""
+        return self.bound >= (1 - _GAP) * self.norm
+
+
+class ReducedRows(NamedTuple):
+    """Rows of length at most one in other coordinates; a query q there is lift @ q here."""
+
+    rows: Array
+    lift: Array
+
+
+def min_norm_query(
+    rows: Array, level: float, rounding: float = EPS, known: Infimum | None = None
+) -> MinNormResult:
+    """min ||q|| subject to log sum exp(rows q) <= level.
+
+    `rounding` is the relative error of a row; `known` is the infimum of f where it is known.
+    """
+    m, h = rows.shape
+    if m == 0 or np.log(m) <= level + 4 * EPS * (1 + abs(level)):
+        return MinNormResult("reached", np.zeros(h), float(np.log(m)) if m else -np.inf, 0.0, 0.0)
+    size = largest_norm(rows)
+    if size == 0:
+        return _impossible(rows, level, infimum(rows))
+    scaled, span = _reduce(rows / size)
+    start = np.zeros((1, span.shape[1]))
+    path = follow_path(SingleProblem(scaled), np.array([level]), start, FAR)
+    if path.solved[0]:
+        result = accept_query(rows, level, span @ path.q[0] / size)
+        if result is not None and result.proven:
+            return result
+    low = infimum(scaled, rounding) if known is None else _transform(known, size * span.T)
+    return decide(rows, level, low, ReducedRows(scaled, span / size))
+
+
+def decide(rows: Array, level: float, low: Infimum, reduced: ReducedRows) -> MinNormResult:
+    """Compare the level with the infimum: return a query, or the proof that there is none."""
+    if low.value < level - _EQUAL or not low.sure:
+        start = np.zeros((1, reduced.lift.shape[1]))
+        path = follow_path(SingleProblem(reduced.rows), np.array([level]), start, np.inf)
+        candidates = [path.q[0], *_search_direction(reduced.rows, level, low)]
+        results = [accept_query(rows, level, reduced.lift @ q) for q in candidates]
+        accepted = [result for result in results if result is not None]
+        if accepted:
+            return min(accepted, key=lambda result: result.norm)
+    low = _transform(low, reduced.lift)
+    if low.value < level - _EQUAL or not low.sure:
+        return replace(_impossible(rows, level, low), verdict="undecided")
+    if low.kind == "inside" and low.value <= level + _EQUAL:
+        return _reached(rows, level, low.query, low)
+    return _impossible(rows, level, low)
+
+
+def _search_direction(rows: Array, level: float, low: Infimum) -> Iterator[Array]:
+    """Where f crosses the level on the way to an infimum at infinity, by doubling the length."""
+    if low.direction is None:
+        return
+    length = 1.0
+    while length < _LONGEST:
+        q = low.query + length * low.direction
+        if log_sum_and_softmax((rows @ q)[None])[0][0] <= level:
+            yield q
+            return
+        length *= 2
+
+
+def accept_query(rows: Array, level: float, q: Array) -> MinNormResult | None:
+    """The result for q with its length adjusted on these rows; None if it misses the level."""
+    if not np.isfinite(q).all():
+        return None
+    result = _reached(rows, level, _scale_to_level(rows, level, q), None)
+    return result if result.value <= level and np.isfinite(result.norm) else None
+
+
+def _scale_to_level(rows: Array, level: float, q: Array) -> Array:
+    """q times the factor close to 1 with which f(q) <= level holds in floating point."""
+    for attempt in range(_ADJUSTMENTS):
+        f, p = log_sum_and_softmax((rows @ q)[None])
+        excess = float(f[0]) - level
+        if attempt > 2 and excess <= 0:
+            break
+        slope = -float(p[0] @ (rows @ q))
+        if slope <= 0:
+            break
+        nudge = 2.0 ** min(attempt - 2, 20) * EPS if attempt > 2 else 0.0
+        q = q * (1 + excess / slope + nudge)
+    return q
+
+
+def _reached(rows: Array, level: float, q: Array, low: Infimum | None) -> MinNormResult:
+    """A query that reaches the level; `low` is given where the level is the infimum itself."""
+    f, p = log_sum_and_softmax((rows @ q)[None])
+    g = p[0] @ rows
+    length, slope = float(np.linalg.norm(q)), float(np.linalg.norm(g))
+    error = np.linalg.norm(q / length + g / slope) if length and slope else 1.0
+    if low is not None:
+        error = 0.0 if length == 0 else slope / largest_norm(rows)  # the gradient vanishes there
+    residual = float(max(error, abs(float(f[0]) - level)))
+    return MinNormResult("reached", q, float(f[0]), _norm_bound(rows, level, p[0]), residual, low)
+
+
+def _impossible(rows: Array, level: float, low: Infimum) -> MinNormResult:
+    """No query reaches the level: the best one, or where the way to the infimum begins."""
+    f, _ = log_sum_and_softmax((rows @ low.query)[None])
+    bound = _norm_bound(rows, level, low.weights)
+    return MinNormResult("impossible", low.query, float(f[0]), bound, low.change, low)
+
+
+def _norm_bound(rows: Array, level: float, p: Array) -> float:
+    """(H(p) - t) / ||D^T p||, rounded downwards: the error of m terms is eps / 2 each."""
+    rounding = (int((p > 0).sum()) + 4) * EPS
+    h = entropy(p)
+    size = float(np.linalg.norm(p @ rows)) + rounding * float(p @ np.linalg.norm(rows, axis=1))
+    excess = h - rounding * (1 + h) - level
+    return max(excess, 0.0) / size if size > 0 else np.inf if excess > 0 else 0.0
+
+
+def _reduce(rows: Array) -> tuple[Array, Array]:
+    """Coordinates in the span of the rows where they are fewer than dimensions, and the span."""
+    m, h = rows.shape
+    if m >= h:
+        return rows, np.eye(h)
+    span = np.linalg.qr(rows.T)[0]
+    return rows @ span, span
+
+
+def _transform(low: Infimum, matrix: Array) -> Infimum:
+    """The infimum with its query and direction in other coordinates."""
+    direction = None if low.direction is None else matrix @ low.direction
+    return replace(low, query=matrix @ low.query, direction=direction)

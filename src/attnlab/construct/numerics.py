@@ -1,0 +1,52 @@
+"""Array types and the small functions of scores and weights that every construction uses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def log_sum_exp(scores: Array) -> float:
+    """log(sum_i exp(score_i)), shifted by the largest score so that it cannot overflow."""
+    top = float(scores.max())
+    return top + math.log(float(np.exp(scores - top).sum()))
+
+
+def softmax(scores: Array) -> Array:
+    """exp(score_i) / sum_j exp(score_j), shifted by the largest score."""
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
+
+
+def entropy(p: Array) -> float:
+    """-sum_i p_i log(p_i) in nats, with 0 log 0 = 0."""
+    positive = p[p > 0]
+    return -float((positive * np.log(positive)).sum())
+
+
+def sigmoid(x: float) -> float:
+    """1 / (1 + exp(-x)), accurate in both tails."""
+    if x >= 0:
+        return 1 / (1 + math.exp(-x)) if x < 700 else 1.0
+    return math.exp(x) / (1 + math.exp(x))  # underflows to 0, never overflows
+
+
+def logit(weight: float, rest: float) -> float:
+    """log(weight / rest); the caller passes rest = 1 - weight so that neither is rounded away."""
+    if weight <= 0:
+        return -math.inf
+    return math.log(weight) - math.log(rest) if rest > 0 else math.inf
+
+
+def largest_norm(rows: Array) -> float:
+    """The length of the longest row, computed without overflow."""
+    size = float(np.abs(rows).max(initial=0.0))
+    return size * float(np.linalg.norm(rows / size, axis=1).max()) if size else 0.0

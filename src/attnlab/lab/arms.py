@@ -1,0 +1,199 @@
+"""Studies that compare arms: the same seeds in every arm, so that differences are paired.
+
+class Counting(ArmStudy):
+    arms = {"positional": "position scores only", "off": "attention off"}   # name -> label
+    def claims(self, arms: Arms):
+        return [
+            arms.level("solves", "It counts", ("positional", "accuracy"), above=0.9),
+            arms.difference("needs-attention", "Attention off is worse",
+                            ("positional", "accuracy"), ("off", "accuracy"), above=0.0),
+        ]
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.study import NOT_OF_A_TRIAL, Study
+from attnlab.lab.table import Row, Table
+from attnlab.lab.trial import Trial
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.ratios import exp_estimate, geometric_mean
+
+Metric = tuple[str, str]  # arm, metric
+OPEN_AT_ZERO = ((0.0, math.inf), (-math.inf, 0.0))
+OPEN_AT_ONE = ((1.0, math.inf), (-math.inf, 1.0))
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The trials of a run by arm and seed. A metric that a trial lacks is left out."""
+
+    table: Table
+    labels: Mapping[str, str]
+
+    def names(self) -> list[str]:
+        """Arms with a trial, in the order they were declared."""
+        return [arm for arm in self.labels if self.rows(arm)]
+
+    def label(self, arm: str) -> str:
+        """The arm in words, for tables and figures."""
+        return self.labels[arm]
+
+    def rows(self, arm: str) -> list[Row]:
+        """One row a seed, sorted by seed."""
+        return sorted(self.table.where(arm=arm), key=lambda row: row.seed)
+
+    def ids(self, *arms: str) -> list[str]:
+        """The trials behind these arms; of all arms when none is named."""
+        return [row.id for arm in arms or self.names() for row in self.rows(arm)]
+
+    def values(self, arm: str, metric: str) -> dict[int, float]:
+        """Seed -> metric."""
+        values = {row.seed: row.get(metric) for row in self.rows(arm)}
+        return {seed: float(value) for seed, value in values.items() if value is not None}
+
+    def estimate(self, arm: str, metric: str) -> Estimate:
+        """Mean over seeds with its t interval."""
+        return mean_interval(list(self.values(arm, metric).values()))
+
+    def geometric(self, arm: str, metric: str) -> Estimate:
+        """Geometric mean over seeds, for quantities compared by ratios (perplexities)."""
+        return geometric_mean(list(self.values(arm, metric).values()))
+
+    def mean(self, arm: str, metric: str) -> float:
+        """Mean over seeds; NaN where there is none."""
+        return self.estimate(arm, metric).value
+
+    def differences(
+        self, one: Metric, other: Metric, seeds: Collection[int] | None = None
+    ) -> list[float]:
+        """one − other for every seed that has both; `seeds` restricts them."""
+        a, b = self.values(*one), self.values(*other)
+        shared = sorted(a.keys() & b.keys())
+        return [a[seed] - b[seed] for seed in shared if seeds is None or seed in seeds]
+
+    def log_ratios(self, one: Metric, other: Metric) -> list[float]:
+        """log(one / other) for every seed that has both."""
+        a, b = self.values(*one), self.values(*other)
+        return [math.log(a[seed] / b[seed]) for seed in sorted(a.keys() & b.keys())]
+
+    def pooled(self, arm: str, array: str) -> np.ndarray:
+        """An array of every seed, one after the other."""
+        arrays = [np.asarray(row.arrays[array]) for row in self.rows(arm) if array in row.arrays]
+        return np.concatenate(arrays) if arrays else np.empty(0)
+
+    def curve(self, arm: str, x: str, y: str) -> tuple[np.ndarray, list[Estimate]]:
+        """A curve's mean over seeds with t intervals: the steps, and an estimate at each."""
+        rows = [row for row in self.rows(arm) if row.curves.get(x)]
+        if not rows:
+            return np.empty(0), []
+        columns = np.array([row.curves[y] for row in rows], dtype=float).T
+        return np.array(rows[0].curves[x], dtype=float), [mean_interval(c) for c in columns]
+
+    def level(
+        self, name: str, statement: str, metric: Metric, *, quantity: str = "", **rest: Any
+    ) -> Claim:
+        """The claim that an arm's mean over seeds lies in a range; `rest` as for `judge`."""
+        arm, measured = metric
+        quantity = quantity or f"{measured.replace('_', ' ')}, {self.label(arm)}"
+        estimate = self.estimate(arm, measured)
+        return judge(name, statement, estimate, quantity=quantity, trials=self.ids(arm), **rest)
+
+    def difference(  # noqa: PLR0913  (a comparison has this many parts; each is named at the call)
+        self,
+        name: str,
+        statement: str,
+        one: Metric,
+        other: Metric,
+        *,
+        above: float = -math.inf,
+        below: float = math.inf,
+        quantity: str = "",
+        reported: Reported | None = None,
+        seeds: Collection[int] | None = None,
+    ) -> Claim:
+        """The claim that one − other, paired by seed, lies in a range.
+
+        A range that is open on one side and ends at 0 ("is better") is a comparison: it joins the
+        family that the lab corrects for.
+        """
+        gaps = self.differences(one, other, seeds)
+        return judge(
+            name,
+            statement,
+            mean_interval(gaps),
+            above=above,
+            below=below,
+            quantity=quantity or self._versus(one, other, "−"),
+            reported=reported,
+            trials=self.ids(*dict.fromkeys((one[0], other[0]))),
+            runs=gaps if (above, below) in OPEN_AT_ZERO else (),
+        )
+
+    def ratio(  # noqa: PLR0913  (a comparison has this many parts; each is named at the call)
+        self,
+        name: str,
+        statement: str,
+        one: Metric,
+        other: Metric,
+        *,
+        above: float = -math.inf,
+        below: float = math.inf,
+        quantity: str = "",
+        reported: Reported | None = None,
+    ) -> Claim:
+        """The claim that one / other, paired by seed, lies in a range; as `difference`, in logs."""
+        logs = self.log_ratios(one, other)
+        return judge(
+            name,
+            statement,
+            exp_estimate(mean_interval(logs)),
+            above=above,
+            below=below,
+            quantity=quantity or self._versus(one, other, "/"),
+            reported=reported,
+            trials=self.ids(*dict.fromkeys((one[0], other[0]))),
+            runs=logs if (above, below) in OPEN_AT_ONE else (),
+        )
+
+    def _versus(self, one: Metric, other: Metric, sign: str) -> str:
+        metric = one[1].replace("_", " ")
+        return f"{metric}, {self.label(one[0])} {sign} {self.label(other[0])}"
+
+
+class ArmStudy(Study):
+    """A study whose trials are arms × seeds and whose evidence is `Arms`."""
+
+    arms: ClassVar[Mapping[str, str]]  # name -> label
+    not_of_a_trial: ClassVar[Collection[str]] = ()  # own settings that no trial depends on
+
+    def chosen_arms(self) -> Sequence[str]:
+        """The arms to run, in the order of their trials; all by default."""
+        return list(self.arms)
+
+    def arm_settings(self, arm: str) -> Mapping[str, Any]:
+        """What the arm changes in the trial's configuration."""
+        return {}
+
+    def trial_settings(self) -> dict[str, Any]:
+        """The settings a trial depends on, as plain values."""
+        skipped = NOT_OF_A_TRIAL | set(self.not_of_a_trial)
+        return {key: value for key, value in self.settings_json().items() if key not in skipped}
+
+    def trials(self) -> Sequence[Trial]:
+        """Every arm with every seed."""
+        settings = self.trial_settings()
+        return [
+            self.trial(seed, arm=arm, part=arm, **{**settings, **self.arm_settings(arm)})
+            for arm in self.chosen_arms()
+            for seed in range(self.settings.seeds)
+        ]
+
+    def evidence(self, table: Table) -> Arms:
+        """The trials by arm."""
+        return Arms(table, self.arms)

@@ -1,0 +1,144 @@
+"""A study's answer and discussion from a Markdown template, numbers and verdicts filled in.
+
+    {% if claim("solves").verdict == "holds" %}
+    Yes: {{ arms.estimate("positional", "accuracy") | percent }} of the positions are right.
+    {% else %}
+    Not settled: {{ claim("solves") | verdict }}.
+    {% endif %}
+
+    ## What it means
+
+    A paragraph. Paragraphs are separated by blank lines.
+
+    {{ table(["arm", "accuracy"], rows) }}
+
+What stands before the first heading is the answer. In a template one may use `claim(name)`,
+`table(head, rows)`, `settings`, `arms` (the study's evidence) and what its `facts` returns; the
+filters are `number`, `interval`, `percent`, `points`, `verdict`, `listed` and Jinja's own. A name
+that does not exist raises. Text that comes from data stays on one line and never becomes a heading.
+"""
+
+import inspect
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from attnlab.lab.claim import Claim
+from attnlab.lab.study import Section, Study
+from attnlab.measure.intervals import Estimate
+from attnlab.report.text import counted, number, with_interval
+
+_TABLE = "\x00table {}\x00"
+
+
+def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, list[Section]]:
+    """The answer and the sections of a study's template."""
+    by_name = {claim.name: claim for claim in claims}
+    names: dict[str, Any] = {
+        "claim": by_name.__getitem__,
+        "claims": claims,
+        "settings": study.settings,
+        "arms": evidence,
+        **study.facts(evidence, claims),
+    }
+    return render_prose(template_text(study), names)
+
+
+def template_text(study: Study) -> str:
+    """The template file that lies beside the class which names it."""
+    owner = next(kind for kind in type(study).__mro__ if "template" in vars(kind))
+    file = inspect.getsourcefile(owner) or getattr(sys.modules[owner.__module__], "__file__", "")
+    return (Path(str(file)).parent / study.template).read_text(encoding="utf-8")
+
+
+def render_prose(template: str, names: Mapping[str, Any]) -> tuple[str, list[Section]]:
+    """Answer (before the first `## `) and sections of a template filled with `names`."""
+    tables: list[tuple[tuple[str, ...], ...]] = []
+
+    def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
+        tables.append(tuple(tuple(str(cell) for cell in row) for row in (head, *rows)))
+        return _TABLE.format(len(tables) - 1)
+
+    text = _environment().from_string(template).render({**names, "table": table})
+    answer, *parts = ("\n" + text).split("\n## ")
+    sections = [_section(part, tables) for part in parts]
+    return " ".join(answer.split()), [section for section in sections if not section.empty]
+
+
+def _section(text: str, tables: Sequence[tuple[tuple[str, ...], ...]]) -> Section:
+    heading, _, body = text.partition("\n")
+    blocks = [" ".join(block.split()) for block in body.split("\n\n") if block.strip()]
+    places = {" ".join(_TABLE.format(i).split()): table for i, table in enumerate(tables)}
+    shown = next((places[block] for block in blocks if block in places), ())
+    return Section(heading.strip(), tuple(b for b in blocks if b not in places), shown)
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        autoescape=False,  # plain text: the page escapes it
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_one_line,
+    )
+    environment.filters |= {
+        "number": number,
+        "interval": interval,
+        "percent": percent,
+        "points": points,
+        "verdict": verdict,
+        "listed": listed,
+        "counted": counted,
+    }
+    return environment
+
+
+def _one_line(value: object) -> object:
+    """What an expression gives, without line breaks: data must not make headings or paragraphs."""
+    if not isinstance(value, str):
+        return value
+    flat = " ".join(value.split()) if "\n" in value else value
+    return flat.removeprefix("## ")
+
+
+def interval(e: Estimate) -> str:
+    """`1.251 ± 0.012` or `1.25 [1.23, 1.29]`."""
+    return with_interval(e.value, [e.low, e.high] if e.has_interval else None)
+
+
+def percent(e: Estimate | float, decimals: int = 1) -> str:
+    """A share as `85.1 % [83.0, 87.2]`; no interval goes beyond 0 and 100."""
+    if not isinstance(e, Estimate):
+        e = Estimate(float(e))
+    if not math.isfinite(e.value):
+        return "not measured"
+    text = f"{100 * e.value:.{decimals}f} %"
+    if not e.has_interval:
+        return text
+    low, high = max(e.low, 0.0), min(e.high, 1.0)
+    return f"{text} [{100 * low:.{decimals}f}, {100 * high:.{decimals}f}]"
+
+
+def points(e: Estimate, decimals: int = 1) -> str:
+    """A difference of shares as `33.5 [30.3, 36.8]` percentage points."""
+    if not math.isfinite(e.value):
+        return "not measured"
+    text = f"{100 * e.value:.{decimals}f}"
+    if not e.has_interval:
+        return text
+    return f"{text} [{100 * e.low:.{decimals}f}, {100 * e.high:.{decimals}f}]".replace("-", "−")
+
+
+def verdict(claim: Claim) -> str:
+    """`holds (interval [1.2, 1.3] lies inside …)`."""
+    return f"{claim.verdict} ({claim.why})"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    items = [str(word) for word in words]
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}"

@@ -1,0 +1,98 @@
+"""What the commands `theory` and `simulate` answer, as plain values."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attnlab.core.config import build, suggest
+from attnlab.core.devices import resolve_device
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+
+BRANCHES = ("semantic", "positional")
+MOST_POINTS = 2**20
+
+
+def theory_points(
+    omega: float, alphas: Sequence[float], branch: str, **options: Any
+) -> list[dict[str, Any]]:
+    """Order parameters and errors of the branches at every α, in the order given."""
+    from attnlab.solvable.theory import curve
+
+    if not alphas:
+        raise UsageError("give at least one --alpha, or --critical")
+    if branch not in (*BRANCHES, "both"):
+        raise UsageError(f"unknown branch {branch!r}: {suggest(branch, (*BRANCHES, 'both'))}")
+    if not all(0 < a <= 100 for a in alphas):
+        raise UsageError("α = N/D must lie in (0, 100]")
+    model, rule = _model_and_rule(omega, **options)
+    names = ("alpha", "branch", "converged", "q", "m", "V", "theta", "train_error", "test_error")
+    wanted = BRANCHES if branch == "both" else (branch,)
+    return [
+        {name: getattr(point, name) for name in names}
+        for one in wanted
+        for point in curve(model, alphas, one, rule)
+    ]
+
+
+def critical_points(omega: float, **options: Any) -> dict[str, Any]:
+    """α_c, α_l, α_w; what does not exist is None, with its reason under `reasons`."""
+    from attnlab.solvable.phase import critical_alphas
+    from attnlab.solvable.quadrature import sobol
+
+    model, rule = _model_and_rule(omega, **options)
+    crossings = critical_alphas(model, rule, sobol(8 * options["points"]))
+    found: dict[str, Any] = {"omega": omega}
+    reasons: dict[str, str] = {}
+    for name, crossing in crossings.items():
+        good = crossing.converged and math.isfinite(crossing.value)
+        found[name] = float(crossing.value) if good else None
+        if not good:
+            reasons[name] = crossing.reason or "did not converge"
+    return {**found, "reasons": reasons}
+
+
+def _model_and_rule(omega: float, sigma: float, ridge: float, points: int) -> tuple[Any, Any]:
+    from attnlab.solvable.quadrature import sobol
+    from attnlab.solvable.theory import Model
+
+    if not 16 <= points <= MOST_POINTS:
+        raise UsageError(f"points must lie between 16 and {MOST_POINTS}")
+    try:
+        return Model(sigma=sigma, omega=omega, ridge=ridge), sobol(points)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def simulate_one(settings: Mapping[str, Any], seed: int, device: str) -> dict[str, Any]:
+    """One instance, one start: overlaps, errors, and what the solver did."""
+    from attnlab.solvable.simulation import SimulationSettings, simulate
+
+    if seed < 0:
+        raise UsageError("--seed must not be negative")
+    chosen = build(SimulationSettings, settings)
+    where = resolve_device(device)
+    began = time.perf_counter()
+    found = simulate(chosen, Seed(seed), where)
+    values = found.students[0].as_json()
+    kept = (
+        "m",
+        "theta",
+        "q",
+        "train_error",
+        "test_error",
+        "test_standard_error",
+        "test_error_exact",
+        "evaluations",
+        "gradient_max",
+        "converged",
+    )
+    return {
+        "start": values["start"],
+        **{name: values[name] for name in kept},
+        "linear_train_error": found.linear_train_error,
+        "linear_test_error": found.linear_test_error,
+        "device": where,
+        "seconds": time.perf_counter() - began,
+    }

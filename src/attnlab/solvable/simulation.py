@@ -1,0 +1,239 @@
+"""One instance: draw a teacher and its data, train the students from their starts, measure them."""
+
+import math
+import re
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from attnlab.core.devices import DtypeName, torch_dtype
+from attnlab.core.seeds import Seed
+from attnlab.solvable.generalisation import (
+    TestErrors,
+    exact_test_error,
+    linear_fit,
+    sample_test_error,
+)
+from attnlab.solvable.order_parameters import measure_overlaps
+from attnlab.solvable.solve import Solution, SolverSettings, minimise
+from attnlab.solvable.student import Loss, Weights
+from attnlab.solvable.teacher import Teacher, TeacherSettings, softmax_scores
+from attnlab.solvable.validate import leave_one_out
+
+START = re.compile(r"semantic|positional|random(-[1-9]\d{0,2})?")
+
+
+class SimulationSettings(TeacherSettings):
+    """A teacher, a number of samples N = α·D, and how its students are trained and tested."""
+
+    alpha: float = Field(default=1.5, gt=0)
+    ridge: float = Field(default=0.01, ge=0)
+    student_rank: int = Field(default=1, ge=1)
+    starts: tuple[str, ...] = ("semantic", "positional")
+    semantic_norm: float | None = None  # of the start; None: ‖W*‖ ≈ √D, as published
+    positional_norm: float | None = None  # None: ‖r_1‖, 1 in the paper's scaling
+    displacement: float = Field(default=0.0, ge=0, le=2)  # Δ/q by which trained students are moved
+    test_samples: int = Field(default=50_000, ge=2)
+    dtype: DtypeName = "float64"
+    tolerance: float | None = None  # None: 1e-6 in float64, 1e-4 in float32
+    method: Literal["quasi-newton", "gradient-descent"] = "quasi-newton"
+    max_evaluations: int = 2000
+
+    @field_validator("starts")
+    @classmethod
+    def _known_starts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not START.fullmatch(name):
+                raise ValueError("a start is semantic, positional, random, or random-2, random-3 …")
+        return value
+
+    @property
+    def samples(self) -> int:
+        """N = α·D, rounded; training samples only."""
+        return max(1, round(self.alpha * self.dim))
+
+    @property
+    def teacher(self) -> TeacherSettings:
+        """The part of these settings that describes the teacher."""
+        names = TeacherSettings.model_fields
+        return TeacherSettings.model_validate({name: getattr(self, name) for name in names})
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The type of the two large products."""
+        return torch_dtype(self.dtype)
+
+    @property
+    def solver(self) -> SolverSettings:
+        """The solver these settings ask for."""
+        tolerance = self.tolerance or (1e-6 if self.dtype == "float64" else 1e-4)
+        return SolverSettings.model_validate(
+            {"method": self.method, "tolerance": tolerance, "max_evaluations": self.max_evaluations}
+        )
+
+
+@dataclass(frozen=True)
+class Student:
+    """What one start ended in; `train_error` is E/D, `test_error` the sampled ε_g."""
+
+    start: str
+    m: float
+    theta: float
+    q: float
+    train_error: float
+    test_error: float
+    test_standard_error: float
+    test_error_exact: float
+    leave_one_out: float | None
+    evaluations: int
+    gradient_max: float
+    converged: bool
+    theta_values: tuple[float, ...]
+    start_norm: float
+    returned: float | None  # Δ/q left after a trained student was displaced and descended again
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, for metrics and `--json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """All students of one instance and the linear baseline on the same data."""
+
+    students: tuple[Student, ...]
+    linear_train_error: float
+    linear_test_error: float
+    score_variance: float
+    largest_weight: float
+    seconds: float
+
+    def student(self, start: str) -> Student:
+        """The student of this start."""
+        return next(s for s in self.students if s.start == start)
+
+
+def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> Simulation:
+    """Draw, train, test; a pure function of (settings, seed) on one device."""
+    began = time.perf_counter()
+    teacher = Teacher.draw(settings.teacher, seed.child("teacher"), device)
+    data = teacher.sample(settings.samples, seed.child("train"), settings.torch_dtype)
+    loss = Loss.of(data, settings.ridge)
+    starts = start_weights(settings, teacher, seed)
+    found = minimise(loss, starts, settings.solver)
+    linear, linear_value = linear_fit(data, settings.ridge)
+    test = sample_test_error(
+        teacher, found.weights, linear, settings.test_samples, seed.child("test")
+    )
+    held_out = leave_one_out(loss, found.weights) if _has_cavity(settings) else None
+    back = _returned(settings, loss, found, seed)
+    students = tuple(
+        _measure(index, settings, teacher, starts, found, test, held_out, back)
+        for index in range(len(settings.starts))
+    )
+    variance, largest = start_scores(loss, starts)
+    return Simulation(
+        students,
+        linear_value / settings.dim,
+        test.linear,
+        variance,
+        largest,
+        time.perf_counter() - began,
+    )
+
+
+def start_weights(settings: SimulationSettings, teacher: Teacher, seed: Seed) -> Weights:
+    """W = W* (semantic), W = r_1 (positional) or a random direction of norm √D; one a start.
+
+    Rows beyond the teacher's rank start small and random: a zero row would never move.
+    """
+    device, shape = teacher.weights.device, (settings.student_rank, settings.dim)
+    made: list[Tensor] = []
+    for name in settings.starts:
+        generator = seed.child("start", name).torch_generator()
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64).to(device)
+        if name.startswith("random"):
+            made.append(noise)
+            continue
+        weights = noise / math.sqrt(settings.dim)
+        if name.startswith("semantic"):
+            rows = min(settings.student_rank, settings.rank)
+            weights[:rows] = _with_norm(teacher.weights[:rows], settings.semantic_norm)
+        else:
+            position = torch.full_like(weights[:1], settings.position_size)
+            weights[:1] = _with_norm(position, settings.positional_norm)
+        made.append(weights)
+    return torch.stack(made)
+
+
+def start_scores(loss: Loss, starts: Weights) -> tuple[float, float]:
+    """Variance of the first student's scores at its start, and its mean largest weight."""
+    fields = loss.fields(starts[:1])
+    scores = torch.einsum("lnkr,mnkr->lmnk", fields, fields)
+    weights = softmax_scores(fields, loss.data.settings)
+    return float(scores.var()), float(weights.amax(dim=1).mean())
+
+
+def _with_norm(weights: Tensor, norm: float | None) -> Tensor:
+    return weights if norm is None else weights * (norm / torch.linalg.vector_norm(weights))
+
+
+def _has_cavity(settings: SimulationSettings) -> bool:
+    """The cavity formula is derived for rank 1, the paper's scaling and λ > 0."""
+    return settings.student_rank == 1 and settings.scaling == "paper" and settings.ridge > 0
+
+
+def _returned(
+    settings: SimulationSettings, loss: Loss, found: Solution, seed: Seed
+) -> Tensor | None:
+    """Displace every trained student by Δ/q = `displacement`, descend again, measure Δ/q.
+
+    0: it fell back into its minimum. Δ/q = ‖W − W'‖² / ‖W‖² for equal norms: W' is W turned by an
+    angle with cos = 1 − Δ/2q towards a random direction; 2 would be opposite, 0 the same.
+    """
+    if settings.displacement == 0:
+        return None
+    own = found.weights.flatten(1)
+    generator = seed.child("displacement").torch_generator()
+    noise = torch.randn(own.shape, generator=generator, dtype=torch.float64).to(own.device)
+    norm = own.norm(dim=1, keepdim=True)
+    noise = noise - (noise * own).sum(dim=1, keepdim=True) / norm.square() * own
+    cosine = 1 - settings.displacement / 2
+    moved = cosine * own + math.sqrt(1 - cosine**2) * norm * noise / noise.norm(dim=1, keepdim=True)
+    end = minimise(loss, moved.reshape(found.weights.shape), settings.solver).weights.flatten(1)
+    gap = torch.minimum((end - own).square().sum(dim=1), (end + own).square().sum(dim=1))
+    return 2 * gap / (own.square().sum(dim=1) + end.square().sum(dim=1))
+
+
+def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for all at once)
+    index: int,
+    settings: SimulationSettings,
+    teacher: Teacher,
+    starts: Weights,
+    found: Solution,
+    test: TestErrors,
+    held_out: Tensor | None,
+    back: Tensor | None,
+) -> Student:
+    seen = measure_overlaps(found.weights[index], teacher.weights, settings.sigma)
+    return Student(
+        start=settings.starts[index],
+        m=seen.m,
+        theta=seen.theta,
+        q=seen.q,
+        train_error=float(found.value[index]) / settings.dim,
+        test_error=float(test.students[index]),
+        test_standard_error=float(test.standard_error[index]),
+        test_error_exact=exact_test_error(teacher, found.weights[index]),
+        leave_one_out=None if held_out is None else float(held_out[index]),
+        evaluations=int(found.evaluations[index]),
+        gradient_max=float(found.gradient_max[index]),
+        converged=bool(found.converged[index]),
+        theta_values=seen.theta_values,
+        start_norm=float(torch.linalg.vector_norm(starts[index])),
+        returned=None if back is None else float(back[index]),
+    )

@@ -1,0 +1,174 @@
+"""One trial: train a start, free it, train it further in two ways; measure it each time."""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from attnlab.audit.checks.collapse import collapse
+from attnlab.audit.finding import Finding
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
+from attnlab.studies.counting.model import TERMS, Counter
+from attnlab.studies.counting.study import KINDS
+from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
+from attnlab.train.batch import map_tensors
+from attnlab.train.loop import train
+from attnlab.train.result import Hooks, TrainResult
+from attnlab.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.counting.study import Counting, CountingSettings
+
+SHOWN = 2  # test rows whose attention maps are kept
+
+
+def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
+    """Metrics are prefixed by the phase they were measured in: first, gentle or strong."""
+    s: CountingSettings = study.settings_of(trial)
+    seed, sizes = trial.stream, Sizes(s.length, s.tokens, s.width, s.hidden)
+    model = Counter(sizes, trial.config["arm"], seed.child("weights").torch_generator())
+    model.to(context.device)
+    drawn = draw(sizes, s.scored, seed.child("test"))
+    test: Rows = map_tensors(drawn, lambda tensor: tensor.to(context.device))
+
+    def train_phase(phase: str) -> TrainResult:
+        batches = Fresh(sizes, s.batch, seed.child("train", phase))
+        hooks = Hooks(evaluate=_error_on(test), stop=context.stopping)
+        result = train(model, batches, recipe(s, phase), loss=loss, hooks=hooks)
+        if result.ending == "stopped":
+            raise TrialStopped
+        return result
+
+    first = train_phase("first")
+    if first.ending == "diverged":
+        return Outcome({"first_accuracy": math.nan}, reasons={"first_accuracy": first.problem})
+    metrics: dict[str, Scalar] = {**without_model(drawn, sizes), "held": model.held()}
+    metrics |= measure(model, test, "first")
+    findings = [constant_answers(model, test)]
+    if trial.config["arm"] in KINDS:
+        findings.append(held_at_zero(model.held()))
+    arrays = {"tokens": drawn.tokens[:SHOWN].numpy(), **maps(model, test, "first")}
+    if s.freed_steps is not None:
+        model.release(s.noise, seed.child("noise").torch_generator())
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        for phase in ("gentle", "strong"):
+            model.load_state_dict(start)
+            if train_phase(phase).ending != "diverged":
+                metrics |= measure(model, test, phase)
+                metrics[f"{phase}_moved"] = relative_change(start, model.state_dict())
+                arrays |= maps(model, test, phase)
+    return Outcome(metrics, arrays=arrays, curves=learning_curve(first), findings=findings)
+
+
+def recipe(s: "CountingSettings", phase: str) -> TrainSettings:
+    """`first` and `strong` train alike; `gentle` is SGD at a constant rate, as published.
+
+    No weight decay: it would pull at what is held at 0.
+    """
+    if phase == "gentle":
+        return TrainSettings(
+            steps=s.freed_steps,
+            batch=s.batch,
+            optimizer="sgd",
+            learning_rate=s.gentle_rate,
+            schedule="constant",
+            weight_decay=0.0,
+        )
+    steps = s.steps if phase == "first" else s.freed_steps
+    return TrainSettings(
+        steps=steps,
+        batch=s.batch,
+        learning_rate=s.learning_rate,
+        weight_decay=0.0,
+        evaluate_every=max(1, steps // s.points),
+    )
+
+
+def _error_on(test: Rows) -> Callable[[nn.Module], dict[str, float]]:
+    """For the learning curve only: nothing is chosen by it."""
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        with torch.no_grad():
+            return {"value": 1 - accuracy(model(test.tokens), test)}
+
+    return evaluate
+
+
+def accuracy(logits: Tensor, rows: Rows) -> float:
+    """Share of positions whose count is right."""
+    return (logits.argmax(dim=-1) + 1 == rows.answer).double().mean().item()
+
+
+@torch.no_grad()
+def measure(model: Counter, rows: Rows, phase: str) -> dict[str, Scalar]:
+    """Accuracy with all scores and with one kind alone; what the scores vary with.
+
+    A softmax does not see what all keys of a query share, so the variance of a term is that of
+    s_ij − mean_j s_ij; the shares of the four terms sum to 1.
+    """
+    total, count = loss(model, rows)
+    variance = {
+        name: (term - term.mean(dim=-1, keepdim=True)).square().mean().item()
+        for name, term in model.terms(rows.tokens).items()
+    }
+    whole = sum(variance.values())
+    metrics = {
+        "accuracy": accuracy(model(rows.tokens), rows),
+        "nll": total.item() / int(count),
+        "by_places": accuracy(model.with_terms(rows.tokens, ["places"]), rows),
+        "by_tokens": accuracy(model.with_terms(rows.tokens, ["tokens"]), rows),
+        **{f"share_{name}": variance[name] / whole for name in TERMS},
+        **mean_weights(model.weights(rows.tokens), rows.tokens),
+    }
+    return {f"{phase}_{name}": value for name, value in metrics.items()}
+
+
+def mean_weights(weights: Tensor, tokens: Tensor) -> dict[str, float]:
+    """Mean weight of a position on itself, on an equal token elsewhere, and on another token."""
+    itself = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device)
+    equal = tokens[:, :, None] == tokens[:, None, :]
+    kinds = {"itself": itself.expand_as(equal), "equal": equal & ~itself, "other": ~equal}
+    return {f"on_{name}": float(weights[where].mean()) for name, where in kinds.items()}
+
+
+@torch.no_grad()
+def maps(model: Counter, rows: Rows, phase: str) -> dict[str, np.ndarray]:
+    """Attention maps of the first test rows, and the mean map over all."""
+    weights = model.weights(rows.tokens).cpu().numpy()
+    return {f"{phase}_maps": weights[:SHOWN], f"{phase}_mean": weights.mean(axis=0)}
+
+
+def relative_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
+    """‖w after − w before‖ / ‖w before‖ over all weights."""
+    gap = sum(
+        float((after[name] - value).double().square().sum()) for name, value in before.items()
+    )
+    size = sum(float(value.double().square().sum()) for value in before.values())
+    return math.sqrt(gap / size)
+
+
+def held_at_zero(largest: float) -> Finding:
+    """`freeze`: the entries that a start holds at 0 are 0 to the last bit after training."""
+    if largest:
+        why = f"an entry held at 0 is {largest:.2g} after training: the start is of no pure kind"
+        return Finding("freeze", "fail", largest, 0, why)
+    return Finding("freeze", "pass", 0, 0, "the entries held at 0 stay 0")
+
+
+@torch.no_grad()
+def constant_answers(model: Counter, rows: Rows) -> Finding:
+    """`collapse` of the predicted counts."""
+    predicted = (model(rows.tokens).argmax(dim=-1) + 1).flatten().tolist()
+    return collapse(predicted, rows.answer.flatten().tolist())
+
+
+def learning_curve(result: TrainResult) -> dict[str, list[float]]:
+    """Test accuracy while the start is trained."""
+    lines = [line for line in result.log if line.get("value") is not None]
+    return {
+        "step": [float(line["step"]) for line in lines],
+        "accuracy": [1 - float(line["value"]) for line in lines],
+    }

@@ -1,0 +1,143 @@
+"""Prompts with answers, one pair per row; only the answer and its end token are scored.
+
+    ids      p p p a b c        targets  _ _ a b c /        key_padding_mask   . . . . . .
+             p p d e / #                 _ d e / _ _                           . . . . # #
+
+Scored targets are chosen by position, never by id: in many models (such as smollm2) the padding id
+is also the end-of-text id, and masking it by id would mask every end, so that the model never
+learned to stop. A truncated answer has no end token, because the model must not stop there.
+A chat model gets the prompt in its chat template, any other model as plain text.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.core.tokens import IGNORE
+from attnlab.models.hub import HubTokenizer
+from attnlab.tasks.batches import Batch, EpochSampler
+
+Side = Literal["left", "right"]
+
+
+@dataclass(frozen=True)
+class PromptExample:
+    """Token ids of a prompt and its answer; `cut`: the answer is truncated and has no end token."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class PromptBuilder:
+    """Builds token ids: instruction and article as the prompt, summary and end as the answer."""
+
+    tokenizer: HubTokenizer
+    instruction: str
+    context: int  # positions the model has
+
+    @property
+    def end(self) -> int:
+        """The end-of-text id, which ends an answer."""
+        if self.tokenizer.stop is None:
+            raise UsageError("the tokenizer has no token that ends a text: answers cannot end")
+        return self.tokenizer.stop
+
+    @property
+    def chats(self) -> bool:
+        """Whether the tokenizer has a chat template."""
+        return bool(getattr(self.tokenizer.library, "chat_template", None))
+
+    def prompt(self, article: str) -> tuple[int, ...]:
+        """Return the ids before the answer; they depend on the tokenizer only, not on the model."""
+        if not self.chats:
+            return tuple(self.tokenizer.encode(f"{self.instruction}\n\n{article}\n\nSummary:"))
+        messages = [{"role": "user", "content": f"{self.instruction}\n\n{article}"}]
+        ids = self.tokenizer.library.apply_chat_template(
+            messages, add_generation_prompt=True, return_dict=False
+        )
+        return tuple(int(i) for i in ids)
+
+    def example(
+        self, article: str, summary: str, most: int, *, finished: bool = True
+    ) -> PromptExample:
+        """Build an example with a summary of at most `most` tokens.
+
+        A summary that is longer, or was not `finished` when it was generated, gets no end token.
+        """
+        prompt, text = self.prompt(article), summary.strip()
+        ids = self.tokenizer.encode(text if self.chats else f" {text}")
+        cut = len(ids) > most or not finished
+        answer = tuple(ids[:most]) if cut else (*ids, self.end)
+        self.check(len(prompt), most)
+        if not answer:
+            raise UsageError("the answer has no token and no end: nothing to learn")
+        return PromptExample(prompt, answer, cut)
+
+    def check(self, prompt: int, most: int) -> None:
+        """Raise UsageError if prompt + most tokens do not fit into the model's context."""
+        if prompt + most > self.context:
+            raise UsageError(
+                f"a prompt of {prompt} tokens and an answer of {most} do not fit into the "
+                f"{self.context} positions of the model: shorten the articles"
+            )
+
+
+class PromptBatches:
+    """Training batches as a pure function of (seed, step); every example once per epoch."""
+
+    def __init__(
+        self, examples: Sequence[PromptExample], batch: int, seed: Seed, *, side: Side = "right"
+    ) -> None:
+        if not examples:
+            raise UsageError("no example: nothing to learn")
+        self.examples, self._seed = tuple(examples), seed
+        self.side: Side = side
+        self.rows = len(self.examples)
+        self._sampler = EpochSampler(self.rows, batch, self._order)
+
+    def batch(self, step: int) -> Batch:
+        """Return batch number `step` of the endless sequence of epochs."""
+        return collate([self.examples[i] for i in self._sampler.batch(step)], self.side)
+
+    def _order(self, epoch: int) -> np.ndarray:
+        return self._seed.child("epoch", epoch).numpy_generator().permutation(self.rows)
+
+
+def sequential_batches(
+    examples: Sequence[PromptExample], batch: int, side: Side = "right"
+) -> Iterator[Batch]:
+    """Yield every example once in the given order, for evaluation."""
+    for start in range(0, len(examples), batch):
+        yield collate(examples[start : start + batch], side)
+
+
+def collate(examples: Iterable[PromptExample], side: Side = "right", pad: int = 0) -> Batch:
+    """Pad examples with the id `pad` on one side into one batch; padding is masked, not scored.
+
+    Right padding is for training: most models count positions from the first column. Left padding
+    is for models that are given position ids.
+    """
+    examples = list(examples)
+    rows = [(*e.prompt, *e.answer) for e in examples]
+    starts = [len(e.prompt) - 1 for e in examples]  # the position that predicts the first token
+    if not rows or min(starts) < 0:
+        raise UsageError("an example needs a prompt: its last token predicts the answer")
+    width = max(map(len, rows)) - 1
+    ids = np.full((len(rows), width), pad, dtype=np.int64)
+    targets = np.full((len(rows), width), IGNORE, dtype=np.int64)
+    mask = np.ones((len(rows), width), dtype=bool)
+    for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
+        size = len(row) - 1
+        shift = width - size if side == "left" else 0
+        ids[index, shift : shift + size] = row[:-1]
+        targets[index, shift + start : shift + size] = row[start + 1 :]
+        mask[index, shift : shift + size] = False
+    padding = torch.from_numpy(mask) if mask.any() else None
+    return Batch(torch.from_numpy(ids), torch.from_numpy(targets), padding)

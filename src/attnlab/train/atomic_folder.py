@@ -1,0 +1,112 @@
+"""Atomic folders: one appears or disappears as a whole, and one process at a time changes it."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from attnlab.core.errors import RunInUseError, StorageError
+from attnlab.core.files import make_folder
+
+PARTIAL = ".partial-"  # readers ignore names with this prefix
+LOCK = ".lock"
+LOCK_SECONDS = 0.5  # long enough for a process that is just exiting
+
+
+def partial_path(target: Path) -> Path:
+    """Return the temporary name under which a folder is written."""
+    return target.with_name(PARTIAL + target.name)
+
+
+def commit_folder(target: Path, files: Iterable[tuple[str, bytes]], exist_ok: bool = False) -> None:
+    """Write (name, bytes) files to a temporary folder, fsync it, then rename it to `target`.
+
+    Before the rename nobody reads the folder, so its files are written first and synced together:
+    the first fsync waits for most of the others. `exist_ok`: the temporary folder may exist,
+    because other processes have written their files into it already.
+    """
+    partial = partial_path(target)
+    at = partial
+    try:
+        partial.mkdir(exist_ok=exist_ok)
+        for name, data in files:
+            at = partial / name
+            at.write_bytes(data)
+        for at in (*sorted(partial.iterdir()), partial):
+            _sync(at)
+        at = target
+        remove_folder(target)  # an existing one did not verify
+        os.rename(partial, target)
+        _sync(target.parent)
+    except OSError as error:
+        with suppress(StorageError):  # report the first error, not one of the clean-up
+            remove_folder(partial)
+        raise StorageError(f"{at}: {error.strerror or error}") from None
+
+
+def remove_folder(path: Path) -> None:
+    """Rename a folder to a temporary name, then delete it: nobody sees it half deleted."""
+    try:
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.is_dir():
+            doomed = path
+            if not path.name.startswith(PARTIAL):
+                doomed = path.with_name(f"{PARTIAL}old-{path.name}")
+                os.rename(path, doomed)
+            shutil.rmtree(doomed)
+    except OSError as error:
+        raise StorageError(f"{path}: {error.strerror or error}") from None
+
+
+def list_names(folder: Path) -> list[str]:
+    """List the names in a folder in order; an absent folder has none."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror or error}") from None
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Create the folder if needed, lock it, and delete what a killed process left half written."""
+    try:
+        make_folder(folder)
+        lock = FileLock(folder / LOCK)
+        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.05)
+    except Timeout:
+        raise RunInUseError(f"{folder}: another process trains here") from None
+    except OSError as error:
+        raise StorageError(f"{folder}: {error.strerror or error}") from None
+    try:
+        for name in list_names(folder):
+            if name.startswith(PARTIAL):
+                remove_folder(folder / name)
+        yield
+    finally:
+        lock.release()
+
+
+def sha256_of(data: bytes) -> str:
+    """SHA-256 of the bytes, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file in hex, without reading all of it into memory."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

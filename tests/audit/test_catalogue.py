@@ -1,0 +1,87 @@
+"""The catalogue and the decorator: order, what an audit needs, errors inside a model."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnlab.audit.catalogue import NAMES, check, load_audit, select_audits
+from attnlab.audit.finding import Finding
+from attnlab.audit.registry import REGISTRY, NotApplicable, audit
+from attnlab.core.errors import UsageError
+
+
+class Table(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(31, 31)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.table(ids)
+
+
+def test_audits_run_in_the_order_of_the_catalogue_whatever_is_asked_first() -> None:
+    wanted = ["padding", "non-finite", "causality"]
+    assert [a.name for a in select_audits(wanted)] == ["non-finite", "causality", "padding"]
+    assert tuple(a.name for a in select_audits([])) == NAMES
+    heard: list[Finding] = []
+    found = check(Table(), only=wanted, length=23, on_finding=heard.append)
+    assert heard == list(found) and [f.name for f in found] == [
+        "non-finite",
+        "causality",
+        "padding",
+    ]
+    assert all(load_audit(name).question.endswith("?") for name in NAMES)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="unknown audit 'causalty': did you mean 'causality'"):
+        check(Table(), only=["causalty"])
+
+
+def test_an_unmet_need_is_a_finding_with_its_reason() -> None:
+    asked: list[int] = []
+
+    @audit("odd", needs=(lambda n: "it is even" if n % 2 == 0 else None,), threshold=3)
+    def odd(n: int) -> Finding:
+        asked.append(n)
+        if n < 0:
+            raise NotApplicable("it is negative", number=n)
+        return Finding("odd", "pass", n, 3, "")
+
+    assert odd(1).verdict == "pass"
+    assert odd(2) == Finding("odd", "not-applicable", None, 3, "it is even")
+    assert odd(-1) == Finding("odd", "not-applicable", -1, 3, "it is negative")
+    assert asked == [1, -1] and "odd" not in REGISTRY
+
+
+def test_a_model_that_raises_does_not_pass() -> None:
+    class Raises(Table):
+        def forward(self, ids: Tensor) -> Tensor:
+            if ids.shape[0] > 1:
+                raise RuntimeError("one row only")
+            return super().forward(ids)
+
+    (finding,) = check(Raises(), only=["batch-independence"], length=23)
+    assert finding.verdict == "not-applicable"
+    assert "the model raised RuntimeError: one row only" in finding.why
+
+
+def test_a_function_has_nothing_to_save_and_no_mask() -> None:
+    table = torch.randn(31, 31)
+    found = check(lambda ids: table[ids], only=["tying-and-save", "padding"], length=23)
+    assert {f.verdict for f in found} == {"not-applicable"}
+    assert "no padding mask" in found["padding"].why
+
+
+def test_the_names_and_the_verdicts_need_no_torch(tmp_path: Path) -> None:
+    script = (
+        "import sys, attnlab.audit\n"
+        "from attnlab.audit.catalogue import NAMES\n"
+        "from attnlab.audit.checks.score_scale import score_scale\n"
+        "assert NAMES and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
