@@ -21,20 +21,20 @@ def padding() -> Tensor:
     return torch.arange(PROMPT)[None] < torch.arange(ROWS)[:, None]
 
 
-def stepped(steps: Any, ids: Tensor, hidden: Tensor | None) -> Tensor:
+def stepped(steps: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
     """Logits after the prompt and after every later id."""
-    found = [steps.start(ids[:, :PROMPT], hidden).clone()]
+    found = [steps.start(ids[:, :PROMPT], mask).clone()]
     found += [steps.step(ids[:, at : at + 1]).clone() for at in range(PROMPT, ids.shape[1])]
     return torch.stack(found, dim=1)
 
 
 def whole(forward: Callable[[Tensor, Tensor | None], Tensor], ids: Tensor, pads: bool) -> Tensor:
     """The same logits by one forward without a cache."""
-    hidden = None
+    mask = None
     if pads:
         more = torch.zeros((ROWS, ids.shape[1] - PROMPT), dtype=torch.bool)
-        hidden = torch.cat([padding(), more], dim=1)
-    return forward(ids, hidden)[:, PROMPT - 1 :]
+        mask = torch.cat([padding(), more], dim=1)
+    return forward(ids, mask)[:, PROMPT - 1 :]
 
 
 @pytest.mark.parametrize("pads", [False, True])
@@ -75,6 +75,6 @@ def test_rows_can_be_exchanged_and_the_room_is_kept() -> None:
 def test_a_recorded_step_is_the_step() -> None:
     model, ids = gpt(small(), torch.float32).cuda(), some_ids(ROWS, LENGTH).cuda()
     found = stepped(StaticGPT(model, ROWS, 19), ids, padding().cuda())
-    hidden = torch.cat([padding(), torch.zeros(ROWS, LENGTH - PROMPT, dtype=torch.bool)], dim=1)
-    expected = model.logits(ids, hidden.cuda())[:, PROMPT - 1 :]
+    mask = torch.cat([padding(), torch.zeros(ROWS, LENGTH - PROMPT, dtype=torch.bool)], dim=1)
+    expected = model.logits(ids, mask.cuda())[:, PROMPT - 1 :]
     assert (found - expected).abs().max() < 1e-4 * expected.abs().max()

@@ -79,7 +79,7 @@ class Case:
         position = parts.pop("position").build(self.dims, generator)
         layer = Attention(Attention.Config(**parts), self.dims, position, generator)  # pyright: ignore[reportArgumentType]
         if before is not None:
-            layer.project = After(before, layer.project)
+            layer.project = After(before, layer.project)  # pyright: ignore[reportAttributeAccessIssue]
         return layer
 
     @staticmethod

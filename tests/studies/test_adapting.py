@@ -219,8 +219,8 @@ def test_padding_that_is_read_is_found_and_weights_stay(monkeypatch: pytest.Monk
     assert all(torch.equal(before[name], now) for name, now in model.named_parameters())
     forward = model.forward
 
-    def reading(ids: Tensor, hidden: Tensor, kinds: Tensor | None = None) -> Tensor:
-        return forward(ids, torch.zeros_like(hidden), kinds)
+    def reading(ids: Tensor, key_padding_mask: Tensor, kinds: Tensor | None = None) -> Tensor:
+        return forward(ids, torch.zeros_like(key_padding_mask), kinds)
 
     monkeypatch.setattr(model, "forward", reading)
     found = invariant(model, p.dev)

@@ -200,7 +200,7 @@ def own_model(name: str, row: "Row") -> Target:
     """The GPT or Perceiver a trial left: its configuration, weights and tokenizer."""
     import torch
 
-    from attnlab.models.own import own_model as built
+    from attnlab.models.build import build_model as built
     from attnlab.tasks.tokenizer import Tokenizer
 
     model = built(json.loads(row.documents[MODEL]), torch.Generator())
@@ -234,9 +234,9 @@ def _fetched(name: str, how: Opening) -> Target:
     packed = [file for file in asset.files if file.suffix == ".gguf"]
     if not packed:
         return _hugging_face(name, str(asset.path), how)
-    from attnlab.models.student import unpacked
+    from attnlab.models.gguf import dequantize_cached
 
-    return _hugging_face(name, str(unpacked(packed[0])), how)
+    return _hugging_face(name, str(dequantize_cached(packed[0])), how)
 
 
 def _function(text: str, out: Path, how: Opening) -> Found | None:

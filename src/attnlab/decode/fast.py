@@ -1,7 +1,7 @@
 """The shortest exact way to decode a GPT token by token on this machine, where there is one.
 
 On a GPU its steps are a recorded graph, of our own kernels where they apply; what was recorded is
-kept for the next text of the same shape. On a CPU a large model runs from packed weights. A GPT-2
+stored for the next text of the same shape. On a CPU a large model runs from packed weights. A GPT-2
 or Llama of transformers is decoded as a GPT of ours.
 """
 
@@ -22,7 +22,7 @@ from attnlab.parts.cached import why_not_cached
 ROUND = 64  # lengths of a recording, so that texts of nearly the same length share it
 WORTH = 16  # steps from which copies of the weights pay: making them takes as long as a few
 Shape = tuple[int, int, tuple[int, ...]]  # batch, length, where the weights lie
-_SPARE: "WeakKeyDictionary[GPT, tuple[Shape, StaticGPT]]" = WeakKeyDictionary()
+_RECORDINGS: "WeakKeyDictionary[GPT, tuple[Shape, StaticGPT]]" = WeakKeyDictionary()
 _CONVERTED: "WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], GPT]]" = WeakKeyDictionary()
 
 
@@ -34,7 +34,7 @@ def fast_stepper(model: Any, batch: int, length: int) -> "PackedSteps | StaticGP
     if not isinstance(model, GPT):
         return None
     if model.embedding.is_cuda and why_not_static(model) is None:
-        return recorded(model, batch, length)
+        return recorded_steps(model, batch, length)
     cacheable = all(why_not_cached(block.attention) is None for block in model.layers())
     return PackedSteps(model, length) if cacheable and why_not_packed(model) is None else None
 
@@ -45,11 +45,11 @@ def convert(library: nn.Module) -> GPT:
     A writing into weights that it shares is seen, and into those that it copied too: both count.
     """
     state = tuple(n for p in library.parameters() for n in (p.data_ptr(), _version(p)))
-    kept = _CONVERTED.get(library)
-    if kept is None or kept[0] != state:
-        kept = state, gpt_from_library(library)
-        _CONVERTED[library] = kept
-    return kept[1]
+    stored = _CONVERTED.get(library)
+    if stored is None or stored[0] != state:
+        stored = state, gpt_from_library(library)
+        _CONVERTED[library] = stored
+    return stored[1]
 
 
 def _version(weight: Tensor) -> int:
@@ -88,10 +88,10 @@ class PackedSteps:
         self.cached.take(rows)
 
 
-def recorded(model: GPT, batch: int, length: int) -> StaticGPT:
-    """Steps of this shape: those kept from before, or new ones."""
+def recorded_steps(model: GPT, batch: int, length: int) -> StaticGPT:
+    """Steps of this shape: those stored from before, or new ones."""
     length = min(model.context, -(-length // ROUND) * ROUND)
-    shape, spare = _SPARE.pop(model, (None, None))  # nobody else has it while it is in use
+    shape, spare = _RECORDINGS.pop(model, (None, None))  # nobody else has it while it is in use
     if spare is not None and shape == _shape(model, batch, length):
         spare.model = model
         return spare
@@ -99,11 +99,11 @@ def recorded(model: GPT, batch: int, length: int) -> StaticGPT:
     return kind(model, batch, length)
 
 
-def give_back(stepper: Any) -> None:
+def keep_recording(stepper: Any) -> None:
     """A stepper that is done: its recording serves the next text of that shape."""
     if isinstance(stepper, StaticGPT) and stepper.recorded is not None:
         model, stepper.model = stepper.model, None  # pyright: ignore[reportAttributeAccessIssue]
-        _SPARE[model] = (_shape(model, stepper.batch, stepper.length), stepper)
+        _RECORDINGS[model] = (_shape(model, stepper.batch, stepper.length), stepper)
 
 
 def _shape(model: GPT, batch: int, length: int) -> Shape:

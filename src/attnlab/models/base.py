@@ -1,8 +1,8 @@
-"""What the models of the house share: ids in, one matrix out, blocks of attention in between.
+"""What GPT and Perceiver share: ids in, one matrix out, blocks of attention in between.
 
     logits = W · states(ids)         W: the embedding itself when tied
 
-A model says what its states are; loss, logits, positions and the making of a block are here.
+A model says what its states are; loss, logits, positions and blocks are here.
 """
 
 from typing import Any
@@ -24,8 +24,8 @@ from attnlab.parts.norm import Norm
 from attnlab.parts.part import PositionIds
 
 
-class OwnModel(nn.Module):
-    """A language model; `LanguageModel` of protocol.py, and more."""
+class Transformer(nn.Module):
+    """What GPT and Perceiver share; it has all that protocol.py asks of a `LanguageModel`."""
 
     head: nn.Parameter | None
     tokenizer: Any = None  # the one it was loaded with, where there is one

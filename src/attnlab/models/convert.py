@@ -29,10 +29,10 @@ def gpt_from(settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> GPT:
         raise UsageError(f"a {kind!r} model is not made of our parts, only {known} models are")
     read_config, read_weights = READERS[kind]
     config = read_config(settings)
-    return fill(config, read_weights(weights, config))
+    return gpt_with_weights(config, read_weights(weights, config))
 
 
-def fill(config: GPTConfig, weights: Mapping[str, Tensor]) -> GPT:
+def gpt_with_weights(config: GPTConfig, weights: Mapping[str, Tensor]) -> GPT:
     """A GPT that holds these tensors, in evaluation mode; each of its parameters must be there."""
     with torch.device("meta"):
         model = GPT(config, Seed(0).torch_generator())

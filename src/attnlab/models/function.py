@@ -38,23 +38,23 @@ class FunctionModel:
 
     @torch.no_grad()
     def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
-        """What the function says, unwrapped."""
+        """The function's logits, out of a tuple or an object with `.logits`."""
         more: dict[str, Tensor] = {}
         if self.mask is not None and key_padding_mask is not None:
             key_padding_mask = key_padding_mask.to(self.device)
             is_padding = self.mask in TRUE_AT_PADDING
             more[self.mask] = key_padding_mask if is_padding else (~key_padding_mask).long()
         try:
-            found = self.function(ids.to(self.device), **more)
+            answer = self.function(ids.to(self.device), **more)
         except Exception as error:
             raise UsageError(f"{self.name}: {type(error).__name__}: {error}") from error
-        found = getattr(found, "logits", found)
-        found = found[0] if isinstance(found, tuple | list) else found
-        if not isinstance(found, Tensor) or found.ndim != 3 or found.shape[:2] != ids.shape:
-            shape = tuple(getattr(found, "shape", ())) or type(found).__name__
+        answer = getattr(answer, "logits", answer)
+        answer = answer[0] if isinstance(answer, tuple | list) else answer
+        if not isinstance(answer, Tensor) or answer.ndim != 3 or answer.shape[:2] != ids.shape:
+            shape = tuple(getattr(answer, "shape", ())) or type(answer).__name__
             raise UsageError(f"{self.name}: must give logits (batch, length, vocabulary): {shape}")
-        return found
+        return answer
 
     def attentions(self, ids: Ids) -> list[Map]:
-        """A function shows none."""
+        """Refused: a function shows no attention maps."""
         raise UsageError(f"{self.name} is a function: it shows no attention maps")

@@ -1,4 +1,4 @@
-"""The GPT of the house: embeddings, blocks of attention made of parts, one output matrix.
+"""Our GPT: embeddings, blocks of attention made of parts, one output matrix.
 
     x = position(embedding[ids]);   x = block(x) for every layer;   logits = W · norm(x)
 
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attnlab.models.base import OwnModel
+from attnlab.models.base import Transformer
 from attnlab.models.block import Block, States
 from attnlab.models.cached import CachedGPT
 from attnlab.models.config import SIZES, GPTConfig
@@ -25,14 +25,14 @@ from attnlab.parts.part import PositionIds
 __all__ = ["GPT", "SIZES", "GPTConfig"]
 
 
-class GPT(OwnModel):
-    """Blocks one after the other."""
+class GPT(Transformer):
+    """Decoder-only: every block of attention reads what the one before it wrote."""
 
     def __init__(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
         self.config = config
-        made = (self._block(config.mask, generator) for _ in range(config.layers))
-        self.blocks = nn.ModuleList(made)
+        blocks = (self._block(config.mask, generator) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(blocks)
         self.norm = self._norm(generator)
         self.head = self._matrix(generator)
 

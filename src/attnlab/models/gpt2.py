@@ -101,10 +101,10 @@ def to_gpt2(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]
 
 def from_gpt2(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
     """GPT-2's tensors under our names; both `transformer.wte` and plain `wte` are understood."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for ours, theirs, turned in names(config):
         tensor = state.get(theirs, state.get(theirs.removeprefix("transformer.")))
         if tensor is None:
             raise IntegrityError(f"the weights have no {theirs}")
-        found[ours] = (tensor.T if turned else tensor).contiguous()
-    return found
+        tensors[ours] = (tensor.T if turned else tensor).contiguous()
+    return tensors

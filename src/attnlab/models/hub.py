@@ -159,7 +159,7 @@ def load(
         raise UsageError(f"{target}: no such folder or file, and no owner/name of a hub")
     options = {"trust_remote_code": trust, **safe_options(path, trust)}
     folder = path if path.is_dir() else path.parent
-    with _errors_of(name), quiet():
+    with translate_errors(name), quiet():
         library = _model(folder, {"dtype": dtype, **options}, own_head)
         tokenizer = _tokenizer(folder, options)
     return HubModel(name, library.to(device), tokenizer)
@@ -182,14 +182,14 @@ def safe_options(path: Path, trust: bool = False) -> dict[str, Any]:
         _check_settings(path, trust)
         weight_files(path)
         return {"use_safetensors": True}
-    found = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
-    if len(found) != 1:
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    if len(files) != 1:
         raise UsageError(f"{path}: neither a config.json nor exactly one .gguf file is here")
-    with found[0].open("rb") as file:
+    with files[0].open("rb") as file:
         if file.read(len(GGUF)) != GGUF:
-            raise IntegrityError(f"{found[0]}: not a GGUF file")
-    require("models", f"{found[0]}: a GGUF file", "accelerate", "gguf")
-    return {"gguf_file": found[0].name}
+            raise IntegrityError(f"{files[0]}: not a GGUF file")
+    require("models", f"{files[0]}: a GGUF file", "accelerate", "gguf")
+    return {"gguf_file": files[0].name}
 
 
 def _check_settings(folder: Path, trust: bool) -> None:
@@ -211,17 +211,17 @@ def _check_settings(folder: Path, trust: bool) -> None:
         raise IntegrityError(
             f"{folder}: a {kind!r} model {own if settings.get('auto_map') else unknown}"
         )
-    for key, value in _nested(settings):
+    for key, value in _all_settings(settings):
         fetched = key.endswith("implementation") and "/" in str(value)
         if fetched or (key == "transformers_weights" and value is not None):
             raise IntegrityError(f"{folder / 'config.json'}: {key} = {value!r} is refused")
 
 
-def _nested(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _all_settings(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in settings.items():
         yield key, value
         if isinstance(value, dict):
-            yield from _nested(value)
+            yield from _all_settings(value)
 
 
 def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
@@ -229,8 +229,8 @@ def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
     if kind is None:
         from transformers import AutoModelForCausalLM as kind
     loaded: Any = kind.from_pretrained(folder, output_loading_info=True, **options)
-    model, found = loaded
-    absent = [*found["missing_keys"], *found["mismatched_keys"]]
+    model, report = loaded
+    absent = [*report["missing_keys"], *report["mismatched_keys"]]
     if absent:
         raise IntegrityError(f"{folder}: {len(absent)} weights are missing, {absent[0]} first")
     return model
@@ -241,9 +241,9 @@ def _class_of(folder: Path) -> Any:
     import transformers
 
     named = read_json(folder / "config.json").get("architectures") or [""]
-    found = getattr(transformers, str(named[0]), None)
+    named_class = getattr(transformers, str(named[0]), None)
     base = transformers.PreTrainedModel
-    return found if isinstance(found, type) and issubclass(found, base) else None
+    return named_class if isinstance(named_class, type) and issubclass(named_class, base) else None
 
 
 def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
@@ -257,7 +257,7 @@ def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
 
 
 @contextmanager
-def _errors_of(name: str) -> Iterator[None]:
+def translate_errors(name: str) -> Iterator[None]:
     """Whatever goes wrong in a library that reads many formats, in one line."""
     try:
         yield

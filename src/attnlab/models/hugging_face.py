@@ -34,7 +34,7 @@ from attnlab.core.files import read_json, write_bytes, write_json, write_text
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.config import SEAMS, GPTConfig
-from attnlab.models.convert import fill, gpt_from
+from attnlab.models.convert import gpt_from, gpt_with_weights
 from attnlab.models.gpt import GPT
 from attnlab.models.gpt2 import gpt2_settings, to_gpt2
 from attnlab.models.hub import HubTokenizer
@@ -74,8 +74,8 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: AttnlabConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(config)
-        made = GPTConfig.from_json(config.gpt)
-        self.gpt = GPT(made, generator or Seed(0).child("attnlab-gpt").torch_generator())
+        own_config = GPTConfig.from_json(config.gpt)
+        self.gpt = GPT(own_config, generator or Seed(0).child("attnlab-gpt").torch_generator())
         self.post_init()
         self._drawn = True
 
@@ -169,7 +169,9 @@ def load(folder: Path) -> GPT:
         if kind != MODEL_TYPE:
             return gpt_from(settings if kind else {}, weights)
         config = GPTConfig.from_json(settings.get("gpt") or {})
-        return fill(config, {name.removeprefix("gpt."): t for name, t in weights.items()})
+        return gpt_with_weights(
+            config, {name.removeprefix("gpt."): t for name, t in weights.items()}
+        )
     except (UsageError, IntegrityError) as error:
         raise type(error)(f"{folder}: {error}") from None
 
@@ -190,11 +192,11 @@ def _markers(tokenizer: str | HubTokenizer | None, vocabulary: int) -> dict[str,
         size = library.get_vocab_size()
         raise UsageError(f"the tokenizer has {size} tokens, the model {vocabulary}")
     spelt = {token.content: at for at, token in library.get_added_tokens_decoder().items()}
-    found = {MARKERS[word]: (word, at) for word, at in spelt.items() if word in MARKERS}
-    if "eos_token" in found:
-        found.setdefault("pad_token", found["eos_token"])  # masked and never scored
-        found.setdefault("bos_token", found["eos_token"])
-    return found
+    markers = {MARKERS[word]: (word, at) for word, at in spelt.items() if word in MARKERS}
+    if "eos_token" in markers:
+        markers.setdefault("pad_token", markers["eos_token"])  # masked and never scored
+        markers.setdefault("bos_token", markers["eos_token"])
+    return markers
 
 
 def _tokenizer_settings(markers: dict[str, tuple[str, int]], context: int) -> dict[str, Any]:

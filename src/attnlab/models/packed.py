@@ -46,7 +46,7 @@ def why_not_packed(model: "GPT") -> str | None:
 def packed_maps(model: "GPT", rows: int) -> Iterator[None]:
     """Inside, every linear map of the model runs from its laid-out copy; for inference alone."""
     places = [place for place, _, _ in _maps(model)]
-    maps = _packed(model, rows)
+    maps = _packed_copies(model, rows)
     for (module, method), function in zip(places, maps, strict=True):
         vars(module)[method] = function
     try:
@@ -66,7 +66,7 @@ def _maps(model: "GPT") -> list[tuple[Place, Tensor, Tensor | None]]:
     return [*maps, ((model, "to_logits"), model.output_matrix, None)]
 
 
-def _packed(model: "GPT", rows: int) -> list[Map]:
+def _packed_copies(model: "GPT", rows: int) -> list[Map]:
     """The maps from laid-out copies, for inputs of so many rows; made once a state of weights."""
     maps = _maps(model)
     state = rows, tuple((w.data_ptr(), _version(w)) for _, w, _ in maps)

@@ -6,7 +6,7 @@
     x = up(x; z)                     place t reads latents that stand at t or before
     logits = W · norm(x)
 
-Causal because of where the latents stand: what latent j knows is known at its place p_j, and only
+Causal because of where the latents stand: what latent j knows is memory at its place p_j, and only
 places t >= p_j read it. With p_j = j (as a course has it, by cutting a triangular mask to m rows)
 inputs from place m on are read by no latent at all: causal, and blind. With p_j at the end of block
 j, the latents read every finished block; what is unfinished is left to the local layer. After
@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlab.models.base import OwnModel
+from attnlab.models.base import Transformer
 from attnlab.models.block import Block, States
 from attnlab.models.perceiver_config import PerceiverConfig
 from attnlab.models.protocol import Ids, PaddingMask
@@ -32,14 +32,14 @@ from attnlab.parts.mask import Causal, OwnBlock
 from attnlab.parts.part import PositionIds
 
 __all__ = ["Perceiver", "PerceiverConfig"]
-Asking = Float[Tensor, "batch query d_model"]
-Told = Float[Tensor, "batch key d_model"]
+QueryRows = Float[Tensor, "batch query d_model"]
+KeyRows = Float[Tensor, "batch key d_model"]
 KeyPadding = Bool[Tensor, "batch key"] | None
 # (attention, what asks, what tells, where both stand, what of the latter is padding) -> out
-Attend = Callable[[Attention, Asking, Told, PositionIds, KeyPadding], Asking]
+Attend = Callable[[Attention, QueryRows, KeyRows, PositionIds, KeyPadding], QueryRows]
 
 
-class Perceiver(OwnModel):
+class Perceiver(Transformer):
     """Latents between two readings."""
 
     def __init__(self, config: PerceiverConfig, generator: torch.Generator) -> None:
@@ -81,11 +81,11 @@ class Perceiver(OwnModel):
 
         def note(
             attention: Attention,
-            query: Asking,
-            key: Told,
+            query: QueryRows,
+            key: KeyRows,
             position_ids: PositionIds,
             padding: KeyPadding,
-        ) -> Asking:
+        ) -> QueryRows:
             records.append(attention.steps(query, key, position_ids, padding))
             return records[-1].out
 
@@ -100,15 +100,15 @@ class Perceiver(OwnModel):
         if self.local is not None:
             x = self.local(x, lambda a, h: attend(a, h, h, here, key_padding_mask))
         at = self.latent_places(ids.shape[1]).to(ids.device)
-        told = self.input_norm(x)
+        inputs = self.input_norm(x)
         z = self.latents[: at.shape[1]].expand(len(ids), -1, -1)
         z = self.down(
-            z, lambda a, h: attend(a, h, told, PositionIds(at, here.key), key_padding_mask)
+            z, lambda a, h: attend(a, h, inputs, PositionIds(at, here.key), key_padding_mask)
         )
         for block in cast("Iterator[Block]", iter(self.blocks)):
             z = block(z, lambda a, h: attend(a, h, h, PositionIds(at, at), None))
-        known = self.latent_norm(z)
-        x = self.up(x, lambda a, h: attend(a, h, known, PositionIds(here.query, at), None))
+        memory = self.latent_norm(z)
+        x = self.up(x, lambda a, h: attend(a, h, memory, PositionIds(here.query, at), None))
         return self.norm(x)
 
     def latent_places(self, length: int) -> Int[Tensor, "1 latent"]:
@@ -120,11 +120,11 @@ class Perceiver(OwnModel):
     def _fast(
         self,
         attention: Attention,
-        query: Asking,
-        key: Told,
+        query: QueryRows,
+        key: KeyRows,
         position_ids: PositionIds,
         key_padding_mask: KeyPadding,
-    ) -> Asking:
+    ) -> QueryRows:
         """The shortest exact way: a block that attends to itself alone is a row of its own."""
         alone = self.local is not None and attention is self.local.attention
         if alone and position_ids.plain and key_padding_mask is None:

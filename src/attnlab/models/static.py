@@ -64,7 +64,7 @@ class StaticGPT:
         self.logprobs = torch.zeros((length, batch), device=weights.device)
         self.written = torch.zeros(batch, dtype=torch.int64, device=weights.device)
         self.steps = 0
-        self.head = _rounded(model.output_matrix.detach())
+        self.head = _pad_rows(model.output_matrix.detach())
         self.recorded: torch.cuda.CUDAGraph | None = None
         self.logits = torch.empty(0)
 
@@ -187,7 +187,7 @@ class StaticGPT:
         restore()
 
 
-def _rounded(matrix: Tensor) -> Tensor:
+def _pad_rows(matrix: Tensor) -> Tensor:
     """On a GPU with rows of zeros at its end, so that kernels for whole tiles apply."""
     more = -len(matrix) % ROUND
     if matrix.device.type != "cuda" or not more:

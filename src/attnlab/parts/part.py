@@ -99,7 +99,7 @@ class Part(nn.Module):
 
         def __post_init__(self) -> None:
             given = {field.name: getattr(self, field.name) for field in fields(self)}
-            for name, value in _checked(type(self), given).items():
+            for name, value in _validate(type(self), given).items():
                 object.__setattr__(self, name, value)
 
         def build(self, dims: Dims, generator: torch.Generator) -> P:
@@ -147,7 +147,7 @@ class Part(nn.Module):
             raise UsageError(f"{name} has no setting {key!r}: {suggest(key, known)}")
         given = {key: cls._from_plain(values[key]) for key in values.keys() & known}
         try:
-            return config(**_checked(config, given))
+            return config(**_validate(config, given))
         except TypeError as error:  # a field without default was left out
             raise UsageError(f"{cls.seam} {name!r}: {error}") from None
 
@@ -163,8 +163,8 @@ class Part(nn.Module):
         return {"causality": self.leaks} if self.leaks else {}
 
 
-def _checked(config: type[Part.Config[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as the fields' annotations want them, or one line that names the setting."""
+def _validate(config: type[Part.Config[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values checked against the fields' annotations; a UsageError names the wrong setting."""
     rules, values = _rules(config), {}
     for name, value in given.items():
         try:

@@ -58,5 +58,5 @@ class Sides(nn.ModuleList):
     """The masks that & and | join."""
 
     def masks(self) -> Iterator[Mask]:
-        """Each side."""
+        """The sides, typed as masks."""
         return (cast("Mask", side) for side in self)

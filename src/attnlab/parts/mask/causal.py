@@ -16,7 +16,7 @@ class Causal(Mask, name="causal"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:

@@ -17,7 +17,7 @@ class OnlySelf(Mask, name="self"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:

@@ -31,7 +31,7 @@ class Window(Mask, name="window"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:

@@ -22,9 +22,9 @@ class Mlp(Part):
     class Config(Part.Config["Mlp"]):
         """Nothing that all MLPs share: their width is the model's `d_mlp`."""
 
-    def build_maps(self, dims: Dims, hidden: int, generator: torch.Generator) -> None:
-        """Draw `wide` (to `hidden` numbers), then `out`."""
-        self.wide = linear(dims.d_model, hidden, dims.bias, generator)
+    def build_maps(self, dims: Dims, units: int, generator: torch.Generator) -> None:
+        """Draw `wide` (to so many units), then `out`."""
+        self.wide = linear(dims.d_model, units, dims.bias, generator)
         self.out = linear(dims.d_mlp, dims.d_model, dims.bias, generator)
 
     def forward(self, x: States) -> States:

@@ -13,7 +13,8 @@ class Layer(Norm, name="layer"):
 
     def __init__(self, config: Norm.Config, dims: Dims, generator: torch.Generator) -> None:
         super().__init__(config, dims, generator)
-        self.bias = nn.Parameter(torch.zeros(dims.d_model)) if dims.bias else None
+        if dims.bias:
+            self.bias = nn.Parameter(torch.zeros(dims.d_model))
 
     def forward(self, x: Rows) -> Rows:
         """Mean 0 and variance 1, then weight and bias."""

@@ -143,7 +143,7 @@ def effect(
 
     def answer(other: Classifier) -> Tensor:
         other.to(device).eval()
-        return other(here.ids, here.hidden, here.kinds)
+        return other(here.ids, here.key_padding_mask, here.kinds)
 
     others = {}
     if s.method not in ("head", "full"):
@@ -178,7 +178,7 @@ def invariant(model: Classifier, rows: EncodedExamples) -> Finding:
             longest = int(max(len(rows.ids[i]) for i in now))
             batch = rows.batch(now, min(longest + pads, rows.max_tokens))
             here: Any = map_tensors(batch, lambda tensor: tensor.to(device))
-            logits = model(here.ids, here.hidden, here.kinds)
+            logits = model(here.ids, here.key_padding_mask, here.kinds)
             total += float(functional.cross_entropy(logits, here.labels, reduction="sum"))
         return total / len(chosen)
 

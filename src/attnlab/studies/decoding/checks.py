@@ -72,8 +72,11 @@ def logprobs(model: HubModel, prompts: Rows, answers: Rows, batch: int) -> list[
     examples = [PromptExample(tuple(p), tuple(a)) for p, a in zip(prompts, answers, strict=True)]
     nll, found = token_nll(model.logits), []
     for rows in sequential_batches(examples, batch):
-        ids, targets, hidden = rows.to(model.device)
-        each, scored = -nll(ids, targets, hidden).double().cpu(), (targets != IGNORE).cpu()
+        ids, targets, key_padding_mask = rows.to(model.device)
+        each, scored = (
+            -nll(ids, targets, key_padding_mask).double().cpu(),
+            (targets != IGNORE).cpu(),
+        )
         found += [tuple(row[kept].tolist()) for row, kept in zip(each, scored, strict=True)]
     return found
 

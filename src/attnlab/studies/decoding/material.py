@@ -13,7 +13,7 @@ from pathlib import Path
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file
 from attnlab.core.seeds import Seed
-from attnlab.decode.text import following
+from attnlab.decode.text import continuation
 from attnlab.models.hub import HubModel, HubTokenizer, quiet
 from attnlab.studies.decoding.settings import DecodingSettings
 from attnlab.studies.distillation import tiny
@@ -100,7 +100,7 @@ def material(s: DecodingSettings, model: HubModel) -> Material:
         (*lines, *map(decode, starts)),
         len(own),
         tuple(rests),
-        tuple(following(decode, a, b) for a, b in zip(starts, rests, strict=True)),
+        tuple(continuation(decode, a, b) for a, b in zip(starts, rests, strict=True)),
     )
 
 

@@ -76,28 +76,28 @@ def identity(teacher: HubModel, example: PromptExample, loss: DistillationLoss) 
 class Watched(nn.Module):
     """A transformers model, called as ours are; the logits of its last answer are kept."""
 
-    nll = None  # as models of ours have: called with ids and what is hidden
+    nll = None  # as models of ours have: called with ids and a padding mask
 
     def __init__(self, library: nn.Module) -> None:
         super().__init__()
         self.library, self.logits = library, torch.zeros(())
 
-    def forward(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
         """What the library gives."""
-        self.logits = logits_of(self.library, Batch(ids, ids, hidden))
+        self.logits = logits_of(self.library, Batch(ids, ids, key_padding_mask))
         return self.logits
 
 
 class Fixed(nn.Module):
     """A model that gives these logits whatever it reads: its loss is the loss of the logits."""
 
-    nll = None  # as models of ours have: called with ids and what is hidden
+    nll = None  # as models of ours have: called with ids and a padding mask
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
         self.logits = logits
 
-    def forward(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
         """The same for every text."""
         return self.logits
 

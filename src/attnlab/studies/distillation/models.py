@@ -14,8 +14,8 @@ from torch import nn
 from attnlab import assets
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
+from attnlab.models.gguf import dequantize_cached, keep_layers, spaced_layers
 from attnlab.models.hub import HubModel, HubTokenizer, load, quiet
-from attnlab.models.student import evenly, shallow, unpacked
 from attnlab.studies.distillation import tiny
 from attnlab.studies.distillation.settings import DistilSettings
 
@@ -41,7 +41,7 @@ def student_of(s: DistilSettings, teacher: HubModel, seed: Seed) -> HubModel:
         )
     kept = layers_kept(len(teacher.library.model.layers), s.student_layers, s.kept)
     with quiet():
-        library = shallow(teacher.library, kept)
+        library = keep_layers(teacher.library, kept)
     if s.init == "random":
         redrawn(library, seed)
     return HubModel(
@@ -55,7 +55,7 @@ def layers_kept(layers: int, count: int, how: str) -> list[int]:
     Measured on smollm2, untrained, loss on people's summaries of XSum (the teacher's is 2.9): 20 of
     30 layers evenly 10.4, ends 5.8; 12 layers 15.4 and 9.8. Neighbours fit each other best.
     """
-    spaced = evenly(layers, count)  # which refuses what cannot be
+    spaced = spaced_layers(layers, count)  # which refuses what cannot be
     ends = [*range((count + 1) // 2), *range(layers - count // 2, layers)]
     return spaced if how == "even" else ends
 
@@ -103,7 +103,7 @@ def opened(name: str, device: str) -> HubModel:
     if name == "smollm2":
         (path,) = assets.get(name).files
     if Path(path).is_file():
-        path = unpacked(Path(path))
+        path = dequantize_cached(Path(path))
     found = load(path, device=device)
     if found.tokenizer is None:
         raise UsageError(f"{found.name} has no tokenizer: it can read no article")

@@ -14,9 +14,9 @@ from attnlab.audit.catalogue import check
 from attnlab.audit.checks.collapse import collapse
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.models.build import build_model
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.models.own import own_model
 from attnlab.models.perceiver import Perceiver
 from attnlab.studies.audited import LENGTH, audit_metrics
 from attnlab.studies.knowledge.arms import schedule_of
@@ -66,7 +66,7 @@ def built(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
     values = base | {"position": {"name": c["position"]}}
     if c["reads"]:
         values |= {"latents": c["latents"], "reads": c["reads"]}
-    model = own_model(values, seed.torch_generator())
+    model = build_model(values, seed.torch_generator())
     with torch.no_grad():  # the output matrix is the same one, and starts as large
         model.embedding.mul_(c["embedding_scale"])
     return model
