@@ -5,7 +5,7 @@ python benchmarks/perceiver.py --device cuda [--json]   4 layers, 8 heads, width
 
 Rows: ours the Perceiver (64 latents; "block" has no local layer), theirs the GPT of the same
 layers, heads and width, forward and backward over one text on a CPU and 16 on a GPU. The note gives
-the ratio that the formulas of models/cost.py predict: they count multiplications without constant
+the ratio that `full_cost` and `perceiver_cost` predict: they count multiplications without constant
 factors and without the feed-forward layers. Memory is the peak of what torch allocates on a GPU,
 and on a CPU what the forward pass keeps for the backward; fused attention keeps no ℓ × ℓ scores on
 either.
@@ -23,7 +23,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from attnlab.core.devices import resolve_device
 from attnlab.core.seeds import Seed
 from attnlab.models.config import GPTConfig
-from attnlab.models.cost import full_cost, perceiver_cost
 from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver, PerceiverConfig
 from attnlab.models.perceiver_config import Reads
@@ -53,6 +52,23 @@ CUDA = Plan(
     torch.bfloat16,
 )
 WAYS: tuple[Reads, ...] = ("block", "block+local")
+
+
+def full_cost(length: int, width: int, layers: int) -> int:
+    """L (ℓ² d + ℓ d²)."""
+    return layers * (length**2 * width + length * width**2)
+
+
+def perceiver_cost(
+    length: int, width: int, layers: int, latents: int, *, local: bool = False
+) -> int:
+    """2 ℓ m d + (L − 2) m² d + (2ℓ + L m) d²; `local`: one of the layers attends within blocks."""
+    between, block = layers - local, -(-length // latents)
+    scores = 2 * length * latents + (between - 2) * latents**2
+    maps = 2 * length + between * latents
+    if local:
+        scores, maps = scores + length * block, maps + length
+    return scores * width + maps * width**2
 
 
 def step_of(model: GPT | Perceiver, length: int, plan: Plan, device: str) -> Callable[[], Tensor]:
@@ -107,8 +123,8 @@ def rows_of(length: int, plan: Plan, device: str) -> list[Row]:
         config = PerceiverConfig(base, min(plan.latents, length), reads)
         ours = measured(Perceiver(config, Seed(1).torch_generator()), length, plan, device)
         cost = perceiver_cost(length, base.d_model, base.layers, config.latents, local=config.local)
-        said = full_cost(length, base.d_model, base.layers) / cost
-        note = f"formula: {said:.3g} times fewer multiplications"
+        predicted = full_cost(length, base.d_model, base.layers) / cost
+        note = f"formula: {predicted:.3g} times fewer multiplications"
         for unit, one, other in zip(("ms", "MiB"), ours, theirs, strict=True):
             name = f"{reads}, {length} tokens, {'time' if unit == 'ms' else 'memory'}"
             found.append(

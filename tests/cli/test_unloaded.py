@@ -52,7 +52,6 @@ OTHERS = (
     ("audit", "none", "--only", "casuality"),
     ("audit", "{run}", "--revision", "main"),
     ("compare", "smollm2", "none"),
-    ("export", "smollm2", "new"),
     ("show", "none"),
     ("show", "./some.txt"),
     ("verify", "some.txt"),

@@ -72,8 +72,8 @@ class Markov:
         shape, generator = (vocabulary, vocabulary), Seed(seed).torch_generator()
         return Markov(torch.randn(shape, generator=generator, dtype=torch.float64) * scale)
 
-    def logits(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
-        assert hidden is None
+    def logits(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        assert key_padding_mask is None
         self.asked.append((ids.shape[0], ids.shape[1]))
         return self.table[ids]
 

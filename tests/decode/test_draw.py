@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attnlab.core.seeds import Seed
-from attnlab.decode.draw import AHEAD, BLOCK, Numbers, draw, numbers_needed, sample
+from attnlab.decode.draw import AHEAD, BLOCK, UniformStream, draw, sample, uniforms_per_draw
 from tests.decode.plain import INF, surprise
 
 RARE = 1e-6  # false alarm of one test; seeds are fixed, so it is seen once or never
@@ -29,7 +29,7 @@ def test_as_often_as_softmax_says(size: int) -> None:
 def test_a_row_does_not_know_its_neighbours() -> None:
     generator = Seed(2).torch_generator()
     logits = torch.randn(13, 601, generator=generator, dtype=torch.float64)
-    uniforms = torch.rand(13, numbers_needed(601), generator=generator, dtype=torch.float64)
+    uniforms = torch.rand(13, uniforms_per_draw(601), generator=generator, dtype=torch.float64)
     whole = draw(logits, uniforms)
     order = torch.randperm(13, generator=generator)
     assert torch.equal(draw(logits[order], uniforms[order]), whole[order])
@@ -48,7 +48,9 @@ def test_rounding_of_the_logits_hardly_ever_changes_a_draw() -> None:
     moved = logits + (torch.rand(logits.shape, generator=generator) - 0.5) * 6e-5
     ours = theirs = 0
     for _ in range(10):
-        uniforms = torch.rand(2000, numbers_needed(2003), generator=generator, dtype=torch.float64)
+        uniforms = torch.rand(
+            2000, uniforms_per_draw(2003), generator=generator, dtype=torch.float64
+        )
         ours += int((draw(logits, uniforms) != draw(moved, uniforms)).sum())
         u = uniforms[:, :1].contiguous()
         sums = [torch.searchsorted(x.softmax(-1).cumsum(-1), u) for x in (logits, moved)]
@@ -60,14 +62,14 @@ def test_what_cannot_come_does_not_even_at_the_edge_of_the_numbers() -> None:
     logits = torch.full((2, 521), -INF, dtype=torch.float64)
     logits[0, 517] = logits[1, 3] = -700.0
     for edge in (0.0, 1 - 2**-53):
-        uniforms = torch.full((2, numbers_needed(521)), edge, dtype=torch.float64)
+        uniforms = torch.full((2, uniforms_per_draw(521)), edge, dtype=torch.float64)
         assert draw(logits, uniforms).tolist() == [517, 3]
 
 
 def test_numbers_come_from_the_rows_own_seed_in_order() -> None:
     seeds = [Seed(i) for i in range(3)]
-    numbers = Numbers(seeds, 53, torch.device("cpu"))
+    numbers = UniformStream(seeds, 53, torch.device("cpu"))
     found = [numbers.next() for _ in range(AHEAD + 5)]
-    alone = Numbers(seeds[1:2], 53, torch.device("cpu"))
+    alone = UniformStream(seeds[1:2], 53, torch.device("cpu"))
     assert all(torch.equal(alone.next()[0], now[1]) for now in found)
-    assert torch.cat(found).unique().numel() == len(found) * 3 * numbers_needed(53)
+    assert torch.cat(found).unique().numel() == len(found) * 3 * uniforms_per_draw(53)

@@ -112,18 +112,18 @@ def test_what_the_kernels_are_not_for() -> None:
 def test_a_recording_is_used_again_and_never_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     model = wide()
     monkeypatch.setattr(fast, "why_not_fused", lambda model: "a CPU")
-    first = fast.recorded(model, 3, 60)
+    first = fast.recorded_steps(model, 3, 60)
     assert first.length == 64
     first.recorded = object()  # pyright: ignore[reportAttributeAccessIssue]
-    assert fast.recorded(model, 3, 60) is not first  # it is in use
-    fast.give_back(first)
-    assert fast.recorded(model, 3, 64) is first
-    fast.give_back(first)
-    assert fast.recorded(model, 5, 64) is not first
+    assert fast.recorded_steps(model, 3, 60) is not first  # it is in use
+    fast.keep_recording(first)
+    assert fast.recorded_steps(model, 3, 64) is first
+    fast.keep_recording(first)
+    assert fast.recorded_steps(model, 5, 64) is not first
     first.model = model
-    fast.give_back(first)
+    fast.keep_recording(first)
     model.embedding.data = model.embedding.data.clone()  # a recording would read the old weights
-    assert fast.recorded(model, 3, 64) is not first
+    assert fast.recorded_steps(model, 3, 64) is not first
     gone = weakref.ref(model)
     del model, first
     gc.collect()

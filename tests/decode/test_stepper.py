@@ -11,8 +11,15 @@ from torch import Tensor
 
 from attnlab.core.seeds import Seed
 from attnlab.decode import stepper as module
-from attnlab.decode.loop import padded
-from attnlab.decode.stepper import HubCache, OwnCache, Sliding, Stepper, Whole, stepper_for
+from attnlab.decode.loop import pad_prompts
+from attnlab.decode.stepper import (
+    GPTStepper,
+    HubStepper,
+    Stepper,
+    UncachedStepper,
+    WindowStepper,
+    stepper_for,
+)
 from attnlab.models.config import GPTConfig
 from attnlab.models.function import FunctionModel
 from attnlab.models.hub import HubModel
@@ -52,8 +59,8 @@ def tokens() -> list[Tensor]:
 
 def along(stepper: Stepper, prompts: list[list[int]], new: list[Tensor]) -> Tensor:
     """Logits after the prompt and after each new id; (row, step, vocab)."""
-    ids, hidden = padded(prompts, 10_000)
-    first = stepper.start(ids, hidden).clone()
+    ids, mask = pad_prompts(prompts, 10_000)
+    first = stepper.start(ids, mask).clone()
     return torch.stack([first, *(stepper.step(t).clone() for t in new)], dim=1)
 
 
@@ -76,7 +83,7 @@ def rounding(model: Any, finer: Any) -> float:
 def test_our_gpts_cached_and_batched_are_whole_and_alone(config: GPTConfig) -> None:
     model = gpt(config, torch.float32)
     expected = whole(model, PROMPTS, tokens())
-    stepper = OwnCache(model, 7 + NEW)
+    stepper = GPTStepper(model, 7 + NEW)
     noise = rounding(model, gpt(config, torch.float64))
     assert 0 < noise < 1e-3 * float(expected.abs().max())
     gap = (along(stepper, PROMPTS, tokens()) - expected).abs().max()
@@ -90,7 +97,7 @@ def test_the_librarys_models_too(name: str) -> None:
     expected = whole(model, PROMPTS, tokens())
     with no_fast_path():
         stepper = stepper_for(model, len(PROMPTS), 7 + NEW)
-    assert isinstance(stepper, Sliding) and isinstance(stepper.kept, HubCache)
+    assert isinstance(stepper, WindowStepper) and isinstance(stepper.cache, HubStepper)
     gap = (along(stepper, PROMPTS, tokens()) - expected).abs().max()
     assert float(gap) <= TIMES * noise
     fastest = along(stepper_for(model, len(PROMPTS), 7 + NEW), PROMPTS, tokens())
@@ -102,9 +109,9 @@ def test_the_faults_that_padding_invites_are_seen(fault: str) -> None:
     """Positions counted from the padding, and padding that is looked at."""
     model = hub("llama" if fault == "mask" else "gpt2")
     noise = rounding(model, hub(model.name, torch.float64))
-    broken = HubCache(model, frozenset({"position_ids"} if fault == "mask" else {}))
+    broken = HubStepper(model, frozenset({"position_ids"} if fault == "mask" else {}))
     never = property(lambda self: False, lambda self, value: None)
-    with patch.object(HubCache, "padded", never) if fault == "mask" else nullcontext():
+    with patch.object(HubStepper, "padded", never) if fault == "mask" else nullcontext():
         found = along(broken, PROMPTS, tokens())
     gap = (found - whole(model, PROMPTS, tokens())).abs().amax(dim=(1, 2))
     assert float(gap[1]) <= TIMES * noise, "the longest row is not padded"
@@ -116,9 +123,9 @@ def test_a_gpt_that_cannot_be_cached_is_read_whole_and_alone(name: str) -> None:
     """Its rows may know each other, or be reweighted by what is to come."""
     model = gpt(NAMED[name])
     stepper = stepper_for(model, 2, 9)
-    assert isinstance(stepper, Sliding) and stepper.kept is None
+    assert isinstance(stepper, WindowStepper) and stepper.cache is None
     state = {key: value.clone() for key, value in model.state_dict().items()}
-    found = stepper.start(*padded([[5, 3], [7, 1, 2]], 31))
+    found = stepper.start(*pad_prompts([[5, 3], [7, 1, 2]], 31))
     model.load_state_dict(state)
     expected = [model.logits(torch.tensor([row]))[:, -1] for row in ([5, 3], [7, 1, 2])]
     assert torch.equal(found, torch.cat(expected))
@@ -130,28 +137,28 @@ def test_beyond_the_context_the_last_tokens_are_read() -> None:
     prompts = [list(range(29)), [4, 5, 6], list(range(7, 38))]
     new = list(some_ids(rows=3, length=7, seed=2).T.contiguous())
     stepper = stepper_for(model, 3, 31 + 7)
-    assert isinstance(stepper, Sliding) and isinstance(stepper.kept, OwnCache)
+    assert isinstance(stepper, WindowStepper) and isinstance(stepper.cache, GPTStepper)
     found = along(stepper, prompts, new)
     for step in range(8):
         for row, prompt in enumerate(prompts):
             text = [*prompt, *(int(t[row]) for t in new[:step])][-31:]
             expected = model.logits(torch.tensor([text]))[0, -1]
             torch.testing.assert_close(found[row, step], expected, rtol=0, atol=1e-10)
-    assert stepper.kept is None
+    assert stepper.cache is None
 
 
 @pytest.mark.parametrize("kind", ["whole", "ours", "library", "sliding"])
 def test_rows_can_be_exchanged(kind: str) -> None:
     model: Any = hub("llama", torch.float64) if kind == "library" else gpt(small(block=13))
     made = {
-        "whole": lambda: Whole(model),
-        "ours": lambda: OwnCache(model, 12),
-        "library": lambda: HubCache(model, frozenset({"position_ids", "logits_to_keep"})),
+        "whole": lambda: UncachedStepper(model),
+        "ours": lambda: GPTStepper(model, 12),
+        "library": lambda: HubStepper(model, frozenset({"position_ids", "logits_to_keep"})),
         "sliding": lambda: stepper_for(model, 3, 20),
     }
     stepper: Stepper = made[kind]()
     prompts = [[1, 2, 3, 4], [5, 6], [7]]
-    stepper.start(*padded(prompts, 13))
+    stepper.start(*pad_prompts(prompts, 13))
     stepper.step(torch.tensor([8, 9, 10]))
     stepper.take(torch.tensor([2, 0, 2]))
     found = stepper.step(torch.tensor([11, 12, 13]))
@@ -170,7 +177,7 @@ def test_a_function_is_asked_row_by_row() -> None:
     model = FunctionModel(same, "same")
     asked.clear()
     stepper = stepper_for(model, 2, 9)
-    found = stepper.start(*padded([[5, 3, 1], [7]], 9))
+    found = stepper.start(*pad_prompts([[5, 3, 1], [7]], 9))
     assert found.argmax(-1).tolist() == [1, 7] and asked == [(1, 3), (1, 1)]
 
 
@@ -190,15 +197,15 @@ def test_a_library_model_without_a_cache_is_read_whole() -> None:
 
     with no_fast_path(), patch.object(model.library, "forward", forward):
         stepper = stepper_for(model, 2, 9)
-    assert isinstance(stepper, Sliding) and stepper.kept is None
+    assert isinstance(stepper, WindowStepper) and stepper.cache is None
 
 
 def test_equal_prompts_are_read_once() -> None:
     model, seen = hub("llama"), []
-    stepper = HubCache(model, frozenset({"position_ids"}))
+    stepper = HubStepper(model, frozenset({"position_ids"}))
     model.library.register_forward_pre_hook(
         lambda _, __, given: seen.append(given["input_ids"].shape), with_kwargs=True
     )
-    found = stepper.start(*padded([[5, 3], [7, 1, 2], [5, 3]], 37))
+    found = stepper.start(*pad_prompts([[5, 3], [7, 1, 2], [5, 3]], 37))
     assert seen == [(2, 3)] and torch.equal(found[0], found[2])
     assert stepper.step(torch.tensor([4, 4, 4])).shape == (3, VOCAB)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.decode.text import Stream, cut, following
+from attnlab.decode.text import Stream, continuation, text_before
 
 
 def as_bytes(ids: Sequence[int]) -> str:
@@ -18,18 +18,18 @@ def as_words(ids: Sequence[int]) -> str:
 
 
 def test_the_first_space_belongs_to_what_follows() -> None:
-    assert following(as_words, [1, 2], [3, 4]) == " w3 w4"
-    assert following(as_words, [1, 2], []) == ""
+    assert continuation(as_words, [1, 2], [3, 4]) == " w3 w4"
+    assert continuation(as_words, [1, 2], []) == ""
     half = "é".encode()[:1]
-    assert following(as_bytes, list(b"caf" + half), list("é".encode()[1:])) == "\ufffd", (
+    assert continuation(as_bytes, list(b"caf" + half), list("é".encode()[1:])) == "\ufffd", (
         "a prompt that ends inside a character is not a beginning of the whole"
     )
 
 
 def test_cut_before_the_first() -> None:
-    assert cut("one two three", ["three", "two"]) == "one "
-    assert cut("one", ["two"]) is None and cut("one", []) is None
-    assert cut("one", ["one"]) == ""
+    assert text_before("one two three", ["three", "two"]) == "one "
+    assert text_before("one", ["two"]) is None and text_before("one", []) is None
+    assert text_before("one", ["one"]) == ""
 
 
 @settings(derandomize=True, deadline=None)
@@ -47,7 +47,7 @@ def test_bytes_that_are_no_text_come_at_the_end() -> None:
     stream = Stream(as_bytes, [65])
     pieces = [stream.piece(token) for token in (0xFF, 66, 0xC3)]
     assert pieces == ["", "\ufffdB", ""]
-    assert stream.last(following(as_bytes, [65], [0xFF, 66, 0xC3])) == "\ufffd"
+    assert stream.last(continuation(as_bytes, [65], [0xFF, 66, 0xC3])) == "\ufffd"
 
 
 def test_a_text_cut_back_says_no_more() -> None:

@@ -9,6 +9,8 @@ import pytest
 from attnlab.core.errors import UsageError
 from attnlab.models.config import SIZES, GPTConfig
 from attnlab.parts.mask import Causal, Window
+from attnlab.parts.mlp import Swiglu
+from attnlab.parts.norm import Rms
 from attnlab.parts.position import Rotary
 from tests.models.variants import NAMED, small
 
@@ -32,9 +34,34 @@ def test_every_field_survives_json() -> None:
         bias=False,
         mlp_ratio=3,
         norm_eps=1e-6,
+        norm=Rms.Config(),
+        mlp=Swiglu.Config(),
+        kv_heads=1,
+        d_head=12,
+        d_mlp=17,
     )
     assert GPTConfig.from_json(config.to_json()) == config
     assert config != GPTConfig(vocab=11)
+
+
+def test_json_of_a_model_without_the_newer_seams_is_what_it_was() -> None:
+    """The ids of stored trials depend on it."""
+    assert list(GPTConfig(vocab=5).to_json()) == [
+        "vocab",
+        "block",
+        "layers",
+        "heads",
+        "d_model",
+        "project",
+        "position",
+        "mask",
+        "normalise",
+        "merge",
+        "tie",
+        "bias",
+        "mlp_ratio",
+        "norm_eps",
+    ]
 
 
 def test_only_the_vocabulary_must_be_given() -> None:
@@ -61,6 +88,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "part": ({"vocab": 5, "position": {"name": "rotari"}}, "did you mean 'rotary'"),
     "part's setting": ({"vocab": 5, "position": {"name": "rotary", "bse": 2.0}}, "base"),
     "no part": ({"vocab": 5, "mask": "causal"}, "mask"),
+    "key heads": ({"vocab": 5, "kv_heads": 2}, "3 heads cannot share 2 kv_heads"),
+    "no key heads": ({"vocab": 5, "kv_heads": 0}, "kv_heads"),
 }
 
 
@@ -84,4 +113,7 @@ def test_is_gpt2_says_which_models_hugging_face_knows() -> None:
     assert replace(small(), tie=False, mlp_ratio=3).is_gpt2
     assert not replace(small(), bias=False).is_gpt2
     usual = {"project-linear", "position-learned", "mask-causal", "normalise-softmax"}
-    assert {name for name, config in NAMED.items() if config.is_gpt2} == usual | {"merge-concat"}
+    usual |= {"merge-concat", "norm-layer", "mlp-gelu"}
+    assert {name for name, config in NAMED.items() if config.is_gpt2} == usual
+    assert not replace(small(), d_head=9).is_gpt2
+    assert [name for name, config in NAMED.items() if config.is_llama] == ["llama"]

@@ -39,29 +39,29 @@ def test_an_encoder_is_opened_without_its_head(folder: Path) -> None:
 
 @pytest.mark.parametrize("pooling", ["mean", "first"])
 def test_padding_changes_nothing(folder: Path, pooling: str) -> None:
-    model, (ids, hidden) = made(folder, pooling), texts()
+    model, (ids, mask) = made(folder, pooling), texts()
     longer = torch.cat([ids, torch.full((2, 5), SHAPE["pad_token_id"])], dim=1)
-    more = torch.cat([hidden, torch.ones(2, 5, dtype=torch.bool)], dim=1)
+    more = torch.cat([mask, torch.ones(2, 5, dtype=torch.bool)], dim=1)
     with torch.no_grad():
-        assert torch.allclose(model(ids, hidden), model(longer, more), atol=LOOSE, rtol=0)
-        assert torch.allclose(model(ids, hidden)[:1], model(ids[:1], hidden[:1]), atol=LOOSE)
+        assert torch.allclose(model(ids, mask), model(longer, more), atol=LOOSE, rtol=0)
+        assert torch.allclose(model(ids, mask)[:1], model(ids[:1], mask[:1]), atol=LOOSE)
 
 
 def test_pooling_is_what_it_says() -> None:
     states = torch.arange(24.0).view(2, 4, 3)
-    hidden = torch.tensor([[False, False, True, True], [True, False, False, False]])
-    assert torch.equal(pool(states, hidden, "mean")[0], states[0, :2].mean(dim=0))
-    assert torch.equal(pool(states, hidden, "mean")[1], states[1, 1:].mean(dim=0))
-    assert torch.equal(pool(states, hidden, "first"), torch.stack([states[0, 0], states[1, 1]]))
+    mask = torch.tensor([[False, False, True, True], [True, False, False, False]])
+    assert torch.equal(pool(states, mask, "mean")[0], states[0, :2].mean(dim=0))
+    assert torch.equal(pool(states, mask, "mean")[1], states[1, 1:].mean(dim=0))
+    assert torch.equal(pool(states, mask, "first"), torch.stack([states[0, 0], states[1, 1]]))
 
 
 def test_segments_are_read_where_the_encoder_has_them(tmp_path: Path) -> None:
-    ids, hidden = texts()
+    ids, mask = texts()
     kinds = torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2)
     with torch.no_grad():
         bert = made(bert_folder(tmp_path / "bert"))
-        assert not torch.allclose(bert(ids, hidden, kinds), bert(ids, hidden))
-        assert torch.equal(bert(ids, hidden, kinds * 0), bert(ids, hidden))
+        assert not torch.allclose(bert(ids, mask, kinds), bert(ids, mask))
+        assert torch.equal(bert(ids, mask, kinds * 0), bert(ids, mask))
 
 
 def test_what_is_no_encoder_is_refused(tmp_path: Path, folder: Path) -> None:

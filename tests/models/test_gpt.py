@@ -131,21 +131,21 @@ def test_padding_changes_no_visible_position(config: GPTConfig, side: str) -> No
     row, junk = ids[:, :13], some_ids(rows=2, length=4, seed=9)
     left = side == "left"
     padded = torch.cat((junk, row) if left else (row, junk), dim=1)
-    hidden = torch.zeros(2, 17, dtype=torch.bool)
-    hidden[:, : 4 if left else 0] = True
-    hidden[:, 17 if left else 13 :] = True
+    mask = torch.zeros(2, 17, dtype=torch.bool)
+    mask[:, : 4 if left else 0] = True
+    mask[:, 17 if left else 13 :] = True
     expected, found = (
         model(row),
-        model(padded, hidden)[:, 4:] if left else model(padded, hidden)[:, :13],
+        model(padded, mask)[:, 4:] if left else model(padded, mask)[:, :13],
     )
     torch.testing.assert_close(found, expected, rtol=0, atol=EXACT)
-    targets = torch.where(hidden, IGNORE, padded)
-    total, count = model.nll(padded, targets, hidden)
+    targets = torch.where(mask, IGNORE, padded)
+    total, count = model.nll(padded, targets, mask)
     alone, number = model.nll(row, row)
     assert int(count) == int(number)
     torch.testing.assert_close(total, alone, rtol=EXACT, atol=0)
-    weights = model.steps(padded, hidden)[0].weights
-    assert not weights.masked_select(hidden[:, None, None, :].expand_as(weights)).any()
+    weights = model.steps(padded, mask)[0].weights
+    assert not weights.masked_select(mask[:, None, None, :].expand_as(weights)).any()
 
 
 @pytest.mark.parametrize("config", DECODED.values(), ids=DECODED)
@@ -161,10 +161,10 @@ def test_cached_is_the_model_token_by_token(config: GPTConfig) -> None:
 def test_cached_rows_of_unequal_length_and_survivors(config: GPTConfig) -> None:
     """Padding on the left, then one token each; then row 2 twice and row 0."""
     model, ids = gpt(config), some_ids()
-    hidden = torch.zeros(3, 7, dtype=torch.bool)
-    hidden[0, :2] = hidden[2, :5] = True
+    mask = torch.zeros(3, 7, dtype=torch.bool)
+    mask[0, :2] = mask[2, :5] = True
     cached = model.cached(batch=3, length=9)
-    cached.step(ids[:, :7], hidden)
+    cached.step(ids[:, :7], mask)
     second = cached.step(ids[:, 7:8])
     cached.take(torch.tensor([2, 2, 0]))
     third = cached.step(torch.tensor([[4], [5], [6]]))
@@ -247,11 +247,11 @@ def test_tied_means_one_matrix() -> None:
 def test_on_a_gpu_it_is_the_same(config: GPTConfig) -> None:
     here, ids, targets = gpt(config), some_ids(), some_ids(seed=8)
     targets[:, ::5] = IGNORE
-    hidden = torch.zeros(3, 17, dtype=torch.bool)
-    hidden[0, :4] = True
+    mask = torch.zeros(3, 17, dtype=torch.bool)
+    mask[0, :4] = True
     there = gpt(config).cuda()
-    expected, count = here.nll(ids, targets, hidden)
-    total, number = there.nll(ids.cuda(), targets.cuda(), hidden.cuda())
+    expected, count = here.nll(ids, targets, mask)
+    total, number = there.nll(ids.cuda(), targets.cuda(), mask.cuda())
     assert int(count) == int(number)
     torch.testing.assert_close(total.cpu(), expected, rtol=1e-10, atol=0)
     cached = there.cached(batch=3, length=17)

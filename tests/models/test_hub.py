@@ -122,10 +122,10 @@ def test_maps_are_where_it_looks(model: HubModel) -> None:
 @pytest.mark.parametrize("left", [True, False])
 def test_padding_changes_no_visible_position(model: HubModel, left: bool) -> None:
     row, junk = some_ids(rows=2, length=13), some_ids(rows=2, length=4, seed=9)
-    hidden = torch.zeros(2, 17, dtype=torch.bool)
-    hidden[:, slice(4) if left else slice(13, None)] = True
+    mask = torch.zeros(2, 17, dtype=torch.bool)
+    mask[:, slice(4) if left else slice(13, None)] = True
     padded = torch.cat((junk, row) if left else (row, junk), dim=1)
-    found = model.logits(padded, hidden)
+    found = model.logits(padded, mask)
     close(found[:, 4:] if left else found[:, :13], model.logits(row))
 
 

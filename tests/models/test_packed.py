@@ -7,85 +7,75 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.core.seeds import Seed
 from attnlab.models import packed as room
-from attnlab.models.packed import packed, plain, why_not_packed
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.models.packed import packed_maps, why_not_packed
+from tests.models.variants import gpt, llama, small, some_ids
 
-SHAPES = ((37, 29), (11, 29), (23, 41))
-MOST = 41 / 2  # units of rounding: half a one for each term of a sum
-
-
-class Owner(nn.Module):
-    """Three maps; the first two read the same input."""
-
-    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        g = Seed(5).torch_generator()
-        made = [torch.randn(shape, generator=g, dtype=dtype) for shape in SHAPES]
-        self.weights = nn.ParameterList(nn.Parameter(weight) for weight in made)
-
-    def groups(self) -> list[list[torch.Tensor]]:
-        first, second, third = self.weights
-        return [[first, second], [third]]
+ROUNDING = 2e-5  # of logits, in float32
 
 
-def inputs(rows: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    g = Seed(6).torch_generator()
-    return [torch.randn((rows, width), generator=g, dtype=dtype) for width in (29, 41)]
+@pytest.fixture(autouse=True)
+def _small_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LEAST", 0)
 
 
-def gap(owner: Owner, rows: int) -> float:
-    """Against float64, in units of the rounding of the sums of float32."""
-    maps, largest = packed(owner, owner.groups(), rows), 0.0
-    for x, found, group in zip(inputs(rows), maps, owner.groups(), strict=True):
-        weight = torch.cat(group).double()
-        exact = x.double() @ weight.T
-        unit = torch.finfo(torch.float32).eps * (x.double().abs() @ weight.T.abs())
-        largest = max(largest, float(((found(x).double() - exact).abs() / unit).max()))
-    return largest
+def gap(model: GPT, rows: int) -> float:
+    """Logits of one more token from the copies, against the model itself."""
+    ids = some_ids(rows, 7)
+    cached, expected = model.cached(rows, 7), model.logits(ids)[:, -1:]
+    cached.step(ids[:, :6])
+    with packed_maps(model, rows):
+        found = cached.step(ids[:, 6:])
+    return float((found - expected).abs().max() / expected.abs().max())
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("rows", [1, 3, 8])
-def test_the_product_is_the_product(rows: int) -> None:
-    owner = Owner()
-    assert gap(owner, rows) < MOST
-    assert gap(owner, rows) < MOST  # and again from what is kept
+@pytest.mark.parametrize(
+    "config", [small(), llama(), small(tie=False)], ids=["gpt", "llama", "untied"]
+)
+def test_the_product_is_the_product(config: GPTConfig, rows: int) -> None:
+    model = gpt(config, torch.float32)
+    assert why_not_packed(model) is None
+    assert gap(model, rows) < ROUNDING
+    assert gap(model, rows) < ROUNDING  # and again from what is kept
+    linear = next(module for module in model.modules() if type(module) is nn.Linear)
+    assert "forward" not in vars(linear) and "to_logits" not in vars(model)
 
 
 @torch.no_grad()
 def test_copies_follow_a_step_of_training() -> None:
-    owner = Owner()
-    assert gap(owner, 3) < MOST
-    owner.weights[1].add_(0.5)  # as an optimizer does
-    assert gap(owner, 3) < MOST
-    owner.weights[2].data = owner.weights[2].data * 2
-    assert gap(owner, 3) < MOST
+    model = gpt(small(), torch.float32)
+    assert gap(model, 3) < ROUNDING
+    before = model.logits(some_ids(3, 7))
+    out = next(model.layers()).attention.merge.out
+    out.weight.add_(0.5)  # as an optimizer does
+    assert not torch.allclose(before, model.logits(some_ids(3, 7)), atol=0.1)
+    assert gap(model, 3) < ROUNDING
+    out.weight.data = out.weight.data * 2
+    assert gap(model, 3) < ROUNDING
 
 
-@torch.no_grad()
-def test_where_there_is_no_such_layout_the_product_is_plain(
+def test_where_there_is_no_such_layout_or_it_would_not_pay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    double = Owner(torch.float64)
-    assert "float32" in str(why_not_packed(list(double.weights)))
-    for x, one, other in zip(
-        inputs(3, torch.float64),
-        packed(double, double.groups(), 3),
-        plain(double.groups()),
-        strict=True,
-    ):
-        assert torch.equal(one(x), other(x))
+    model = gpt(small(), torch.float32)
+    assert "float32" in str(why_not_packed(gpt(small())))
     monkeypatch.setattr(room, "MOST", 100)
-    assert "too large" in str(why_not_packed(list(Owner().weights)))
-    monkeypatch.setattr(room, "_operations", lambda: False)
-    assert "oneDNN" in str(why_not_packed(list(Owner().weights)))
+    assert "too large" in str(why_not_packed(model))
+    monkeypatch.setattr(room, "LEAST", 1 << 30)
+    monkeypatch.setattr(room, "MOST", 1 << 31)
+    assert "too small" in str(why_not_packed(model))
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert "oneDNN" in str(why_not_packed(model))
 
 
 def test_copies_go_with_their_model() -> None:
-    owner = Owner()
-    packed(owner, owner.groups(), 3)
-    gone = weakref.ref(owner)
-    del owner
+    model = gpt(small(), torch.float32)
+    gap(model, 3)
+    gone = weakref.ref(model)
+    del model
     gc.collect()
     assert gone() is None

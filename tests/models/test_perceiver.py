@@ -16,10 +16,9 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
+from attnlab.models.build import build_model
 from attnlab.models.config import GPTConfig
-from attnlab.models.cost import full_cost, perceiver_cost
 from attnlab.models.gpt import GPT
-from attnlab.models.own import own_model
 from attnlab.models.perceiver import Perceiver, PerceiverConfig
 from attnlab.models.perceiver_config import Reads
 from attnlab.models.protocol import LanguageModel
@@ -64,8 +63,8 @@ def test_the_fast_way_is_the_way_of_the_steps(reads: str, position: str) -> None
     model, ids = made(reads, base=base), some_ids(2, 23)
     model.steps(ids)
 
-    def slow(attention: Any, query: Any, key: Any, places: Any, hidden: Any) -> Any:
-        return attention.steps(query, key, places, hidden).out
+    def slow(attention: Any, query: Any, key: Any, position_ids: Any, mask: Any) -> Any:
+        return attention.steps(query, key, position_ids, mask).out
 
     torch.testing.assert_close(
         model.states(ids), model.through(ids, None, slow), rtol=0, atol=1e-12
@@ -94,9 +93,9 @@ def test_padding_on_either_side_changes_nothing(reads: str) -> None:
     for left in (0, 4, 11):
         wide = torch.full((2, 13 + 11), 5)
         wide[:, left : left + 13] = ids
-        hidden = torch.ones_like(wide, dtype=torch.bool)
-        hidden[:, left : left + 13] = False
-        found = model(wide, hidden)[:, left : left + 13]
+        mask = torch.ones_like(wide, dtype=torch.bool)
+        mask[:, left : left + 13] = False
+        found = model(wide, mask)[:, left : left + 13]
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
@@ -137,13 +136,13 @@ def test_a_mask_that_lets_a_latent_see_its_unfinished_block_would_be_caught() ->
         def latent_places(self, length: int) -> Any:
             return (super().latent_places(length) - 1).clamp_min(0)
 
-        def through(self, ids: Any, hidden: Any, attend: Any) -> Any:
-            def later(a: Any, query: Any, key: Any, places: Any, hidden: Any) -> Any:
+        def through(self, ids: Any, key_padding_mask: Any, attend: Any) -> Any:
+            def later(a: Any, query: Any, key: Any, position_ids: Any, mask: Any) -> Any:
                 if a is self.down.attention:  # reads one place more than where it stands
-                    places = type(places)(places.query + 1, places.key)
-                return attend(a, query, key, places, hidden)
+                    position_ids = type(position_ids)(position_ids.query + 1, position_ids.key)
+                return attend(a, query, key, position_ids, mask)
 
-            return super().through(ids, hidden, later)
+            return super().through(ids, key_padding_mask, later)
 
     model = Early(PerceiverConfig(BASE, 7, "block"), Seed(3).torch_generator())
     assert check(model, only=["causality"])["causality"].verdict == "fail"
@@ -165,7 +164,7 @@ def test_it_is_trained_stored_resumed_and_decoded_as_any_model(reads: str, tmp_p
     settings = TrainSettings(steps=6, batch=5, checkpoint_every=2)
     done = train(model, batches, settings, checkpoints=tmp_path)
     assert done.losses[-1] < done.losses[0]
-    again = own_model(model.config.to_json(), Seed(4).torch_generator())
+    again = build_model(model.config.to_json(), Seed(4).torch_generator())
     train(again, batches, settings, checkpoints=tmp_path)
     ids = some_ids(2, 9)
     assert isinstance(again, Perceiver) and torch.equal(again.logits(ids), model.logits(ids))
@@ -179,7 +178,7 @@ def test_configurations_round_trip_and_wrong_ones_are_refused() -> None:
     assert PerceiverConfig.from_json(config.to_json()) == config
     model = Perceiver(config, Seed(1).torch_generator())
     assert model(some_ids()).shape == (3, 17, 53) and "block" in model.name
-    assert isinstance(own_model(BASE.to_json(), Seed(1).torch_generator()), GPT)
+    assert isinstance(build_model(BASE.to_json(), Seed(1).torch_generator()), GPT)
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("whole number", {"latents": 0}),
         ("at most one each", {"latents": 32}),
@@ -193,20 +192,6 @@ def test_configurations_round_trip_and_wrong_ones_are_refused() -> None:
         PerceiverConfig.from_json(config.to_json() | {"reads": "blok"})
     with pytest.raises(UsageError, match="reads 31 at most"):
         model(some_ids(1, 32))
-
-
-def test_the_formulas_of_cost() -> None:
-    assert full_cost(128, 256, 4) == 4 * (128**2 * 256 + 128 * 256**2)
-    assert perceiver_cost(128, 256, 4, 32) == (
-        2 * 128 * 32 * 256 + 2 * 32**2 * 256 + (2 * 128 + 4 * 32) * 256**2
-    )
-    more = perceiver_cost(128, 256, 4, 32, local=True)
-    assert more == 2 * 128 * 32 * 256 + 32**2 * 256 + 128 * 4 * 256 + (3 * 128 + 3 * 32) * 256**2
-    growth = [full_cost(n, 256, 4) / perceiver_cost(n, 256, 4, 64) for n in (1024, 4096, 16384)]
-    assert growth == sorted(growth)
-    for wrong in ((0, 256, 4, 32), (128, 256, 1, 32), (128, 256, 4, 0)):
-        with pytest.raises(UsageError):
-            perceiver_cost(*wrong)
 
 
 @pytest.mark.gpu

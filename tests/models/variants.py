@@ -10,6 +10,9 @@ from attnlab.core.seeds import Seed
 from attnlab.models.config import SEAMS, GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.parts.mask import Causal, Window
+from attnlab.parts.mlp import Swiglu
+from attnlab.parts.norm import Rms
+from attnlab.parts.position import Rotary
 
 VOCAB, BLOCK = 53, 31
 # settings that have no default, by seam and name
@@ -29,11 +32,20 @@ def small(**changes: Any) -> GPTConfig:
     return GPTConfig(**given)
 
 
+def llama(**changes: Any) -> GPTConfig:
+    """Every part as in a Llama, two query heads on each of three key heads."""
+    parts = {"position": Rotary.Config(), "norm": Rms.Config(), "mlp": Swiglu.Config()}
+    sizes = {"heads": 6, "kv_heads": 3, "d_head": 8, "d_mlp": 37, "bias": False}
+    return small(**{**parts, **sizes, **changes})
+
+
 def variants() -> Iterator[tuple[str, GPTConfig]]:
     for seam, base in SEAMS.items():
         for name, part in base.variants.items():
             config = part.Config(**NEEDED.get((seam, name), {}))
             yield f"{seam}-{name}", small(**{seam: config})
+    yield "multi-query", small(kv_heads=1)
+    yield "llama", llama()
 
 
 NAMED = dict(variants())

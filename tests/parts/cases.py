@@ -7,25 +7,28 @@ that has no default. So a new variant has its cases the moment it is imported.
 import copy
 import types
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.core.config import canonical_json
 from attnlab.core.seeds import Seed
 from attnlab.parts.attention import Attention, Steps
 from attnlab.parts.mask import Causal, Full, Mask, Prefix, Window
 from attnlab.parts.merge import Concat, Merge
+from attnlab.parts.mlp import Mlp
+from attnlab.parts.norm import Norm
 from attnlab.parts.normalise import Normalise, Softmax
-from attnlab.parts.part import Dims, Part, Places
-from attnlab.parts.position import Position, Rotary
+from attnlab.parts.part import Dims, Part, PositionIds
+from attnlab.parts.position import Alibi, Position, Rotary
 from attnlab.parts.project import Linear, Project
 
-SEAMS: tuple[type[Part], ...] = (Project, Position, Mask, Normalise, Merge)
+SEAMS: tuple[type[Part], ...] = (Project, Position, Mask, Normalise, Merge, Norm, Mlp)
 # All sizes differ, so that swapped axes cannot pass; d_head is even for the rotations.
-BATCH, LENGTH, DIMS = 2, 5, Dims(d_model=7, heads=3, d_head=10, block=11)
+BATCH, LENGTH, DIMS = 2, 5, Dims(d_model=7, heads=3, d_head=10, block=11, d_mlp=13)
+GROUPED = replace(DIMS, heads=6, kv_heads=2)
 USUAL: dict[str, Part.Config[Any]] = {
     "project": Linear.Config(),
     "position": Rotary.Config(),
@@ -47,11 +50,13 @@ class Case:
     """One Config to check; `attention` is a layer with it."""
 
     config: Part.Config[Any]
+    dims: Dims = DIMS
 
     def __str__(self) -> str:
         values = self.config.to_json()
         values.pop("name")
-        return f"{self.config.part.seam}-{self.config.part.name}{canonical_json(values)}"
+        grouped = "-grouped" if self.dims == GROUPED else ""
+        return f"{self.config.part.seam}-{self.config.part.name}{canonical_json(values)}{grouped}"
 
     def attention(self, seed: int = 3, dtype: torch.dtype = torch.float64) -> Attention:
         """A layer whose parameters are large enough for every part to matter."""
@@ -65,16 +70,23 @@ class Case:
         return made
 
     def fresh(self, seed: int = 3) -> Attention:
-        """A layer as it is built."""
+        """A layer as it is built; a norm or an MLP stands before its projection."""
         generator = Seed(seed).torch_generator()
-        parts = USUAL | {self.config.part.seam: self.config}
-        position = parts.pop("position").build(DIMS, generator)
-        return Attention(Attention.Config(**parts), DIMS, position, generator)  # pyright: ignore[reportArgumentType]
+        seam = self.config.part.seam
+        before = self.config.build(self.dims, generator) if seam in ("norm", "mlp") else None
+        parts = USUAL if before is not None else USUAL | {seam: self.config}
+        parts = dict(parts)
+        position = parts.pop("position").build(self.dims, generator)
+        layer = Attention(Attention.Config(**parts), self.dims, position, generator)  # pyright: ignore[reportArgumentType]
+        if before is not None:
+            layer.project = After(before, layer.project)  # pyright: ignore[reportAttributeAccessIssue]
+        return layer
 
     @staticmethod
     def part(attention: Attention, seam: str) -> Part:
         """The part of a layer in this seam."""
-        return getattr(attention, seam)
+        project = attention.project
+        return project.before if isinstance(project, After) else getattr(attention, seam)
 
     def expected_failures(self) -> dict[str, str]:
         """What the variant declares beside its class; masks that look ahead say so by `causal`."""
@@ -83,14 +95,35 @@ class Case:
         return declared | ({"causality": attention.leaks} if attention.leaks else {})
 
 
+class After(nn.Module):
+    """A projection of what a norm or an MLP makes of x: so that both meet the shared checks."""
+
+    name, leaks = "after", None
+
+    def __init__(self, before: Part, project: Project) -> None:
+        super().__init__()
+        self.before, self.project, self.heads = before, project, project.heads
+
+    def forward(self, x_query: Tensor, x_key: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query = self.before(x_query)
+        return self.project(query, query if x_key is x_query else self.before(x_key))
+
+
 def cases() -> list[Case]:
-    """Every variant in each of its ways."""
-    return [
+    """Every variant in each of its ways; projections with shared keys too, where they can."""
+    found = [
         Case(config)
         for seam in SEAMS
         for variant in seam.variants.values()
         for config in configurations(variant)
     ]
+    grouped = [
+        Case(config, GROUPED)
+        for variant in Project.variants.values()
+        if variant.grouped  # pyright: ignore[reportAttributeAccessIssue]
+        for config in configurations(variant)
+    ]
+    return [*found, *grouped, Case(Alibi.Config(), GROUPED)]
 
 
 def configurations(variant: type[Part]) -> Iterator[Part.Config[Any]]:
@@ -142,11 +175,14 @@ def place(attention: Attention, x: Tensor, at: Tensor | None = None) -> Tensor:
 
 
 def run(
-    attention: Attention, x: Tensor, hidden: Tensor | None = None, places: Places | None = None
+    attention: Attention,
+    x: Tensor,
+    padding: Tensor | None = None,
+    position_ids: PositionIds | None = None,
 ) -> tuple[Tensor, Steps]:
     """forward and steps of two copies of a layer, so that a part that counts calls counts alike."""
     fast, slow = twin(attention), twin(attention)
-    return fast(x, places, hidden), slow.steps(x, x, places, hidden)
+    return fast(x, position_ids, padding), slow.steps(x, x, position_ids, padding)
 
 
 def twin(attention: Attention) -> Attention:
@@ -155,11 +191,15 @@ def twin(attention: Attention) -> Attention:
     return copy.deepcopy(attention, memo)
 
 
-def paddings() -> dict[str, tuple[Tensor, Places | None]]:
-    """Hidden keys of (BATCH, LENGTH), with the places that go with them."""
+def paddings() -> dict[str, tuple[Tensor, PositionIds | None]]:
+    """Hidden keys of (BATCH, LENGTH), with the position_ids that go with them."""
     end, start, middle = (torch.zeros(BATCH, LENGTH, dtype=torch.bool) for _ in range(3))
     end[1, 3:] = True
     start[1, :2] = True
     middle[0, 1:3] = True
     middle[1, 0] = True
-    return {"end": (end, None), "start": (start, Places.after(start)), "middle": (middle, None)}
+    return {
+        "end": (end, None),
+        "start": (start, PositionIds.after(start)),
+        "middle": (middle, None),
+    }

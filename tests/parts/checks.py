@@ -11,10 +11,9 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.parts.attention import Attention
 from attnlab.parts.cached import CachedAttention, why_not_cached
-from attnlab.parts.part import Places
+from attnlab.parts.part import PositionIds
 from tests.parts.cases import (
     BATCH,
-    DIMS,
     LENGTH,
     Case,
     paddings,
@@ -31,17 +30,17 @@ from tests.reference import variants
 
 @check
 def definition(case: Case) -> None:
-    """steps() is the fp64 loop, in value and gradient: self-attention and hidden keys."""
+    """steps() is the fp64 loop, in value and gradient: self-attention and padding keys."""
     attention = case.attention()
     known = paddings()
     nothing = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
-    for hidden, places in ((nothing, None), known["start"], known["middle"]):
-        at = plain() if places is None else places.query
+    for padding, position_ids in ((nothing, None), known["start"], known["middle"]):
+        at = plain() if position_ids is None else position_ids.query
         x = rows().requires_grad_()
         y = place(attention, x, at)
-        steps = twin(attention).steps(y, y, places, hidden)
+        steps = twin(attention).steps(y, y, position_ids, padding)
         by_hand = embedded(attention, x, at)
-        loop = reference.attend(twin(attention), by_hand, by_hand, (at, at), hidden)
+        loop = reference.attend(twin(attention), by_hand, by_hand, (at, at), padding)
         for name in ("scores", "weights", "heads", "out"):
             same(getattr(steps, name), getattr(loop, name), name)
         ours, theirs = (gradients(probe(made.out), attention, x) for made in (steps, loop))
@@ -52,8 +51,8 @@ def embedded(attention: Attention, x: Tensor, at: Tensor) -> Tensor:
     """x with its positions, one by one."""
     made = [
         variants.embedded(attention.position, vector, place)
-        for row, places in zip(x, at.tolist(), strict=True)
-        for vector, place in zip(row, places, strict=True)
+        for row, position_ids in zip(x, at.tolist(), strict=True)
+        for vector, place in zip(row, position_ids, strict=True)
     ]
     return torch.stack(made).reshape(x.shape)
 
@@ -74,10 +73,10 @@ def other_keys(case: Case) -> None:
 def fast(case: Case) -> None:
     """forward() is steps().out at every visible position, in value and gradient."""
     attention = case.attention()
-    for what, (hidden, places) in {"nothing hidden": (None, None), **paddings()}.items():
+    for what, (padding, position_ids) in {"nothing padding": (None, None), **paddings()}.items():
         x = rows().requires_grad_()
-        forward, steps = run(attention, x, hidden, places)
-        visible = torch.ones(BATCH, LENGTH, dtype=torch.bool) if hidden is None else ~hidden
+        forward, steps = run(attention, x, padding, position_ids)
+        visible = torch.ones(BATCH, LENGTH, dtype=torch.bool) if padding is None else ~padding
         same(forward[visible], steps.out[visible], what)
         ours, theirs = (
             gradients(probe(out, visible), attention, x) for out in (forward, steps.out)
@@ -113,23 +112,23 @@ def batch_independence(case: Case) -> None:
 
 @check
 def padding(case: Case) -> None:
-    """What stands at hidden positions reaches no visible output."""
+    """What stands at padding positions reaches no visible output."""
     attention = case.attention()
-    for what, (hidden, places) in paddings().items():
+    for what, (padding, position_ids) in paddings().items():
         x = rows()
-        changed = torch.where(hidden[..., None], rows(29), x)
-        before, after = (run(attention, y, hidden, places) for y in (x, changed))
-        same(before[0][~hidden], after[0][~hidden], f"forward, {what}")
-        same(before[1].out[~hidden], after[1].out[~hidden], f"steps, {what}")
+        changed = torch.where(padding[..., None], rows(29), x)
+        before, after = (run(attention, y, padding, position_ids) for y in (x, changed))
+        same(before[0][~padding], after[0][~padding], f"forward, {what}")
+        same(before[1].out[~padding], after[1].out[~padding], f"steps, {what}")
 
 
 @check
 def left_padding(case: Case) -> None:
-    """A row after padding, its places counted from its own start, gives what it gives alone."""
+    """A row after padding, positions counted from its start, gives what it gives alone."""
     attention, x = case.attention(), rows()
-    hidden, places = paddings()["start"]
-    assert places is not None
-    forward, steps = run(attention, place(attention, x, places.query), hidden, places)
+    padding, position_ids = paddings()["start"]
+    assert position_ids is not None
+    forward, steps = run(attention, place(attention, x, position_ids.query), padding, position_ids)
     alone = x[1:2, 2:]
     expected, expected_steps = run(attention, place(attention, alone))
     same(forward[1:2, 2:], expected, "forward")
@@ -140,9 +139,9 @@ def left_padding(case: Case) -> None:
 def nothing_to_see(case: Case) -> None:
     """A query that may look at nothing gets weights 0, and nothing becomes NaN."""
     attention, x = case.attention(), rows().requires_grad_()
-    hidden = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
-    hidden[1] = True
-    forward, steps = run(attention, x, hidden)
+    padding = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
+    padding[1] = True
+    forward, steps = run(attention, x, padding)
     assert torch.all(steps.weights[1] == 0)
     sums = steps.weights[0].sum(-1)
     same(sums, torch.ones_like(sums), "visible rows of weights sum to 1")
@@ -181,9 +180,9 @@ def cached(case: Case) -> None:
             assert reason in str(error)
             return
         raise AssertionError(f"a cache was made although {reason}")
-    hidden, places = paddings()["start"]
-    assert places is not None
-    for off, at in ((None, plain()), (hidden, places.query)):
+    padding, position_ids = paddings()["start"]
+    assert position_ids is not None
+    for off, at in ((None, plain()), (padding, position_ids.query)):
         kept = CachedAttention.from_attention(attention, BATCH, LENGTH)
         y = place(attention, x, at)
         pieces = []
@@ -195,7 +194,7 @@ def cached(case: Case) -> None:
                     None if off is None else off[:, span],
                 )
             )
-        whole = attention(y, None if off is None else Places(at, at), off)
+        whole = attention(y, None if off is None else PositionIds(at, at), off)
         visible = torch.ones(BATCH, LENGTH, dtype=torch.bool) if off is None else ~off
         same(torch.cat(pieces, dim=1)[visible], whole[visible])
 
@@ -206,10 +205,10 @@ def additive(case: Case) -> None:
     position = case.attention().position
     if not (position.touches_scores and position.additive):
         return
-    places = Places(plain(), plain())
+    position_ids = PositionIds(plain(), plain())
     generator = Seed(31).torch_generator()
-    shape = (BATCH, DIMS.heads, LENGTH, LENGTH)
+    shape = (BATCH, case.dims.heads, LENGTH, LENGTH)
     some, other = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in "ab")
-    added = position.on_scores(some, places) - some
-    same(position.on_scores(other, places) - other, added)
+    added = position.on_scores(some, position_ids) - some
+    same(position.on_scores(other, position_ids) - other, added)
     assert added.abs().max() > 0

@@ -7,8 +7,8 @@ from safetensors.torch import load, save
 
 from attnlab.core.config import canonical_json
 from attnlab.core.errors import UsageError
-from attnlab.parts.part import Places
-from tests.parts.cases import BATCH, DIMS, LENGTH, SEAMS, Case, place, plain, rows, run, twin
+from attnlab.parts.part import PositionIds
+from tests.parts.cases import BATCH, LENGTH, SEAMS, Case, place, plain, rows, run, twin
 from tests.parts.registry import check, outputs
 
 EPS32 = torch.finfo(torch.float32).eps
@@ -59,7 +59,7 @@ def dtype(case: Case) -> None:
             assert torch.isfinite(value).all(), name
         if kind == torch.float32:
             # a sum of some hundred terms, each rounded once
-            room = 256 * EPS32 * steps.v.abs().max().item() * DIMS.d_model
+            room = 256 * EPS32 * steps.v.abs().max().item() * case.dims.d_model
             for ours, theirs in ((forward, expected[0]), (steps.out, expected[1].out)):
                 torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=room)
 
@@ -81,15 +81,15 @@ def device(case: Case) -> None:
     attention = twin(case.attention(dtype=torch.float32)).to("meta")
     attention.position.to("meta")
     x = rows().float().to("meta")
-    hidden = torch.zeros(BATCH, LENGTH, dtype=torch.bool, device="meta")
-    places = Places(plain().to("meta"), plain().to("meta"))
+    padding = torch.zeros(BATCH, LENGTH, dtype=torch.bool, device="meta")
+    position_ids = PositionIds(plain().to("meta"), plain().to("meta"))
     try:
-        y = place(attention, x, places.query)
+        y = place(attention, x, position_ids.query)
         found = [
             y,
             attention(y),
-            attention(y, places),
-            *vars(attention.steps(y, y, None, hidden)).values(),
+            attention(y, position_ids),
+            *vars(attention.steps(y, y, None, padding)).values(),
         ]
     except (RuntimeError, NotImplementedError) as error:
         raise AssertionError(f"a tensor stayed behind: {error}") from error

@@ -8,14 +8,14 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.parts import attention as module
+from attnlab.parts import fast
 from attnlab.parts.attention import Attention
 from attnlab.parts.cached import CachedAttention, why_not_cached
-from attnlab.parts.fast import needed
+from attnlab.parts.fast import needed_padding_mask
 from attnlab.parts.mask import Causal, Full, Window
 from attnlab.parts.merge import Concat, Reweight, Shuffle
 from attnlab.parts.normalise import Argmax
-from attnlab.parts.part import Part
+from attnlab.parts.part import Dims, Part
 from attnlab.parts.position import Alibi, Learned, NoPosition, Rotary
 from tests.parts.cases import BATCH, LENGTH, Case, paddings, rows, run
 
@@ -31,12 +31,12 @@ WAYS: list[tuple[Part.Config, str]] = [
 ]
 
 
-def way(attention: Attention, hidden: torch.Tensor | None = None) -> str:
+def way(attention: Attention, padding: torch.Tensor | None = None) -> str:
     """How forward got its heads."""
     with patch.object(
-        module, "scaled_dot_product_attention", wraps=scaled_dot_product_attention
+        fast, "scaled_dot_product_attention", wraps=scaled_dot_product_attention
     ) as fused:
-        attention(rows(), None, hidden)
+        attention(rows(), None, padding)
     if not fused.called:
         return "steps"
     assert fused.call_args.kwargs["scale"] == pytest.approx(10**-0.5)
@@ -60,14 +60,14 @@ def test_what_is_hidden_is_forgotten_only_where_nobody_looks() -> None:
     layer = Case(Causal.Config()).attention()
     end, middle = paddings()["end"][0], paddings()["middle"][0]
     full = Case(Full.Config()).attention().mask
-    assert needed(None, layer.mask, layer.merge) is None
-    assert needed(end, layer.mask, layer.merge) is None
-    assert needed(torch.zeros_like(end), layer.mask, layer.merge) is None
-    assert needed(middle, layer.mask, layer.merge) is middle
-    assert needed(end, full, layer.merge) is end
-    loud = Reweight.Config().build(module.Dims(7, 3, 10, 11), generator)
-    assert needed(end, layer.mask, loud) is end
-    assert Concat.Config().build(module.Dims(7, 3, 10, 11), generator).per_position
+    assert needed_padding_mask(None, layer.mask, layer.merge) is None
+    assert needed_padding_mask(end, layer.mask, layer.merge) is None
+    assert needed_padding_mask(torch.zeros_like(end), layer.mask, layer.merge) is None
+    assert needed_padding_mask(middle, layer.mask, layer.merge) is middle
+    assert needed_padding_mask(end, full, layer.merge) is end
+    loud = Reweight.Config().build(Dims(7, 3, 10, 11), generator)
+    assert needed_padding_mask(end, layer.mask, loud) is end
+    assert Concat.Config().build(Dims(7, 3, 10, 11), generator).per_position
 
 
 def test_a_layer_says_why_it_is_not_causal() -> None:
@@ -117,10 +117,10 @@ def test_on_the_gpu_both_ways_agree_where_nothing_is_seen(kind: torch.dtype) -> 
     for config in (Causal.Config(), Alibi.Config(), Window.Config(size=2)):
         attention = Case(config).attention(dtype=kind).cuda()
         attention.position.cuda()
-        hidden = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
-        hidden[1] = True
+        padding = torch.zeros(BATCH, LENGTH, dtype=torch.bool)
+        padding[1] = True
         x = rows().to("cuda", kind).requires_grad_()
-        forward, steps = run(attention, x, hidden.cuda())
+        forward, steps = run(attention, x, padding.cuda())
         room = 64 * torch.finfo(kind).eps
         torch.testing.assert_close(forward[0], steps.out[0], rtol=room, atol=room)
         (slope,) = torch.autograd.grad(forward.square().sum(), x)

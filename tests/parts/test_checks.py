@@ -12,7 +12,7 @@ from attnlab.parts.initialise import normal
 from attnlab.parts.mask import Mask
 from attnlab.parts.merge import Merge
 from attnlab.parts.normalise import Normalise
-from attnlab.parts.part import Dims, Part, Places
+from attnlab.parts.part import Dims, Part, PositionIds
 from attnlab.parts.position import Position
 from attnlab.parts.project import Linear
 from tests.parts.cases import SEAMS, Case, configurations
@@ -55,8 +55,8 @@ def test_a_new_position_is_checked_without_a_test_of_its_own() -> None:
             self.by_distance = normal((2 * dims.block, dims.heads), 0.5, generator)
             self.sign = 1 if config.sign else -1
 
-        def on_scores(self, scores: Tensor, places: Places) -> Tensor:
-            distance = places.query[:, :, None] - places.key[:, None, :]
+        def on_scores(self, scores: Tensor, position_ids: PositionIds) -> Tensor:
+            distance = position_ids.query[:, :, None] - position_ids.key[:, None, :]
             added = self.by_distance[distance + len(self.by_distance) // 2]
             return scores + self.sign * added.movedim(-1, 1)
 
@@ -118,7 +118,7 @@ class Faults:
         class Stretch(Position, name="stretch"):
             additive = True
 
-            def on_scores(self, scores: Tensor, places: Places) -> Tensor:
+            def on_scores(self, scores: Tensor, position_ids: PositionIds) -> Tensor:
                 return 2 * scores + 1
 
         return Stretch
@@ -126,7 +126,7 @@ class Faults:
     @staticmethod
     def counts_from_the_query() -> type[Part]:
         class Index(Position, name="index"):
-            def on_scores(self, scores: Tensor, places: Places) -> Tensor:
+            def on_scores(self, scores: Tensor, position_ids: PositionIds) -> Tensor:
                 return scores + torch.arange(scores.shape[-1])  # the index, not the place
 
         return Index
@@ -147,7 +147,7 @@ class Faults:
                 super().__init__(config, dims, generator)
                 self.waves = torch.ones(dims.d_model)  # neither buffer nor parameter
 
-            def on_embeddings(self, x: Tensor, places: Tensor) -> Tensor:
+            def on_embeddings(self, x: Tensor, position_ids: Tensor) -> Tensor:
                 return x + self.waves
 
         return Behind

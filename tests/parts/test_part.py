@@ -3,7 +3,7 @@
 import ast
 import importlib
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.parts.mask import Both, Causal, Mask, Window
 from attnlab.parts.merge import Reweight
-from attnlab.parts.part import Dims, Part, Places
+from attnlab.parts.part import Dims, Part, PositionIds
 from attnlab.parts.position import Alibi, Learned, Position, Rotary, Sinusoidal
-from attnlab.parts.project import LowRank, Mlp
-from tests.parts.cases import DIMS, SEAMS
+from attnlab.parts.project import LowRank, Mlp, Tied
+from tests.parts.cases import DIMS, GROUPED, SEAMS
 from tests.reference import variants as reference
 
 FOLDER = Path(attnlab.parts.__file__).parent
@@ -65,6 +65,8 @@ HOUSE = {
     "mask": {"causal", "full", "prefix", "window", "self", "and", "or"},
     "normalise": {"softmax", "argmax", "straight-through"},
     "merge": {"concat", "shuffle", "shift", "reweight", "reweight-causal"},
+    "norm": {"layer", "rms"},
+    "mlp": {"gelu", "swiglu"},
 }
 
 
@@ -184,7 +186,12 @@ def test_sizes_that_do_not_fit_are_refused() -> None:
         Rotary.Config().build(Dims.of(9, 3, 5), generator)
     with pytest.raises(UsageError, match="rank 8 is above"):
         LowRank.Config(rank=8).build(DIMS, generator)
-    assert Dims.of(48, 3, 128) == Dims(48, 3, 16, 128, bias=True)
+    with pytest.raises(UsageError, match="3 heads cannot share 2 kv_heads evenly"):
+        replace(DIMS, kv_heads=2)
+    for config in (Tied.Config(), Mlp.Config(depth=1)):
+        with pytest.raises(UsageError, match="needs as many kv_heads as heads"):
+            config.build(GROUPED, generator)
+    assert Dims.of(48, 3, 128) == Dims(48, 3, 16, 128, bias=True, kv_heads=3, d_mlp=192)
 
 
 def test_the_reason_of_a_leak_stands_beside_the_class() -> None:
@@ -195,11 +202,11 @@ def test_the_reason_of_a_leak_stands_beside_the_class() -> None:
 
 
 def test_places_after_padding() -> None:
-    hidden = torch.tensor([[True, True, False, False], [False, False, False, True]])
-    assert Places.after(hidden).query.tolist() == [[-1, -1, 0, 1], [0, 1, 2, 2]]
+    padding = torch.tensor([[True, True, False, False], [False, False, False, True]])
+    assert PositionIds.after(padding).query.tolist() == [[-1, -1, 0, 1], [0, 1, 2, 2]]
     table = Learned.Config().build(DIMS, Seed(1).torch_generator())
     x = torch.zeros(2, 4, DIMS.d_model)
-    added = table.on_embeddings(x, Places.after(hidden).query)
+    added = table.on_embeddings(x, PositionIds.after(padding).query)
     assert torch.equal(added[0, 2:], added[1, :2])
 
 

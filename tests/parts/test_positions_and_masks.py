@@ -8,7 +8,7 @@ import torch
 
 from attnlab.core.seeds import Seed
 from attnlab.parts.mask import Causal, Full, Mask, OnlySelf, Prefix, Window
-from attnlab.parts.part import Dims, Places
+from attnlab.parts.part import Dims, PositionIds
 from attnlab.parts.position import Alibi, Learned, Position, Rotary, Sinusoidal
 from tests.parts.cases import DIMS, Case, rows
 
@@ -48,7 +48,7 @@ def test_rotary_scores_depend_on_the_distance_only() -> None:
         ),
     )
     same = x[:, :, :1].expand_as(x)
-    q, k = rotary.on_heads(same, same, Places.of(same, same))
+    q, k = rotary.on_heads(same, same, PositionIds.of(same, same))
     scores = torch.einsum("bhid,bhjd->bhij", q, k)
     for distance in range(1, 6):
         line = scores.diagonal(-distance, dim1=2, dim2=3)
@@ -59,8 +59,8 @@ def test_rotary_scores_depend_on_the_distance_only() -> None:
 
 def test_alibi_slopes_of_eight_heads_are_the_published_ones() -> None:
     alibi = made(Alibi.Config(), Dims.of(64, 8, 16))
-    places = Places(torch.tensor([[9]]), torch.tensor([[8]]))
-    scores = alibi.on_scores(torch.zeros(1, 8, 1, 1), places).flatten()
+    position_ids = PositionIds(torch.tensor([[9]]), torch.tensor([[8]]))
+    scores = alibi.on_scores(torch.zeros(1, 8, 1, 1), position_ids).flatten()
     torch.testing.assert_close(scores, -(0.5 ** torch.arange(1.0, 9.0)))
 
 
@@ -87,8 +87,8 @@ DRAWN: list[tuple[Mask.Config, list[str]]] = [
 @pytest.mark.parametrize(("config", "drawn"), DRAWN)
 def test_masks_as_drawn(config: Mask.Config, drawn: list[str]) -> None:
     mask = config.build(DIMS, Seed(1).torch_generator())
-    places = torch.arange(4)[None]
-    allowed = mask.allowed(Places(places, places), None)[0, 0]
+    position_ids = torch.arange(4)[None]
+    allowed = mask.allowed(PositionIds(position_ids, position_ids), None)[0, 0]
     drawing = ["".join("x" if seen else "." for seen in row) for row in allowed.tolist()]
     assert drawing == drawn
     ahead = any("x" in row[i + 1 :] for i, row in enumerate(drawn))

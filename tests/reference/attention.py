@@ -35,13 +35,19 @@ def attend(
     attention: Attention,
     x_query: Tensor,
     x_key: Tensor,
-    places: tuple[Tensor, Tensor],
-    hidden: Tensor,
+    position_ids: tuple[Tensor, Tensor],
+    padding: Tensor,
 ) -> Loop:
-    """softmax(q·k/√d) v and what the variants make of it; places are (batch query), (batch key)."""
+    """softmax(q·k/√d) v with the variants; positions are (batch query) and (batch key)."""
     rows = [
-        _row(attention, x_query[b], x_key[b], (places[0][b].tolist(), places[1][b].tolist()), off)
-        for b, off in enumerate(hidden.tolist())
+        _row(
+            attention,
+            x_query[b],
+            x_key[b],
+            (position_ids[0][b].tolist(), position_ids[1][b].tolist()),
+            off,
+        )
+        for b, off in enumerate(padding.tolist())
     ]
     scores, weights, heads = (torch.stack(column) for column in zip(*rows, strict=True))
     return Loop(scores, weights, heads, merged(attention.merge, heads))
@@ -51,11 +57,11 @@ def _row(
     attention: Attention,
     x_query: Tensor,
     x_key: Tensor,
-    places: tuple[list[int], list[int]],
-    hidden: list[bool],
+    position_ids: tuple[list[int], list[int]],
+    padding: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, weights and heads of one row of the batch."""
-    position, (at_query, at_key) = attention.position, places
+    position, (at_query, at_key) = attention.position, position_ids
     queries = [projected(attention.project, x)[0] for x in x_query]
     keys, values = zip(*(projected(attention.project, x)[1:] for x in x_key), strict=True)
     turned_keys = [turned(position, k, j) for k, j in zip(keys, at_key, strict=True)]
@@ -70,7 +76,7 @@ def _row(
             scores.append(scored(position, product, (i, j)))
     scores = torch.stack(scores).unflatten(0, (len(queries), len(keys))).movedim(2, 0)
     allowed = [
-        [not off and looks(attention.mask, i, j) for j, off in zip(at_key, hidden, strict=True)]
+        [not off and looks(attention.mask, i, j) for j, off in zip(at_key, padding, strict=True)]
         for i in at_query
     ]
     weights = torch.stack(

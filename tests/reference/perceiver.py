@@ -5,6 +5,7 @@ For linear maps, learned positions, the softmax and heads side by side.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +80,7 @@ def attended(block: Block, question: Tensor, keys: list[Tensor]) -> Tensor:
     return merge.out.weight @ torch.cat(heads) + merge.out.bias
 
 
-def normed(norm: nn.LayerNorm, v: Tensor) -> Tensor:
+def normed(norm: Any, v: Tensor) -> Tensor:
     """(v − mean) / √(variance + ε), scaled and shifted."""
     centred = v - v.mean()
     return centred / torch.sqrt(centred.square().mean() + norm.eps) * norm.weight + norm.bias

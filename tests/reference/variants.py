@@ -17,7 +17,7 @@ from torch import Tensor
 from attnlab.parts.mask import Mask
 from attnlab.parts.merge import Merge
 from attnlab.parts.normalise import Normalise
-from attnlab.parts.part import Places
+from attnlab.parts.part import PositionIds
 from attnlab.parts.position import Position
 from attnlab.parts.project import Project
 
@@ -45,16 +45,29 @@ def of(map_: Any, x: Tensor) -> Tensor:
 
 
 def projected(part: Project, x: Row) -> list[Tensor]:
-    """q, k and v of one position, each (head, d_head)."""
+    """q, k and v of one position, each (head, d_head), shared keys once for each query head."""
+    if part.name == "after":  # a norm or an MLP, then a projection
+        after: Any = part
+        return projected(after.project, row_by_row(after.before, x))
     formula = PROJECT.get(part.name)
     if formula is None:
         row = x[None, None]
-        return [made[0, :, 0] for made in part(row, row.clone())]
-    return [made.reshape(part.heads, -1) for made in formula(part, x)]
+        found = [made[0, :, 0] for made in part(row, row.clone())]
+    else:
+        inner = (part.heads, part.kv_heads, part.kv_heads)
+        found = [
+            made.reshape(heads, -1) for made, heads in zip(formula(part, x), inner, strict=True)
+        ]
+    return [each_query_head(made, part.heads) for made in found]
+
+
+def each_query_head(made: Tensor, heads: int) -> Tensor:
+    """Head h reads the keys and values of head ⌊h · kv_heads / heads⌋."""
+    return torch.stack([made[h * len(made) // heads] for h in range(heads)])
 
 
 def _linear(part: Any, x: Row) -> list[Tensor]:
-    return list(of(part.qkv, x).chunk(3))
+    return list(of(part.qkv, x).split([part.inner, part.kv_inner, part.kv_inner]))
 
 
 def _tied(part: Any, x: Row) -> list[Tensor]:
@@ -85,6 +98,43 @@ PROJECT: dict[str, Callable[[Any, Row], list[Tensor]]] = {
     "mlp": _mlp,
 }
 
+# --------------------------------------------------------------------------------- norm and mlp
+
+
+def row_by_row(part: Any, x: Row) -> Row:
+    """A norm or an MLP of one position."""
+    formula = {"norm": NORM, "mlp": MLP}[part.seam].get(part.name)
+    return part(x[None, None])[0, 0] if formula is None else formula(part, x)
+
+
+def _layer_norm(part: Any, x: Row) -> Row:
+    centred = [v - total(x) / len(x) for v in x]
+    variance = total([c * c for c in centred]) / len(x)
+    normed = torch.stack([c / (variance + part.eps) ** 0.5 for c in centred]) * part.weight
+    return normed if part.bias is None else normed + part.bias
+
+
+def _rms_norm(part: Any, x: Row) -> Row:
+    power = total([v * v for v in x]) / len(x)
+    return torch.stack([v / (power + part.eps) ** 0.5 for v in x]) * part.weight
+
+
+def _gelu(part: Any, x: Row) -> Row:
+    u = of(part.wide, x)
+    bent = [0.5 * v * (1 + torch.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) for v in u]
+    return of(part.out, torch.stack(bent))
+
+
+def _swiglu(part: Any, x: Row) -> Row:
+    units = of(part.wide, x)
+    half = len(units) // 2
+    gated = [units[i] / (1 + torch.exp(-units[i])) * units[half + i] for i in range(half)]
+    return of(part.out, torch.stack(gated))
+
+
+NORM: dict[str, Callable[[Any, Row], Row]] = {"layer": _layer_norm, "rms": _rms_norm}
+MLP: dict[str, Callable[[Any, Row], Row]] = {"gelu": _gelu, "swiglu": _swiglu}
+
 # ------------------------------------------------------------------------------------ position
 
 
@@ -103,21 +153,23 @@ def turned(part: Position, heads: Tensor, place: int) -> Tensor | None:
 
 
 def turned_pair(
-    part: Position, query: Tensor, key: Tensor, places: tuple[int, int]
+    part: Position, query: Tensor, key: Tensor, position_ids: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
     """The same for one pair, by the part itself."""
-    at = Places(torch.tensor([[places[0]]]), torch.tensor([[places[1]]]))
+    at = PositionIds(torch.tensor([[position_ids[0]]]), torch.tensor([[position_ids[1]]]))
     q, k = part.on_heads(query[None, :, None], key[None, :, None], at)
     return q[0, :, 0], k[0, :, 0]
 
 
-def scored(part: Position, scores: Tensor, places: tuple[int, int]) -> Tensor:
+def scored(part: Position, scores: Tensor, position_ids: tuple[int, int]) -> Tensor:
     """What a position does to the scores of one pair, one number a head."""
     formula = SCORE.get(part.name)
     if formula is not None:
         of_all = len(scores)
-        return torch.stack([formula(part, s, (h, of_all), places) for h, s in enumerate(scores)])
-    at = Places(torch.tensor([[places[0]]]), torch.tensor([[places[1]]]))
+        return torch.stack(
+            [formula(part, s, (h, of_all), position_ids) for h, s in enumerate(scores)]
+        )
+    at = PositionIds(torch.tensor([[position_ids[0]]]), torch.tensor([[position_ids[1]]]))
     return part.on_scores(scores[None, :, None, None], at)[0, :, 0, 0]
 
 
@@ -146,9 +198,11 @@ def _rotary(part: Any, x: Head, place: int) -> Head:
     return torch.stack(out)
 
 
-def _alibi(part: Any, score: Tensor, head: tuple[int, int], places: tuple[int, int]) -> Tensor:
+def _alibi(
+    part: Any, score: Tensor, head: tuple[int, int], position_ids: tuple[int, int]
+) -> Tensor:
     slope = 2 ** (-part.config.base * (head[0] + 1) / head[1])
-    return score - slope * abs(places[0] - places[1])
+    return score - slope * abs(position_ids[0] - position_ids[1])
 
 
 def _same(part: Any, x: Tensor, *rest: object) -> Tensor:
@@ -317,4 +371,6 @@ TABLES: dict[str, list[dict[str, Any]]] = {
     "mask": [MASK],
     "normalise": [NORMALISE],
     "merge": [MERGE],
+    "norm": [NORM],
+    "mlp": [MLP],
 }

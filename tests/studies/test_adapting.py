@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from attnlab.products.finetune.watch import before, few, invariant
+from attnlab.products.finetune.work import training
+from attnlab.studies.adapting.material import material
+from attnlab.studies.adapting.work import settings_of, work
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
@@ -14,16 +18,12 @@ from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
-from attnlab.products.finetune.watch import before, few, invariant
-from attnlab.products.finetune.work import training
 from attnlab.studies.adapting import search as room
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.fine_tuning import FineTuning
-from attnlab.studies.adapting.material import material
 from attnlab.studies.adapting.optimizers import Optimizers
 from attnlab.studies.adapting.search import Search, grid, halving
 from attnlab.studies.adapting.study import AdaptStudy
-from attnlab.studies.adapting.work import settings_of, work
 from attnlab.tasks.encoder_inputs import EncodedExamples
 from attnlab.train.tune import build_classifier
 
@@ -219,8 +219,8 @@ def test_padding_that_is_read_is_found_and_weights_stay(monkeypatch: pytest.Monk
     assert all(torch.equal(before[name], now) for name, now in model.named_parameters())
     forward = model.forward
 
-    def reading(ids: Tensor, hidden: Tensor, kinds: Tensor | None = None) -> Tensor:
-        return forward(ids, torch.zeros_like(hidden), kinds)
+    def reading(ids: Tensor, key_padding_mask: Tensor, kinds: Tensor | None = None) -> Tensor:
+        return forward(ids, torch.zeros_like(key_padding_mask), kinds)
 
     monkeypatch.setattr(model, "forward", reading)
     found = invariant(model, p.dev)

@@ -83,11 +83,17 @@ def test_every_row_once_an_epoch_and_little_padding(bert: Any) -> None:
     batches = [made.batch(step) for step in range(steps)]
     labels = np.concatenate([b.labels.numpy() for b in batches])[: len(rows)]
     assert labels.sum() == rows.labels.sum()
-    pads = sum(int(b.hidden.sum()) for b in batches) / sum(b.hidden.numel() for b in batches)
+    pads = sum(int(b.key_padding_mask.sum()) for b in batches) / sum(
+        b.key_padding_mask.numel() for b in batches
+    )
     fixed = ShuffledBatches(rows, batch, Seed(5), fixed=True)
     wide = [fixed.batch(step) for step in range(steps)]
     assert {b.ids.shape[1] for b in wide} == {31}
-    assert pads < 0.1 < sum(int(b.hidden.sum()) for b in wide) / sum(b.ids.numel() for b in wide)
+    assert (
+        pads
+        < 0.1
+        < sum(int(b.key_padding_mask.sum()) for b in wide) / sum(b.ids.numel() for b in wide)
+    )
     again = ShuffledBatches(rows, batch, Seed(5)).batch(11)
     assert all(
         (x is None and y is None) or bool((x == y).all())
@@ -100,7 +106,7 @@ def test_padding_is_hidden_and_rows_keep_their_numbers(bert: Any) -> None:
     rows = ragged(bert, 29)
     seen = []
     for chosen, batch in rows.batches_by_length(5):
-        for number, ids, hidden in zip(chosen, batch.ids, batch.hidden, strict=True):
+        for number, ids, hidden in zip(chosen, batch.ids, batch.key_padding_mask, strict=True):
             assert ids[~hidden].tolist() == rows.ids[number].tolist()
             assert set(ids[hidden].tolist()) <= {rows.pad}
         assert batch.labels.tolist() == rows.labels[chosen].tolist()

@@ -11,10 +11,10 @@ from attnlab.audit.checks.distillation_identity import distillation_identity
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
-from attnlab.models.student import evenly, shallow
+from attnlab.models.gguf import keep_layers, spaced_layers
 from attnlab.tasks.batches import Batch
 from attnlab.train.distillation import DIVERGENCES, DistillationLoss, sequence_nll
-from tests.models.test_static import tiny_llama
+from tests.models.test_llama import tiny as tiny_llama
 from tests.models.variants import gpt, small, some_ids
 
 
@@ -113,11 +113,11 @@ def test_other_vocabularies_and_settings_are_refused_in_words() -> None:
 
 
 def test_a_student_of_all_layers_is_its_teacher_and_one_of_few_is_its_own() -> None:
-    teacher: Any = tiny_llama()
+    teacher: Any = tiny_llama(num_hidden_layers=2)
     ids = some_ids(3, 11)
-    whole = shallow(teacher, [0, 1])
+    whole = keep_layers(teacher, [0, 1])
     assert torch.equal(whole(ids).logits, teacher(ids).logits)
-    one = shallow(teacher, [1])
+    one = keep_layers(teacher, [1])
     assert len(one.model.layers) == 1
     mine, theirs = (
         one.model.layers[0].mlp.up_proj.weight,
@@ -125,10 +125,14 @@ def test_a_student_of_all_layers_is_its_teacher_and_one_of_few_is_its_own() -> N
     )
     assert torch.equal(mine, theirs) and mine.data_ptr() != theirs.data_ptr()
     with pytest.raises(UsageError, match="layers 0 to 1"):
-        shallow(teacher, [2])
+        keep_layers(teacher, [2])
 
 
 def test_layers_are_kept_evenly() -> None:
-    assert evenly(30, 5) == [0, 7, 14, 22, 29] and evenly(3, 3) == [0, 1, 2] and evenly(7, 1) == [0]
+    assert (
+        spaced_layers(30, 5) == [0, 7, 14, 22, 29]
+        and spaced_layers(3, 3) == [0, 1, 2]
+        and spaced_layers(7, 1) == [0]
+    )
     with pytest.raises(UsageError, match="1 to 30"):
-        evenly(30, 31)
+        spaced_layers(30, 31)

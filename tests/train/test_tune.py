@@ -71,7 +71,7 @@ def batch(rows: int = 6) -> Texts:
 def answers(model: Classifier) -> Tensor:
     b = batch()
     with torch.no_grad():
-        return model(b.ids, b.hidden, b.kinds)
+        return model(b.ids, b.key_padding_mask, b.kinds)
 
 
 def moved(model: Classifier) -> Classifier:
@@ -185,7 +185,7 @@ def test_save_and_load_in_a_fresh_process(encoder: Encoder, folder: Path, tmp_pa
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     lines, b = [], batch()
-    told = {"ids": b.ids, "hidden": b.hidden, "kinds": b.kinds}
+    told = {"ids": b.ids, "hidden": b.key_padding_mask, "kinds": b.kinds}
     save_file(
         {k: v.contiguous() for k, v in told.items() if v is not None},
         tmp_path / "batch.safetensors",

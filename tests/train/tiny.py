@@ -56,7 +56,9 @@ class Tiny(nn.Module):
             x = functional.dropout(x, 0.1, self.training) * (1 + 0.01 * (self.calls % 3))
         return self.head(self.norm(x))
 
-    def nll(self, ids: Tensor, targets: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+    def nll(
+        self, ids: Tensor, targets: Tensor, key_padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         logits = self(ids)
         total = functional.cross_entropy(
             logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE, reduction="sum"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.api.targets import Opening, Target, find_target, load_target
+from attnlab.api.targets import Opening, Target, find_target, load_target, to_gpt
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
@@ -155,18 +155,16 @@ def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:
 
 
 def export_target(target: str, folder: Path, out: Path) -> list[str]:
-    """A run's model as a Hugging Face folder; the files that were written."""
+    """A model made of our parts as a Hugging Face folder; the files that were written."""
     place = find_target(target, out)
-    if place.kind != "run":
-        raise UsageError(f"{target}: only models trained here are exported")
+    if place.kind == "function":
+        raise UsageError(f"{target}: a function has no weights to export")
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         raise UsageError(f"{folder}: exists and is not empty")
-    found = place.load()
-    from attnlab.models.gpt import GPT
+    model = to_gpt(place.load())
     from attnlab.models.hugging_face import export
 
-    if not isinstance(found.model, GPT):
-        raise UsageError(f"{found.name}: only a GPT is exported")
-    tokenizer = getattr(found.reader, "tokenizer", None)
-    export(found.model, tokenizer.to_json() if tokenizer else None, folder)
+    tokenizer = model.tokenizer
+    own = hasattr(tokenizer, "to_json")
+    export(model, tokenizer.to_json() if own else tokenizer, folder)
     return sorted(path.name for path in folder.iterdir())

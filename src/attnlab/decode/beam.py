@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.decode.filters import Filters, checked, top_k
-from attnlab.decode.loop import Row, Stop, padded, seen_in
+from attnlab.decode.filters import Filters, check_finite, top_k
+from attnlab.decode.loop import Row, Stop, pad_prompts, token_mask
 from attnlab.decode.stepper import stepper_for
 from attnlab.models.protocol import LanguageModel
 
@@ -29,7 +29,7 @@ class Hypothesis:
     ended: bool = False
 
     def rank(self) -> tuple[float, tuple[int, ...]]:
-        """Best first."""
+        """Sorting key: the best score first, then by ids."""
         return -self.score, self.ids
 
 
@@ -44,16 +44,16 @@ class Search:
 
 def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
     """The n best texts after a prompt (fewer where there are not so many)."""
-    ids, _ = padded([row.prompt], model.context)
+    ids, _ = pad_prompts([row.prompt], model.context)
     stepper = stepper_for(model, how.width, ids.shape[1] + how.stop.tokens - 1)
     logits = stepper.start(ids.expand(how.width, -1), None)
     beam, endings = [Hypothesis(0.0)], []
     for step in range(how.stop.tokens):
-        grown, before = _grown(logits[: len(beam)], beam, row, how)
+        grown, before = _continuations(logits[: len(beam)], beam, row, how)
         endings += [h for h in grown[: how.width] if h.ended]
         open_ended = [i for i, h in enumerate(grown) if not h.ended][: how.width]
         beam = [grown[i] for i in open_ended]
-        if step + 1 == how.stop.tokens or _settled(endings, beam, n):
+        if step + 1 == how.stop.tokens or _is_settled(endings, beam, n):
             break
         rows = [before[i] for i in open_ended]
         rows += [0] * (how.width - len(rows))
@@ -70,46 +70,46 @@ def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
     ]
 
 
-def _settled(endings: list[Hypothesis], beam: list[Hypothesis], n: int) -> bool:
+def _is_settled(endings: list[Hypothesis], beam: list[Hypothesis], n: int) -> bool:
     """No text that goes on can still come among the n best."""
     best = sorted(h.score for h in endings)[-n:]
     return not beam or (len(best) == n and best[0] >= beam[0].score)
 
 
-def _grown(
+def _continuations(
     logits: Float[Tensor, "row vocab"], beam: list[Hypothesis], row: Row, how: Search
 ) -> tuple[list[Hypothesis], list[int]]:
     """The best continuations, best first, and the row of the beam each comes from.
 
     As many as may be needed: `width` that go on, and every ending that could stand before them.
     """
-    plain = checked(logits).double().log_softmax(dim=-1)
+    plain = check_finite(logits).double().log_softmax(dim=-1)
     seen = None
     if how.filters.repetition != 1:
         texts = [[*row.prompt, *h.ids] for h in beam]
-        seen = seen_in(texts, logits.shape[-1], logits.device)
+        seen = token_mask(texts, logits.shape[-1], logits.device)
     scores = how.filters(logits.double(), seen).log_softmax(dim=-1)
     scores += torch.tensor([h.score for h in beam], device=logits.device).double()[:, None]
-    places = _best(scores.flatten(), how.width + len(beam) * len(how.stop.ids))
-    size, found = logits.shape[-1], []
+    flat = _best(scores.flatten(), how.width + len(beam) * len(how.stop.ids))
+    size, grown_texts = logits.shape[-1], []
     values = zip(
-        places.tolist(),
-        scores.flatten()[places].tolist(),
-        plain.flatten()[places].tolist(),
+        flat.tolist(),
+        scores.flatten()[flat].tolist(),
+        plain.flatten()[flat].tolist(),
         strict=True,
     )
-    for place, score, logprob in values:
-        old, token = beam[place // size], place % size
+    for index, score, logprob in values:
+        old, token = beam[index // size], index % size
         if token in how.stop.ids:
-            found.append(replace(old, score=score, ended=True))
+            grown_texts.append(replace(old, score=score, ended=True))
         else:
             grown = replace(old, score=score, ids=(*old.ids, token))
-            found.append(replace(grown, logprobs=(*old.logprobs, logprob)))
-    return found, [place // size for place in places.tolist()]
+            grown_texts.append(replace(grown, logprobs=(*old.logprobs, logprob)))
+    return grown_texts, [index // size for index in flat.tolist()]
 
 
 def _best(scores: Float[Tensor, " place"], k: int) -> Int[Tensor, " place"]:
-    """Places of the k highest that are possible at all, highest first, the lowest among equals."""
+    """Indices of the k highest that are possible at all, highest first, the lowest among equals."""
     kept = top_k(scores[None], k)[0]
-    places = torch.isfinite(kept).nonzero()[:, 0]
-    return places[scores[places].sort(descending=True, stable=True).indices]
+    flat = torch.isfinite(kept).nonzero()[:, 0]
+    return flat[scores[flat].sort(descending=True, stable=True).indices]

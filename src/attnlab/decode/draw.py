@@ -23,7 +23,7 @@ AHEAD = 32  # steps whose numbers are made at once
 Uniforms = Float[Tensor, "row number"]
 
 
-def numbers_needed(vocabulary: int) -> int:
+def uniforms_per_draw(vocabulary: int) -> int:
     """Uniform numbers for one draw: one a block, one an id of a block."""
     return _blocks(vocabulary) + min(BLOCK, vocabulary)
 
@@ -47,25 +47,25 @@ def _blocks(vocabulary: int) -> int:
 def sample(logits: Scores, *, generator: torch.Generator, **filters: float) -> Int[Tensor, " row"]:
     """One id a row: `sample(logits, generator=g, temperature=0.8, top_k=20)`."""
     kept = Filters(**filters)(logits.double())  # pyright: ignore[reportArgumentType]
-    shape = (len(logits), numbers_needed(logits.shape[-1]))
+    shape = (len(logits), uniforms_per_draw(logits.shape[-1]))
     uniforms = torch.rand(shape, generator=generator, dtype=torch.float64)
     return draw(kept, uniforms.to(logits.device))
 
 
-class Numbers:
+class UniformStream:
     """Uniform numbers for one draw after the other, of every row from a generator of its own."""
 
     def __init__(self, seeds: Sequence[Seed], vocabulary: int, device: torch.device) -> None:
         self._generators = [seed.torch_generator() for seed in seeds]
-        self._shape, self._device = (AHEAD, numbers_needed(vocabulary)), device
-        self._made, self._used = torch.empty(0), AHEAD
+        self._shape, self._device = (AHEAD, uniforms_per_draw(vocabulary)), device
+        self._ahead, self._used = torch.empty(0), AHEAD
 
     def next(self) -> Uniforms:
         """The numbers of one step."""
         if self._used == AHEAD:
-            made = [
+            numbers = [
                 torch.rand(self._shape, generator=g, dtype=torch.float64) for g in self._generators
             ]
-            self._made, self._used = torch.stack(made, dim=1).to(self._device), 0
+            self._ahead, self._used = torch.stack(numbers, dim=1).to(self._device), 0
         self._used += 1
-        return self._made[self._used - 1]
+        return self._ahead[self._used - 1]

@@ -26,7 +26,7 @@ LARGEST = sys.float_info.max
 FEW = 128  # the likeliest tokens, sorted first: a nucleus is seldom larger
 
 
-def checked(logits: Scores) -> Scores:
+def check_finite(logits: Scores) -> Scores:
     """The logits, if every row is numbers or −inf and has a token that can come."""
     if not bool(torch.isfinite(logits.amax(dim=-1)).all()):
         raise UsageError("the model's logits are not numbers: nothing can be drawn from them")
@@ -43,8 +43,8 @@ def repetition_penalty(logits: Scores, penalty: float, seen: Seen) -> Scores:
     _penalty(penalty)
     if penalty == 1:
         return logits
-    lowered = torch.where(checked(logits) > 0, logits / penalty, logits * penalty)
-    return checked(torch.where(seen, lowered, logits))  # a tiny penalty may overflow
+    lowered = torch.where(check_finite(logits) > 0, logits / penalty, logits * penalty)
+    return check_finite(torch.where(seen, lowered, logits))  # a tiny penalty may overflow
 
 
 def temperature(logits: Scores, t: float) -> Scores:
@@ -52,7 +52,7 @@ def temperature(logits: Scores, t: float) -> Scores:
     _temperature(t)
     if t == 1:
         return logits
-    best = checked(logits).amax(dim=-1, keepdim=True)
+    best = check_finite(logits).amax(dim=-1, keepdim=True)
     return _only(logits, likeliest(logits)) if t == 0 else (logits - best) / t
 
 
@@ -61,7 +61,7 @@ def top_k(logits: Scores, k: int) -> Scores:
     _count(k)
     if k == 0 or k >= logits.shape[-1]:
         return logits
-    last = checked(logits).topk(k, dim=-1).values[:, -1:]
+    last = check_finite(logits).topk(k, dim=-1).values[:, -1:]
     keep = logits >= last
     if int(keep.sum()) > k * len(keep):  # some tie for the last place
         above, ties = logits > last, logits == last
@@ -73,7 +73,7 @@ def top_k(logits: Scores, k: int) -> Scores:
 def top_p(logits: Scores, p: float) -> Scores:
     """The fewest of the likeliest whose probability reaches p (Holtzman et al. 2020); 1: all."""
     _share("top-p", p)
-    return logits if p == 1 else _fewest(logits, checked(logits), p)
+    return logits if p == 1 else _fewest(logits, check_finite(logits), p)
 
 
 def min_p(logits: Scores, p: float) -> Scores:
@@ -82,8 +82,8 @@ def min_p(logits: Scores, p: float) -> Scores:
     if p == 0:
         return logits
     if p == 1:
-        return _only(logits, likeliest(checked(logits)))
-    best = checked(logits).amax(dim=-1, keepdim=True)
+        return _only(logits, likeliest(check_finite(logits)))
+    best = check_finite(logits).amax(dim=-1, keepdim=True)
     return _where(logits >= best + math.log(p), logits)
 
 
@@ -95,7 +95,7 @@ def typical(logits: Scores, p: float) -> Scores:
     _share("typical", p)
     if p == 1:
         return logits
-    log_p = checked(logits).log_softmax(dim=-1)
+    log_p = check_finite(logits).log_softmax(dim=-1)
     entropy = -(log_p.exp() * log_p).nansum(dim=-1, keepdim=True)  # 0 · −inf counts nothing
     return _fewest(-(log_p + entropy).abs(), logits, p)
 
@@ -181,7 +181,7 @@ class Filters:
 
     def __call__(self, logits: Scores, seen: Seen | None = None) -> Scores:
         """The logits after every filter; `seen` are the tokens of the text so far."""
-        logits = checked(logits)
+        logits = check_finite(logits)
         if seen is not None:
             logits = repetition_penalty(logits, self.repetition, seen)
         for name, function in ORDER.items():

@@ -1,7 +1,7 @@
 """StaticGPT for GPT-2's shape in half precision on a GPU: a step is the kernels of kernels.py.
 
     steps = FusedGPT(model, batch=64, length=256)
-    logits = steps.start(prompts, hidden)
+    logits = steps.start(prompts, key_padding_mask)
     ids, logprobs = steps.ahead(logits.argmax(-1), 32)     # 32 steps of greedy, without the host
 
 Equal to `StaticGPT` up to the rounding of half precision; sums are float32 where torch rounds.
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.models.static import StaticGPT
 from attnlab.parts.mask import Causal
 from attnlab.parts.merge import Concat
+from attnlab.parts.mlp import Gelu
+from attnlab.parts.norm import Layer, Norm
 from attnlab.parts.normalise import Softmax
 from attnlab.parts.position import Learned
 from attnlab.parts.project import Linear
@@ -36,15 +38,19 @@ VOCABULARY = 4096  # logits of a chunk
 
 def why_not_fused(model: "GPT") -> str | None:
     """Why the kernels do not apply; None when they do."""
-    usual = (Linear, Learned, Causal, Softmax, Concat)
+    usual = (Linear, Learned, Causal, Softmax, Concat, Layer, Gelu)
+    dims = model.config.dims
+    if dims.kv_heads != dims.heads or dims.heads * dims.d_head != dims.d_model:
+        return "its heads are not those of GPT-2"
     for block in model.layers():
         a = block.attention
         parts = (a.project, a.position, a.mask, a.normalise, a.merge)
+        parts += (block.attention_norm, block.feed_forward)
         if any(type(part) is not kind for part, kind in zip(parts, usual, strict=True)):
             return "its parts are not those of GPT-2"
     if model.embedding.dtype not in HALF or not model.embedding.is_cuda:
         return "it is not in half precision on a GPU"
-    if model.config.d_model % CHUNK:
+    if dims.d_model % CHUNK or dims.d_mlp % CHUNK:
         return f"its width is no multiple of {CHUNK}"
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
@@ -57,7 +63,7 @@ class FusedGPT(StaticGPT):
     def __init__(self, model: "GPT", batch: int, length: int) -> None:
         super().__init__(model, batch, length)
         config, like = model.config, model.embedding.detach()
-        wide = config.mlp_ratio * config.d_model
+        wide = config.dims.d_mlp
         self.x = like.new_zeros(batch, config.d_model)
         self.qkv = like.new_zeros(batch, 3 * config.d_model)
         self.heads = like.new_zeros(batch, config.d_model)
@@ -68,14 +74,14 @@ class FusedGPT(StaticGPT):
         self.parts = like.new_zeros(8, batch, config.d_model, dtype=torch.float32)
         self.counts = torch.zeros(rows * tiles, dtype=torch.int32, device=like.device)
         chunks = -(-model.vocabulary // VOCABULARY)
-        self.found = torch.zeros(batch, chunks, 3, device=like.device)
+        self.best = torch.zeros(batch, chunks, 3, device=like.device)
         early = like.is_cuda and torch.cuda.get_device_capability(like.device) >= HOPPER
         self.early = {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
-    def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Read the prompts, padded on the left where `hidden`; logits after the last position."""
-        logits = super().start(ids, hidden)
-        self.hidden[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
+    def start(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """Read prompts padded on the left where the mask is True; logits after the last one."""
+        logits = super().start(ids, key_padding_mask)
+        self.padding[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
         return logits
 
     def _one(self) -> None:
@@ -96,12 +102,12 @@ class FusedGPT(StaticGPT):
             self._layer(index, block)
         self.logits = self.scores
         self._linear(Map(model.output_matrix, None, model.norm), self.x, self.logits)
-        chunks = self.found.shape[1]
+        chunks = self.best.shape[1]
         kernels.best_of_chunk[(self.batch, chunks)](
-            self.logits, self.found, VOCABULARY=model.vocabulary, CHUNK=VOCABULARY, **self.early
+            self.logits, self.best, VOCABULARY=model.vocabulary, CHUNK=VOCABULARY, **self.early
         )
         kernels.choose[(self.batch,)](
-            self.found,
+            self.best,
             self.ids,
             self.at,
             self.slot,
@@ -127,7 +133,7 @@ class FusedGPT(StaticGPT):
             self.qkv,
             self.keys[index],
             self.values[index],
-            self.hidden,
+            self.padding,
             self.slot,
             self.heads,
             attention.scale,
@@ -220,7 +226,7 @@ class Map:
 
     weight: Tensor
     bias: Tensor | None
-    norm: nn.LayerNorm | None = None
+    norm: Norm | None = None
 
     @property
     def shifts(self) -> bool:
@@ -231,7 +237,8 @@ class Map:
     def of_norm(self) -> tuple[Tensor, Tensor]:
         """Gain and shift; the weight, which is then not read, for what is missing."""
         gain = self.weight if self.norm is None else self.norm.weight
-        return gain, self.norm.bias if self.norm is not None and self.shifts else self.weight
+        shift = None if self.norm is None else self.norm.bias
+        return gain, self.weight if shift is None else shift
 
 
 def _kernels() -> Any:

@@ -16,7 +16,7 @@ import torch
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.decode.beam import Search, search
-from attnlab.decode.loop import Generated, Heard, Row, Stop, run
+from attnlab.decode.loop import Generated, OnToken, Row, Stop, run
 from attnlab.decode.strategy import Strategy
 from attnlab.decode.text import Decode
 from attnlab.models.protocol import LanguageModel
@@ -37,7 +37,7 @@ def generate(  # noqa: PLR0913  (what decides a text is this much)
     stop_ids: Collection[int] = (),
     stop_strings: Sequence[str] = (),
     decode: Decode | None = None,
-    on_token: Heard | None = None,
+    on_token: OnToken | None = None,
     batch: int = BATCH,
 ) -> list[Generated]:
     """n texts after each prompt: those of the first prompt, then those of the second …
@@ -52,7 +52,7 @@ def generate(  # noqa: PLR0913  (what decides a text is this much)
         return _beams(model, prompts, strategy, stop, n)
     once = strategy.filters.temperature == 0  # the same n times
     rows = _rows(prompts, 1 if once else n, root)
-    heard = on_token or (lambda row, token: None)
+    report = on_token or (lambda row, token: None)
     by_length = sorted(range(len(rows)), key=lambda i: len(rows[i].prompt))
     for start in range(0, len(rows), batch):
         now = by_length[start : start + batch]
@@ -61,10 +61,10 @@ def generate(  # noqa: PLR0913  (what decides a text is this much)
             [rows[i] for i in now],
             strategy.filters,
             stop,
-            lambda row, token, now=now: heard(now[row] * (n if once else 1), token),
+            lambda row, token, now=now: report(now[row] * (n if once else 1), token),
         )
-    found = [row.done(stop) for row in rows]
-    return [text for text in found for _ in range(n)] if once else found
+    texts = [row.done(stop) for row in rows]
+    return [text for text in texts for _ in range(n)] if once else texts
 
 
 def _rows(prompts: Sequence[Sequence[int]], n: int, root: Seed) -> list[Row]:
@@ -87,13 +87,13 @@ def _beams(
     if stop.strings:
         raise UsageError("beam search ends at tokens, not at strings: no text in it is final")
     how = Search(width, strategy.filters, stop)
-    found = []
+    texts = []
     for row in _rows(prompts, 1, Seed(0)):
         best = search(model, row, how, n)
         if len(best) < n:
             raise UsageError(f"{strategy}: there are {len(best)} possible texts, not {n}")
-        found += [text.done(stop) for text in best]
-    return found
+        texts += [text.done(stop) for text in best]
+    return texts
 
 
 def _check(

@@ -207,7 +207,7 @@ def attend(
     qkv,
     keys,
     values,
-    hidden,
+    padding,
     slot,
     out,
     scale,
@@ -223,14 +223,14 @@ def attend(
     column, times = tl.arange(0, BLOCK), tl.arange(0, TIMES)
     inside = column < WIDTH
     base = (row * HEADS + head).to(tl.int64) * length * WIDTH
-    keys, values, hidden = keys + base, values + base, hidden + row * length
+    keys, values, padding = keys + base, values + base, padding + row * length
     tile = times[:, None] * WIDTH + column[None, :]
     filled = tl.load(slot)
     kept = times < filled
     both = kept[:, None] & inside[None, :]
     old = tl.load(keys + tile, mask=both, other=0.0)
     held = tl.load(values + tile, mask=both, other=0.0)
-    unseen = tl.load(hidden + times, mask=kept, other=1)
+    unseen = tl.load(padding + times, mask=kept, other=1)
     _turn(EARLY)
     here = qkv + row * 3 * HEADS * WIDTH + head * WIDTH + column
     q = tl.load(here, mask=inside, other=0.0).to(tl.float32) * scale
@@ -247,7 +247,7 @@ def attend(
         both = kept[:, None] & inside[None, :]
         old = tl.load(keys + start * WIDTH + tile, mask=both, other=0.0)
         held = tl.load(values + start * WIDTH + tile, mask=both, other=0.0)
-        unseen = tl.load(hidden + start + times, mask=kept, other=1)
+        unseen = tl.load(padding + start + times, mask=kept, other=1)
         weight, most, total = _with(weight, most, total, q, old, held, unseen)
     tl.store(out + row * HEADS * WIDTH + head * WIDTH + column, total / weight, mask=inside)
 
@@ -264,7 +264,7 @@ def _with(weight, most, total, q, old, held, unseen):
 
 @triton.jit
 def best_of_chunk(
-    logits, found, VOCABULARY: tl.constexpr, CHUNK: tl.constexpr, EARLY: tl.constexpr
+    logits, best_so_far, VOCABULARY: tl.constexpr, CHUNK: tl.constexpr, EARLY: tl.constexpr
 ):
     """Of one row and chunk: the largest logit, the lowest id that has it, Σ exp(l − largest)."""
     _turn(EARLY)
@@ -278,15 +278,15 @@ def best_of_chunk(
     which = tl.min(tl.where(value == most, token, VOCABULARY), 0)
     base = tl.where(most == float("-inf"), 0.0, most)  # −inf − −inf is no number
     sums = tl.sum(tl.exp(value - base), 0)  # beyond the vocabulary exp(−inf) = 0
-    found += (row * tl.num_programs(1) + chunk) * 3
-    tl.store(found, most)
-    tl.store(found + 1, which.to(tl.float32))
-    tl.store(found + 2, sums)
+    best_so_far += (row * tl.num_programs(1) + chunk) * 3
+    tl.store(best_so_far, most)
+    tl.store(best_so_far + 1, which.to(tl.float32))
+    tl.store(best_so_far + 2, sums)
 
 
 @triton.jit
 def choose(
-    found,
+    best_so_far,
     ids,
     at,
     slot,
@@ -303,7 +303,7 @@ def choose(
     row = tl.program_id(0)
     chunk = tl.arange(0, BLOCK)
     real = chunk < chunks
-    here = found + (row * chunks + chunk) * 3
+    here = best_so_far + (row * chunks + chunk) * 3
     most = tl.load(here, mask=real, other=float("-inf"))
     which = tl.load(here + 1, mask=real, other=VOCABULARY)
     sums = tl.load(here + 2, mask=real, other=0.0)

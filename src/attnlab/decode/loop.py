@@ -1,4 +1,4 @@
-"""The loop: scores, one id a row, again; rows that have ended are carried along, unheard.
+"""The loop: scores, one id a row, again; rows that have ended are carried along and ignored.
 
 A row's ids are a function of its prompt, its seed and the model: neighbours, their number and their
 order change its logits by rounding only (see `draw.py` for what that can do).
@@ -16,14 +16,14 @@ from torch import Tensor
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.decode.draw import Numbers, draw
+from attnlab.decode.draw import UniformStream, draw
 from attnlab.decode.filters import Filters, likeliest, repetition_penalty
-from attnlab.decode.stepper import Scores, Sliding, device_of, stepper_for
-from attnlab.decode.text import Decode, cut, following
+from attnlab.decode.stepper import Scores, WindowStepper, device_of, stepper_for
+from attnlab.decode.text import Decode, continuation, text_before
 from attnlab.models.protocol import LanguageModel
 
 Ending = Literal["token", "string", "length"]
-Heard = Callable[[int, int], None]  # a row's number and its next id
+OnToken = Callable[[int, int], None]  # a row's number and its next id
 AT_ONCE = 16  # steps between two looks at whether every row has ended
 NO_NUMBERS = "the model's logits are not numbers: nothing can be chosen from them"
 
@@ -38,7 +38,7 @@ class Generated:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]  # log p of each id under the model, before any filter
     ended: Ending
-    text: str | None = None  # None: nobody said how to decode
+    text: str | None = None  # None: no decoder was given
 
     @property
     def logprob(self) -> float:
@@ -73,26 +73,26 @@ class Row:
             return False
         self.ids.append(token)
         self.logprobs.append(logprob)
-        if stop.strings and cut(self.text(stop) or "", stop.strings) is not None:
+        if stop.strings and text_before(self.text(stop) or "", stop.strings) is not None:
             self.ended = "string"
         elif len(self.ids) == stop.tokens:
             self.ended = "length"
         return True
 
     def text(self, stop: Stop) -> str | None:
-        """What the ids say."""
-        return None if stop.decode is None else following(stop.decode, self.prompt, self.ids)
+        """The ids as text, where a decoder was given."""
+        return None if stop.decode is None else continuation(stop.decode, self.prompt, self.ids)
 
     def done(self, stop: Stop) -> Generated:
         """The finished text."""
         assert self.ended is not None
         text = self.text(stop)
         if self.ended == "string" and text is not None:
-            text = cut(text, stop.strings)
+            text = text_before(text, stop.strings)
         return Generated(tuple(self.ids), tuple(self.logprobs), self.ended, text)
 
 
-def padded(
+def pad_prompts(
     prompts: Sequence[Sequence[int]], context: int
 ) -> tuple[Int[Tensor, "row pos"], Tensor | None]:
     """The last `context` ids of each, id 0 on the left where one is shorter, and where that is."""
@@ -108,54 +108,58 @@ def run(
     rows: Sequence[Row],
     filters: Filters,
     stop: Stop,
-    heard: Heard = lambda row, token: None,
+    on_token: OnToken = lambda row, token: None,
 ) -> None:
     """Go on with every row until it ends."""
-    ids, hidden = padded([row.prompt for row in rows], model.context)
+    ids, key_padding_mask = pad_prompts([row.prompt for row in rows], model.context)
     stepper = stepper_for(model, len(rows), ids.shape[1] + stop.tokens - 1)
     chooser = Chooser(filters, rows, model)
-    logits = stepper.start(ids, hidden)
+    logits = stepper.start(ids, key_padding_mask)
     while True:
-        chosen = chooser.chosen(logits, [row.ended is not None for row in rows])
-        if not _taken(rows, chosen.ids, chosen.logprobs, stop, heard):
+        chosen = chooser.choose(logits, [row.ended is not None for row in rows])
+        if not _append_tokens(rows, chosen.ids, chosen.logprobs, stop, on_token):
             break
         if chooser.likeliest_only and stepper.can_run_ahead(stop.tokens - 1):
-            _go_ahead(stepper, chosen.tensor, rows, stop, heard)
+            _go_ahead(stepper, chosen.tensor, rows, stop, on_token)
             break
         logits = stepper.step(chosen.tensor)
     stepper.done()
 
 
-def _taken(
-    rows: Sequence[Row], ids: Sequence[int], logprobs: Sequence[float], stop: Stop, heard: Heard
+def _append_tokens(
+    rows: Sequence[Row],
+    ids: Sequence[int],
+    logprobs: Sequence[float],
+    stop: Stop,
+    on_token: OnToken,
 ) -> bool:
     """One more id for every row that has not ended; whether one is left."""
     for index, row in enumerate(rows):
         if row.ended is None and row.add(ids[index], logprobs[index], stop):
-            heard(index, ids[index])
+            on_token(index, ids[index])
     return any(row.ended is None for row in rows)
 
 
 def _go_ahead(
-    stepper: Sliding, first: Tensor, rows: Sequence[Row], stop: Stop, heard: Heard
+    stepper: WindowStepper, first: Tensor, rows: Sequence[Row], stop: Stop, on_token: OnToken
 ) -> None:
     """Greedy, several steps at a time: while one lot is read here, the next is being computed."""
-    left, lots = stop.tokens - 1, deque[Fetched]()
+    left, lots = stop.tokens - 1, deque[AsyncCopy]()
     while left or lots:
         while left and len(lots) <= 1:
             count = min(AT_ONCE, left)
             left -= count
             ids, logprobs = stepper.ahead(first, count)
             first = ids[-1]
-            lots.append(Fetched(ids, logprobs))
+            lots.append(AsyncCopy(ids, logprobs))
         for ids, logprobs in zip(*lots.popleft().lists(), strict=True):
             if not all(map(math.isfinite, logprobs)):
                 raise UsageError(NO_NUMBERS)
-            if not _taken(rows, ids, logprobs, stop, heard):
+            if not _append_tokens(rows, ids, logprobs, stop, on_token):
                 return
 
 
-class Fetched:
+class AsyncCopy:
     """Tensors on their way to the host, which goes on until it needs them."""
 
     def __init__(self, *tensors: Tensor) -> None:
@@ -172,7 +176,9 @@ class Fetched:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class TokenChoice:
+    """One id a row, on the device and here, and log p of it under the model."""
+
     tensor: Int[Tensor, " row"]
     ids: list[int]
     logprobs: list[float]
@@ -188,11 +194,11 @@ class Chooser:
         self.seen = (
             None
             if filters.repetition == 1
-            else seen_in([row.prompt for row in rows], model.vocabulary, device)
+            else token_mask([row.prompt for row in rows], model.vocabulary, device)
         )
-        self.numbers = Numbers([row.seed for row in rows], model.vocabulary, device)
+        self.uniforms = UniformStream([row.seed for row in rows], model.vocabulary, device)
 
-    def chosen(self, logits: Scores, ended: list[bool]) -> _Chosen:
+    def choose(self, logits: Scores, ended: list[bool]) -> TokenChoice:
         """One id a row, and log p of it under the model."""
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         if any(ended):  # whatever they are now, nothing is refused for it
@@ -203,20 +209,20 @@ class Chooser:
         surprise = logits.logsumexp(dim=-1) - logits.gather(1, ids[:, None])[:, 0]
         # one transfer a step: what is chosen, log p, and whether the row was numbers at all
         known = torch.stack([ids.double(), -surprise.double(), logits.amax(dim=-1).double()])
-        found, logprobs, best = known.tolist()
+        tokens, logprobs, best = known.tolist()
         if not all(map(math.isfinite, best)):
             raise UsageError(NO_NUMBERS)
-        return _Chosen(ids, [int(i) for i in found], logprobs)
+        return TokenChoice(ids, [int(i) for i in tokens], logprobs)
 
     def _ids(self, logits: Scores) -> Int[Tensor, " row"]:
         if not self.greedy:
-            return draw(self.filters(logits.double(), self.seen), self.numbers.next())
+            return draw(self.filters(logits.double(), self.seen), self.uniforms.next())
         if self.seen is not None:
             logits = repetition_penalty(logits, self.filters.repetition, self.seen)
         return likeliest(logits)
 
 
-def seen_in(
+def token_mask(
     texts: Sequence[Sequence[int]], vocabulary: int, device: torch.device
 ) -> Bool[Tensor, "row vocab"]:
     """True at every id that a row's text holds."""

@@ -1,7 +1,8 @@
 """What the loop of generation asks of a model: read the prompts, then one more id a row.
 
     stepper = stepper_for(model, batch=3, length=40)
-    logits = stepper.start(ids, hidden);   logits = stepper.step(chosen)      # both (row, vocab)
+    logits = stepper.start(ids, key_padding_mask)      # (row, vocab)
+    logits = stepper.step(chosen)
 
 A row reads its last `context` tokens and nothing before them. While they fit, what has been read is
 kept; from the first token that does not fit, every step reads the last `context` tokens anew, since
@@ -16,11 +17,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.decode.fast import fast_stepper, give_back
+from attnlab.decode.fast import fast_stepper, keep_recording
 from attnlab.models.cached import CachedGPT, distinct
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
-from attnlab.models.protocol import Hidden, Ids, LanguageModel
+from attnlab.models.protocol import Ids, LanguageModel, PaddingMask
 from attnlab.parts.cached import why_not_cached
 
 Scores = Float[Tensor, "row vocab"]
@@ -30,8 +31,8 @@ Chosen = Int[Tensor, " row"]
 class Stepper(Protocol):
     """A model in the middle of a text; what it gives is valid until it is asked again."""
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
-        """Read the prompts, padded on the left where `hidden`; scores after the last position."""
+    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
+        """Read prompts padded on the left where the mask is True; scores after the last one."""
         ...
 
     def step(self, ids: Chosen) -> Scores:
@@ -44,7 +45,7 @@ class Stepper(Protocol):
 
 
 @runtime_checkable
-class Ahead(Protocol):
+class GreedyStepper(Protocol):
     """A stepper that goes on with the likeliest by itself, without waiting for the host."""
 
     def ahead(self, ids: Chosen, count: int) -> tuple[Tensor, Tensor]:
@@ -52,23 +53,23 @@ class Ahead(Protocol):
         ...
 
 
-def stepper_for(model: LanguageModel, batch: int, length: int) -> "Sliding":
+def stepper_for(model: LanguageModel, batch: int, length: int) -> "WindowStepper":
     """The fastest exact way through `length` positions of `batch` rows, and on beyond them."""
     length = min(length, model.context)
-    return Sliding(model, _kept(model, batch, length), length)
+    return WindowStepper(model, _cached_stepper(model, batch, length), length)
 
 
-def _kept(model: LanguageModel, batch: int, length: int) -> Stepper | None:
-    """A stepper that keeps what it has read; None where that is not known to be exact."""
+def _cached_stepper(model: LanguageModel, batch: int, length: int) -> Stepper | None:
+    """A stepper with a cache; None where a cache is not known to be exact."""
     if (fast := fast_stepper(model, batch, length)) is not None:
         return fast
     if isinstance(model, GPT):
         exact = all(why_not_cached(block.attention) is None for block in model.layers())
-        return OwnCache(model, length) if exact else None
+        return GPTStepper(model, length) if exact else None
     if isinstance(model, HubModel):
         known = inspect.signature(model.library.forward).parameters
         if "past_key_values" in known and "attention_mask" in known and _gives_cache(model):
-            return HubCache(model, frozenset(known))
+            return HubStepper(model, frozenset(known))
     return None
 
 
@@ -76,8 +77,8 @@ def _kept(model: LanguageModel, batch: int, length: int) -> Stepper | None:
 def _gives_cache(model: HubModel) -> bool:
     """Whether one token leaves a cache whose rows can be chosen."""
     token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
-    found = model.library(input_ids=token, use_cache=True)
-    return hasattr(getattr(found, "past_key_values", None), "batch_select_indices")
+    answer = model.library(input_ids=token, use_cache=True)
+    return hasattr(getattr(answer, "past_key_values", None), "batch_select_indices")
 
 
 def device_of(model: Any) -> torch.device:
@@ -88,47 +89,49 @@ def device_of(model: Any) -> torch.device:
 
 
 @dataclass
-class Whole:
-    """Every row alone, unpadded, from its first visible token: exact for any model."""
+class UncachedStepper:
+    """Every row alone, unpadded, from its first real token: exact for any model."""
 
     model: LanguageModel
     _texts: list[list[int]] = field(default_factory=list, init=False)
     _new: list[Chosen] = field(default_factory=list, init=False)  # not yet in the texts
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
-        """The whole prompts."""
-        self.note_prompts(ids, hidden)
-        return self.read()
+    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
+        """Scores after each whole prompt."""
+        self.set_prompts(ids, key_padding_mask)
+        return self.read_all()
 
     def step(self, ids: Chosen) -> Scores:
-        """The whole texts, one id longer."""
-        self.note(ids)
-        return self.read()
+        """Scores after each whole text, one id longer."""
+        self.append(ids)
+        return self.read_all()
 
     def take(self, rows: Chosen) -> None:
         """Row i becomes what row rows[i] was."""
         texts = self.texts()
         self._texts = [list(texts[row]) for row in rows.tolist()]
 
-    def note_prompts(self, ids: Ids, hidden: Hidden) -> None:
-        """The visible ids of every row."""
-        skipped = [0] * len(ids) if hidden is None else hidden.sum(dim=1).tolist()
+    def set_prompts(self, ids: Ids, key_padding_mask: PaddingMask) -> None:
+        """The real ids of every row."""
+        skipped = (
+            [0] * len(ids) if key_padding_mask is None else key_padding_mask.sum(dim=1).tolist()
+        )
         self._texts = [row[skip:] for row, skip in zip(ids.tolist(), skipped, strict=True)]
         self._new = []
 
-    def note(self, ids: Chosen) -> None:
+    def append(self, ids: Chosen) -> None:
         """One more id a row; where they are is not asked before it matters (a GPU would wait)."""
         self._new.append(ids)
 
     def texts(self) -> list[list[int]]:
-        """Every row's visible ids so far."""
+        """Every row's real ids so far."""
         if self._new:
             for text, new in zip(self._texts, torch.stack(self._new, dim=1).tolist(), strict=True):
                 text += new
             self._new = []
         return self._texts
 
-    def read(self) -> Scores:
+    def read_all(self) -> Scores:
         """Scores after the last `context` tokens of every row."""
         device, context = device_of(self.model), self.model.context
         rows = (torch.tensor([text[-context:]], device=device) for text in self.texts())
@@ -136,68 +139,70 @@ class Whole:
 
 
 @dataclass
-class Sliding(Whole):
-    """`kept` while the rows fit into `room` positions, whole windows afterwards."""
+class WindowStepper(UncachedStepper):
+    """`cache` while the rows fit into `room` positions, whole windows afterwards."""
 
-    kept: Stepper | None
+    cache: Stepper | None
     room: int
     filled: int = field(default=0, init=False)
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
-        """The prompts."""
-        self.note_prompts(ids, hidden)
+    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
+        """Read the prompts; scores after the last position."""
+        self.set_prompts(ids, key_padding_mask)
         self.filled = ids.shape[1]
-        if self.kept is None:
-            return self.read()
+        if self.cache is None:
+            return self.read_all()
         device = device_of(self.model)
-        return self.kept.start(ids.to(device), None if hidden is None else hidden.to(device))
+        return self.cache.start(
+            ids.to(device), None if key_padding_mask is None else key_padding_mask.to(device)
+        )
 
     def step(self, ids: Chosen) -> Scores:
-        """One id more, from what is kept if there is room for it."""
-        self.note(ids)
+        """Scores after one more id a row, from the cache if there is room for it."""
+        self.append(ids)
         self.filled += 1
         if self.filled > self.room:
-            self.kept = None
-        return self.read() if self.kept is None else self.kept.step(ids)
+            self.cache = None
+        return self.read_all() if self.cache is None else self.cache.step(ids)
 
     def take(self, rows: Chosen) -> None:
-        """Row i becomes what row rows[i] was, in what is kept too."""
+        """Row i becomes what row rows[i] was, in the cache too."""
         super().take(rows)
-        if self.kept is not None:
-            self.kept.take(rows)
+        if self.cache is not None:
+            self.cache.take(rows)
 
     def can_run_ahead(self, count: int) -> bool:
-        """Whether what is kept chooses the likeliest itself, and has room for so many."""
-        return isinstance(self.kept, Ahead) and self.filled + count <= self.room
+        """Whether the cache chooses the likeliest itself, and has room for so many."""
+        return isinstance(self.cache, GreedyStepper) and self.filled + count <= self.room
 
     def ahead(self, ids: Chosen, count: int) -> tuple[Tensor, Tensor]:
         """`ids`, then the likeliest each time: what followed `count` times, and log p of it."""
-        assert isinstance(self.kept, Ahead)
+        assert isinstance(self.cache, GreedyStepper)
         self.filled += count
-        return self.kept.ahead(ids, count)
+        return self.cache.ahead(ids, count)
 
     def done(self) -> None:
         """Nothing more will be asked."""
-        if self.kept is not None:
-            give_back(self.kept)
-            self.kept = None
+        if self.cache is not None:
+            keep_recording(self.cache)
+            self.cache = None
 
 
 @dataclass
-class OwnCache:
+class GPTStepper:
     """A GPT of ours with the keys and values of its layers (`models/cached.py`)."""
 
     model: GPT
     length: int
     cached: CachedGPT = field(init=False)
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
-        """The prompts."""
+    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
+        """Read the prompts; scores after the last position."""
         self.cached = self.model.cached(len(ids), self.length)
-        return self.cached.step(ids, hidden)[:, -1]
+        return self.cached.step(ids, key_padding_mask)[:, -1]
 
     def step(self, ids: Chosen) -> Scores:
-        """One id more."""
+        """Scores after one more id a row."""
         return self.cached.step(ids[:, None])[:, -1]
 
     def take(self, rows: Chosen) -> None:
@@ -206,7 +211,7 @@ class OwnCache:
 
 
 @dataclass
-class HubCache:
+class HubStepper:
     """A transformers model with the cache it makes for itself."""
 
     model: HubModel
@@ -215,16 +220,16 @@ class HubCache:
     padded: bool = field(default=False, init=False)
     cache: Any = field(default=None, init=False)
 
-    def start(self, ids: Ids, hidden: Hidden) -> Scores:
-        """The prompts; equal ones are read once."""
-        read, unseen, rows = distinct(ids, hidden)
-        self.visible, self.padded, self.cache = (~unseen).long(), bool(unseen.any()), None
+    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
+        """Read the prompts, equal ones once; scores after the last position."""
+        read, padding, rows = distinct(ids, key_padding_mask)
+        self.visible, self.padded, self.cache = (~padding).long(), bool(padding.any()), None
         logits = self._read(read)
         self.take(rows)
         return logits[rows]
 
     def step(self, ids: Chosen) -> Scores:
-        """One id more."""
+        """Scores after one more id a row."""
         self.visible = torch.cat([self.visible, torch.ones_like(ids)[:, None]], dim=1)
         return self._read(ids[:, None])
 
@@ -238,13 +243,13 @@ class HubCache:
         more: dict[str, Any] = {}
         if self.padded:
             more["attention_mask"] = self.visible
-        if "position_ids" in self.known:  # counted from the first visible token
-            places = (self.visible.cumsum(dim=1) - 1).clamp_min(0)
-            more["position_ids"] = places[:, -ids.shape[1] :]
+        if "position_ids" in self.known:  # counted from the first real token
+            position_ids = (self.visible.cumsum(dim=1) - 1).clamp_min(0)
+            more["position_ids"] = position_ids[:, -ids.shape[1] :]
         if "logits_to_keep" in self.known:
             more["logits_to_keep"] = 1
-        found = self.model.library(
+        answer = self.model.library(
             input_ids=ids, past_key_values=self.cache, use_cache=True, **more
         )
-        self.cache = found.past_key_values
-        return found.logits[:, -1]
+        self.cache = answer.past_key_values
+        return answer.logits[:, -1]

@@ -1,9 +1,11 @@
-"""What the models of the house share: ids in, one matrix out, blocks of attention in between.
+"""What GPT and Perceiver share: ids in, one matrix out, blocks of attention in between.
 
     logits = W · states(ids)         W: the embedding itself when tied
 
-A model says what its states are; loss, logits, places and the making of a block are here.
+A model says what its states are; loss, logits, positions and blocks are here.
 """
+
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -11,20 +13,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.errors import UsageError
-from attnlab.models.block import Block, FeedForward, States
+from attnlab.models.block import Block, States
 from attnlab.models.config import GPTConfig
 from attnlab.models.loss import linear_nll
-from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.protocol import Ids, Logits, Map, PaddingMask
 from attnlab.parts.attention import Attention, Steps
 from attnlab.parts.initialise import GPT_STD, normal
 from attnlab.parts.mask import Mask
-from attnlab.parts.part import Places
+from attnlab.parts.norm import Norm
+from attnlab.parts.part import PositionIds
 
 
-class OwnModel(nn.Module):
-    """A language model; `LanguageModel` of protocol.py, and more."""
+class Transformer(nn.Module):
+    """What GPT and Perceiver share; it has all that protocol.py asks of a `LanguageModel`."""
 
     head: nn.Parameter | None
+    tokenizer: Any = None  # the one it was loaded with, where there is one
 
     def __init__(self, shape: GPTConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -32,11 +36,11 @@ class OwnModel(nn.Module):
         self.embedding = normal((shape.vocab, shape.d_model), GPT_STD, generator)
         self.position = shape.position.build(shape.dims, generator)
 
-    def states(self, ids: Ids, hidden: Hidden = None) -> States:
+    def states(self, ids: Ids, key_padding_mask: PaddingMask = None) -> States:
         """What the output matrix is applied to."""
         raise NotImplementedError
 
-    def steps(self, ids: Ids, hidden: Hidden = None) -> list[Steps]:
+    def steps(self, ids: Ids, key_padding_mask: PaddingMask = None) -> list[Steps]:
         """Everything that attention computes, one record a layer."""
         raise NotImplementedError
 
@@ -45,8 +49,8 @@ class OwnModel(nn.Module):
         shape = (self._shape.vocab, self._shape.d_model)
         return None if self._shape.tie else normal(shape, GPT_STD, generator)
 
-    def _norm(self) -> nn.LayerNorm:
-        return nn.LayerNorm(self._shape.d_model, self._shape.norm_eps, bias=self._shape.bias)
+    def _norm(self, generator: torch.Generator) -> Norm:
+        return self._shape.norm.build(self._shape.dims, generator)
 
     def _block(self, mask: Mask.Config, generator: torch.Generator) -> Block:
         shape = self._shape
@@ -54,8 +58,8 @@ class OwnModel(nn.Module):
             project=shape.project, mask=mask, normalise=shape.normalise, merge=shape.merge
         )
         attention = Attention(parts, shape.dims, self.position, generator)
-        feed_forward = FeedForward(shape.dims, shape.mlp_ratio, generator)
-        block = Block(attention, feed_forward, self._norm(), self._norm())
+        mlp = shape.mlp.build(shape.dims, generator)
+        block = Block(attention, mlp, self._norm(generator), self._norm(generator))
         block.shrink_residual(shape.layers)
         return block
 
@@ -78,32 +82,37 @@ class OwnModel(nn.Module):
         """Numbers that can be learnt; a tied matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
-    def forward(self, ids: Ids, hidden: Hidden = None) -> Logits:
-        """Logits of the next id after every position; at hidden positions they mean nothing."""
-        return functional.linear(self.states(ids, hidden), self.output_matrix)
+    def forward(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
+        """Logits of the next id after every position; at padding they mean nothing."""
+        return self.to_logits(self.states(ids, key_padding_mask))
+
+    def to_logits(self, states: States) -> Logits:
+        """The output matrix times the states."""
+        return functional.linear(states, self.output_matrix)
 
     def nll(
-        self, ids: Ids, targets: Ids, hidden: Hidden = None
+        self, ids: Ids, targets: Ids, key_padding_mask: PaddingMask = None
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Σ −log p over targets that are not IGNORE, and their number; logits are never stored."""
-        return linear_nll(self.states(ids, hidden), self.output_matrix, targets)
+        return linear_nll(self.states(ids, key_padding_mask), self.output_matrix, targets)
 
     @torch.no_grad()
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+    def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
         """`forward` without gradient."""
-        return self(ids, hidden)
+        return self(ids, key_padding_mask)
 
     @torch.no_grad()
     def attentions(self, ids: Ids) -> list[Map]:
         """The weights of every layer."""
         return [steps.weights for steps in self.steps(ids)]
 
-    def _places(self, ids: Ids, hidden: Hidden) -> Places:
-        """0, 1, 2 …; where a row is padded on its left, from its first visible token."""
+    def _position_ids(self, ids: Ids, key_padding_mask: PaddingMask) -> PositionIds:
+        """0, 1, 2 …; where a row is padded on its left, from its first real token."""
         length = ids.shape[1]
         if length > self.context:
             raise UsageError(f"{length} positions, but this model reads {self.context} at most")
-        if hidden is not None and (hidden[:, :-1] & ~hidden[:, 1:]).any():
-            return Places.after(hidden)
+        mask = key_padding_mask
+        if mask is not None and (mask[:, :-1] & ~mask[:, 1:]).any():
+            return PositionIds.after(mask)
         at = torch.arange(length, device=ids.device)[None]
-        return Places(at, at, plain=True)
+        return PositionIds(at, at, plain=True)

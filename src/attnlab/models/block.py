@@ -1,4 +1,4 @@
-"""One layer of a GPT:  x ← x + attention(norm(x));  x ← x + feed_forward(norm(x))."""
+"""One layer of a GPT:  x ← x + attention(norm(x));  x ← x + mlp(norm(x))."""
 
 import math
 from collections.abc import Callable
@@ -6,26 +6,12 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from attnlab.parts.attention import Attention
-from attnlab.parts.initialise import linear
-from attnlab.parts.part import Dims
+from attnlab.parts.mlp import Mlp
+from attnlab.parts.norm import Norm
 
 States = Float[Tensor, "batch pos d_model"]
-
-
-class FeedForward(nn.Module):
-    """W₂ gelu(W₁ x), hidden width `ratio` · d_model; gelu by its tanh formula, as in GPT-2."""
-
-    def __init__(self, dims: Dims, ratio: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.wide = linear(dims.d_model, ratio * dims.d_model, dims.bias, generator)
-        self.out = linear(ratio * dims.d_model, dims.d_model, dims.bias, generator)
-
-    def forward(self, x: States) -> States:
-        """Each position on its own."""
-        return self.out(functional.gelu(self.wide(x), approximate="tanh"))
 
 
 class Block(nn.Module):
@@ -34,9 +20,9 @@ class Block(nn.Module):
     def __init__(
         self,
         attention: Attention,
-        feed_forward: FeedForward,
-        attention_norm: nn.LayerNorm,
-        feed_forward_norm: nn.LayerNorm,
+        feed_forward: Mlp,
+        attention_norm: Norm,
+        feed_forward_norm: Norm,
     ) -> None:
         super().__init__()
         self.attention_norm, self.attention = attention_norm, attention

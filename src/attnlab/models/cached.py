@@ -8,16 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from attnlab.core.errors import UsageError
 from attnlab.models.block import States
-from attnlab.models.protocol import Hidden, Ids, Logits
+from attnlab.models.protocol import Ids, PaddingMask
 from attnlab.parts.attention import Attention
-from attnlab.parts.cached import CachedAttention
-from attnlab.parts.part import Places
+from attnlab.parts.cached import CachedAttention, TextSoFar
 
 if TYPE_CHECKING:
     from attnlab.models.gpt import GPT
@@ -29,49 +27,55 @@ class CachedGPT:
 
     model: "GPT"
     layers: list[CachedAttention]
-    seen: Int[Tensor, "batch 1"]  # visible tokens of each row so far
+    text: TextSoFar
+    seen: Int[Tensor, "batch 1"]  # real tokens of each row so far
 
     @staticmethod
     def from_gpt(model: "GPT", batch: int, length: int) -> "CachedGPT":
         """Refused where a token to come could change what is already read."""
         if length > model.context:
             raise UsageError(f"{length} positions, but this model reads {model.context} at most")
+        text = TextSoFar(batch, length)
         layers = [
-            CachedAttention.from_attention(block.attention, batch, length)
+            CachedAttention.from_attention(block.attention, batch, length, text)
             for block in model.layers()
         ]
         seen = torch.zeros((batch, 1), dtype=torch.int64, device=model.embedding.device)
-        return CachedGPT(model, layers, seen)
+        return CachedGPT(model, layers, text, seen)
 
     @torch.no_grad()
-    def step(self, ids: Ids, hidden: Hidden = None) -> Logits:
-        """The logits after each of the new ids; hidden ones (padding on the left) are skipped."""
-        visible = torch.ones_like(ids) if hidden is None else (~hidden).long()
-        at = self.seen + visible.cumsum(dim=1) - 1
+    def step(
+        self, ids: Ids, key_padding_mask: PaddingMask = None, *, last_only: bool = False
+    ) -> Float[Tensor, "batch new vocab"]:
+        """The logits after each of the new ids, or the last; padding on the left is skipped."""
+        real = torch.ones_like(ids) if key_padding_mask is None else (~key_padding_mask).long()
+        at = self.seen + real.cumsum(dim=1) - 1
+        self.text.check_room(*ids.shape)
+        read = self.text.append(at, key_padding_mask)
         caches = iter(self.layers)
 
         def attend(attention: Attention, x: States) -> States:
             del attention  # the cache holds it
-            return next(caches).step(x, at, hidden)
+            return next(caches).read(x, read)
 
-        x = self.model.through(ids, Places(at, at), attend)
+        x = self.model.through(ids, read.new, attend)
         self.seen = at[:, -1:] + 1
-        return functional.linear(x, self.model.output_matrix)
+        return self.model.to_logits(x[:, -1:] if last_only else x)
 
     def take(self, rows: Int[Tensor, " row"]) -> None:
         """Keep these rows, in this order (beams that survive)."""
         self.seen = self.seen[rows]
+        self.text.take(rows)
         for layer in self.layers:
-            layer.take(rows)
+            layer.take_keys(rows)
 
 
-def distinct(ids: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows that differ, what is hidden of them, and which of them every row is.
+def distinct(ids: Tensor, key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows that differ, their padding mask, and which of them each row is.
 
     Many texts after one prompt read it once.
     """
-    unseen = torch.zeros_like(ids, dtype=torch.bool) if hidden is None else hidden
-    joined = torch.cat([ids, unseen.long()], dim=1)
-    rows, which = torch.unique(joined, dim=0, return_inverse=True)
-    found, unseen = rows.chunk(2, dim=1)
-    return found, unseen.bool(), which
+    mask = torch.zeros_like(ids, dtype=torch.bool) if key_padding_mask is None else key_padding_mask
+    rows, which = torch.unique(torch.cat([ids, mask.long()], dim=1), dim=0, return_inverse=True)
+    different, mask = rows.chunk(2, dim=1)
+    return different, mask.bool(), which

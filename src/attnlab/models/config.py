@@ -9,9 +9,11 @@ from attnlab.core.errors import UsageError
 from attnlab.parts.attention import Attention
 from attnlab.parts.mask import Causal, Mask
 from attnlab.parts.merge import Concat, Merge
+from attnlab.parts.mlp import Gelu, Mlp, Swiglu
+from attnlab.parts.norm import Layer, Norm, Rms
 from attnlab.parts.normalise import Normalise, Softmax
 from attnlab.parts.part import Dims, Part
-from attnlab.parts.position import Learned, Position
+from attnlab.parts.position import Learned, Position, Rotary
 from attnlab.parts.project import Linear, Project
 
 SIZES = {"nano": (3, 3, 48), "micro": (4, 4, 128), "mini": (6, 6, 192)}  # layers, heads, width
@@ -21,8 +23,14 @@ SEAMS: dict[str, type[Part]] = {
     "mask": Mask,
     "normalise": Normalise,
     "merge": Merge,
+    "norm": Norm,
+    "mlp": Mlp,
 }
 NUMBERS = ("vocab", "block", "layers", "heads", "d_model", "mlp_ratio")
+OPTIONAL = ("kv_heads", "d_head", "d_mlp")  # whole numbers too, or None
+# fields that are written to JSON only where they differ from their default, so that a model stored
+# before they existed keeps its JSON, and with it the id of its trial
+OMITTED = ("norm", "mlp", *OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,9 @@ class GPTConfig:
     """Every default together, with a vocabulary of 50,257, is the smallest GPT-2 but for its size.
 
     `block` is the longest sequence; `tie` makes the output matrix the embedding itself; `bias` is
-    that of every linear map and norm.
+    that of every linear map and LayerNorm. None stands for what follows from the other sizes:
+    `kv_heads` heads, `d_head` d_model / heads, `d_mlp` (units of the MLP) mlp_ratio · d_model.
+    A Llama has position rotary, norm rms, mlp swiglu and no bias.
     """
 
     vocab: int
@@ -47,6 +57,11 @@ class GPTConfig:
     bias: bool = True
     mlp_ratio: int = 4
     norm_eps: float = 1e-5
+    norm: Norm.Config = field(default_factory=Layer.Config)
+    mlp: Mlp.Config = field(default_factory=Gelu.Config)
+    kv_heads: int | None = None
+    d_head: int | None = None
+    d_mlp: int | None = None
 
     def __post_init__(self) -> None:
         _check_values({f.name: getattr(self, f.name) for f in fields(self)})
@@ -66,7 +81,18 @@ class GPTConfig:
     @property
     def dims(self) -> Dims:
         """The sizes that parts need."""
-        return Dims.of(self.d_model, self.heads, self.block, self.bias)
+        d_head = self.d_head or Dims.of(self.d_model, self.heads, self.block).d_head
+        d_mlp = self.d_mlp or self.mlp_ratio * self.d_model
+        return Dims(
+            self.d_model,
+            self.heads,
+            d_head,
+            self.block,
+            self.bias,
+            kv_heads=self.kv_heads or self.heads,
+            d_mlp=d_mlp,
+            norm_eps=self.norm_eps,
+        )
 
     @property
     def attention(self) -> Attention.Config:
@@ -78,13 +104,28 @@ class GPTConfig:
     @property
     def is_gpt2(self) -> bool:
         """Whether this is the model that Hugging Face calls gpt2."""
-        usual = GPTConfig(self.vocab)
-        return self.bias and all(getattr(self, name) == getattr(usual, name) for name in SEAMS)
+        dims = self.dims
+        plain = dims.kv_heads == dims.heads and dims.heads * dims.d_head == dims.d_model
+        return self.bias and plain and self._has_parts(GPTConfig(self.vocab))
+
+    @property
+    def is_llama(self) -> bool:
+        """Whether this is a model that Hugging Face calls llama."""
+        return self._has_parts(
+            GPTConfig(self.vocab, position=self.position, norm=Rms.Config(), mlp=Swiglu.Config())
+        ) and isinstance(self.position, Rotary.Config)
+
+    def _has_parts(self, other: "GPTConfig") -> bool:
+        return all(getattr(self, name) == getattr(other, name) for name in SEAMS)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, parts by name; `from_json` reads it back."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {name: values[name].to_json() for name in SEAMS}
+        usual = GPTConfig(self.vocab)
+        for name in OMITTED:
+            if values[name] == getattr(usual, name):
+                del values[name]
+        return values | {name: values[name].to_json() for name in SEAMS if name in values}
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> "GPTConfig":
@@ -112,11 +153,13 @@ def _check_known(key: str) -> None:
 def _check_values(values: Mapping[str, Any]) -> None:
     """Strict: 1 is no flag, true no number, "5" neither."""
     for name, value in values.items():
-        if name in NUMBERS:
+        if name in NUMBERS or (name in OPTIONAL and value is not None):
             fits, rule = type(value) is int and value >= 1, "a whole number from 1"
         elif name in SEAMS:
             seam = SEAMS[name]
             fits, rule = isinstance(value, seam.Config), f"the Config of a {seam.__name__}"
+        elif name in OPTIONAL:
+            continue
         elif name == "norm_eps":
             fits, rule = type(value) is float and 0 < value < 1, "a number between 0 and 1"
         else:

@@ -20,8 +20,7 @@ from attnlab import assets
 from attnlab.assets.hub import is_encoder_name
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.files import sha256_file, sha256_files
-from attnlab.models.hub import _errors_of as errors_of  # pyright: ignore[reportPrivateUsage]
-from attnlab.models.hub import quiet, safe_options
+from attnlab.models.hub import quiet, safe_options, translate_errors
 from attnlab.models.weights import weight_files
 
 Pooling = Literal["mean", "first", "virtual"]
@@ -32,7 +31,7 @@ class Texts(NamedTuple):
     """A batch: ids, which are padding, which text of a pair each belongs to, and the classes."""
 
     ids: Tensor
-    hidden: Tensor
+    key_padding_mask: Tensor
     kinds: Tensor | None
     labels: Tensor
 
@@ -67,7 +66,7 @@ class Encoder:
 
     @property
     def layers(self) -> int:
-        """L."""
+        """How many layers it has."""
         return int(self.library.config.num_hidden_layers)
 
     @property
@@ -107,13 +106,13 @@ class Classifier(nn.Module):
         self._takes_kinds = "token_type_ids" in inspect.signature(self.encoder.forward).parameters
         self.register_state_dict_post_hook(_without_frozen)
 
-    def forward(self, ids: Tensor, hidden: Tensor, kinds: Tensor | None = None) -> Tensor:
-        """(rows, classes); `hidden` is True at padding."""
-        return self.head(self.pooled(ids, hidden, kinds))
+    def forward(self, ids: Tensor, key_padding_mask: Tensor, kinds: Tensor | None = None) -> Tensor:
+        """Logits (rows, classes)."""
+        return self.head(self.pooled(ids, key_padding_mask, kinds))
 
-    def pooled(self, ids: Tensor, hidden: Tensor, kinds: Tensor | None = None) -> Tensor:
+    def pooled(self, ids: Tensor, key_padding_mask: Tensor, kinds: Tensor | None = None) -> Tensor:
         """One vector a text."""
-        visible, lead = (~hidden).long(), 0
+        visible, lead = (~key_padding_mask).long(), 0
         options: dict[str, Any] = {"input_ids": ids}
         if self.extra is not None:
             before = self.extra.length
@@ -131,15 +130,15 @@ class Classifier(nn.Module):
         states = self.encoder(attention_mask=visible, **options).last_hidden_state
         if self.pooling == "virtual" and lead:
             return states[:, 0]
-        return pool(states[:, lead:], hidden, self.pooling)
+        return pool(states[:, lead:], key_padding_mask, self.pooling)
 
 
-def pool(states: Tensor, hidden: Tensor, pooling: Pooling) -> Tensor:
+def pool(states: Tensor, key_padding_mask: Tensor, pooling: Pooling) -> Tensor:
     """Σ visible / number of visible, or the first visible."""
     if pooling != "mean":
-        first = (~hidden).long().argmax(dim=1)
+        first = (~key_padding_mask).long().argmax(dim=1)
         return states[torch.arange(len(states), device=states.device), first]
-    weights = (~hidden).to(states.dtype)[:, :, None]
+    weights = (~key_padding_mask).to(states.dtype)[:, :, None]
     return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp_min(1)
 
 
@@ -157,8 +156,8 @@ def open_encoder(target: str | Path = "minilm-l6") -> Encoder:
     if not (path / "config.json").is_file():
         raise UsageError(f"{target}: no model is there (no config.json)")
     options = safe_options(path)
-    with errors_of(name), quiet():
-        library, tokenizer = _opened(path, options)
+    with translate_errors(name), quiet():
+        library, tokenizer = _load_library(path, options)
     return Encoder(name, library.eval(), tokenizer, weights_sha256(path))
 
 
@@ -168,14 +167,14 @@ def weights_sha256(folder: Path) -> str:
     return sha256_file(files[0]) if len(files) == 1 else sha256_files(files)
 
 
-def _opened(path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
+def _load_library(path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
 
     loaded: Any = AutoModel.from_pretrained(
         path, dtype=torch.float32, output_loading_info=True, **options
     )
-    library, found = loaded
-    absent = [n for n in (*found["missing_keys"], *found["mismatched_keys"]) if "pooler" not in n]
+    library, report = loaded
+    absent = [n for n in (*report["missing_keys"], *report["mismatched_keys"]) if "pooler" not in n]
     if absent:
         raise IntegrityError(f"{path}: {len(absent)} weights are missing, {absent[0]} first")
     if getattr(library.config, "is_decoder", False) or library.config.is_encoder_decoder:

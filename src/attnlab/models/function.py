@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.protocol import Ids, Logits, Map, PaddingMask
 
-MASKS = ("attention_mask", "mask", "hidden")  # names under which padding may be passed
+TRUE_AT_PADDING = ("key_padding_mask", "hidden")
+MASKS = ("attention_mask", "mask", *TRUE_AT_PADDING)  # names under which padding may be passed
 UNKNOWN_CONTEXT = 1 << 20
 
 
@@ -36,23 +37,24 @@ class FunctionModel:
         return self
 
     @torch.no_grad()
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
-        """What the function says, unwrapped."""
+    def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
+        """The function's logits, out of a tuple or an object with `.logits`."""
         more: dict[str, Tensor] = {}
-        if self.mask is not None and hidden is not None:
-            hidden = hidden.to(self.device)
-            more[self.mask] = hidden if self.mask == "hidden" else (~hidden).long()
+        if self.mask is not None and key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.to(self.device)
+            is_padding = self.mask in TRUE_AT_PADDING
+            more[self.mask] = key_padding_mask if is_padding else (~key_padding_mask).long()
         try:
-            found = self.function(ids.to(self.device), **more)
+            answer = self.function(ids.to(self.device), **more)
         except Exception as error:
             raise UsageError(f"{self.name}: {type(error).__name__}: {error}") from error
-        found = getattr(found, "logits", found)
-        found = found[0] if isinstance(found, tuple | list) else found
-        if not isinstance(found, Tensor) or found.ndim != 3 or found.shape[:2] != ids.shape:
-            shape = tuple(getattr(found, "shape", ())) or type(found).__name__
+        answer = getattr(answer, "logits", answer)
+        answer = answer[0] if isinstance(answer, tuple | list) else answer
+        if not isinstance(answer, Tensor) or answer.ndim != 3 or answer.shape[:2] != ids.shape:
+            shape = tuple(getattr(answer, "shape", ())) or type(answer).__name__
             raise UsageError(f"{self.name}: must give logits (batch, length, vocabulary): {shape}")
-        return found
+        return answer
 
     def attentions(self, ids: Ids) -> list[Map]:
-        """A function shows none."""
+        """Refused: a function shows no attention maps."""
         raise UsageError(f"{self.name} is a function: it shows no attention maps")

@@ -1,4 +1,4 @@
-"""The GPT of the house: embeddings, blocks of attention made of parts, one output matrix.
+"""Our GPT: embeddings, blocks of attention made of parts, one output matrix.
 
     x = position(embedding[ids]);   x = block(x) for every layer;   logits = W · norm(x)
 
@@ -13,27 +13,27 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attnlab.models.base import OwnModel
+from attnlab.models.base import Transformer
 from attnlab.models.block import Block, States
 from attnlab.models.cached import CachedGPT
 from attnlab.models.config import SIZES, GPTConfig
-from attnlab.models.protocol import Hidden, Ids
+from attnlab.models.protocol import Ids, PaddingMask
 from attnlab.parts.attention import Attention, Steps
-from attnlab.parts.fast import needed
-from attnlab.parts.part import Places
+from attnlab.parts.fast import needed_padding_mask
+from attnlab.parts.part import PositionIds
 
 __all__ = ["GPT", "SIZES", "GPTConfig"]
 
 
-class GPT(OwnModel):
-    """Blocks one after the other."""
+class GPT(Transformer):
+    """Decoder-only: every block of attention reads what the one before it wrote."""
 
     def __init__(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().__init__(config, generator)
         self.config = config
-        made = (self._block(config.mask, generator) for _ in range(config.layers))
-        self.blocks = nn.ModuleList(made)
-        self.norm = self._norm()
+        blocks = (self._block(config.mask, generator) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = self._norm(generator)
         self.head = self._matrix(generator)
 
     @property
@@ -45,29 +45,35 @@ class GPT(OwnModel):
         """The blocks, first to last."""
         return cast("Iterator[Block]", iter(self.blocks))
 
-    def states(self, ids: Ids, hidden: Hidden = None) -> States:
+    def states(self, ids: Ids, key_padding_mask: PaddingMask = None) -> States:
         """What the output matrix is applied to."""
-        places = self._places(ids, hidden)
-        if hidden is not None:  # asked once here instead of in every layer
-            hidden = needed(hidden, self._first.mask, self._first.merge)
-        return self.through(ids, places, lambda attention, x: attention(x, places, hidden))
+        position_ids = self._position_ids(ids, key_padding_mask)
+        if key_padding_mask is not None:  # asked once here instead of in every layer
+            key_padding_mask = needed_padding_mask(
+                key_padding_mask, self._first.mask, self._first.merge
+            )
+        return self.through(
+            ids, position_ids, lambda attention, x: attention(x, position_ids, key_padding_mask)
+        )
 
-    def steps(self, ids: Ids, hidden: Hidden = None) -> list[Steps]:
+    def steps(self, ids: Ids, key_padding_mask: PaddingMask = None) -> list[Steps]:
         """Everything that attention computes, one record a layer."""
-        places, found = self._places(ids, hidden), []
+        position_ids, records = self._position_ids(ids, key_padding_mask), []
 
         def note(attention: Attention, x: States) -> States:
-            found.append(attention.steps(x, x, places, hidden))
-            return found[-1].out
+            records.append(attention.steps(x, x, position_ids, key_padding_mask))
+            return records[-1].out
 
-        self.through(ids, places, note)
-        return found
+        self.through(ids, position_ids, note)
+        return records
 
     def through(
-        self, ids: Ids, places: Places, attend: Callable[[Attention, States], States]
+        self, ids: Ids, position_ids: PositionIds, attend: Callable[[Attention, States], States]
     ) -> States:
         """Embedding, blocks and the last norm, with the attention of each layer run by `attend`."""
-        x = self.position.on_embeddings(functional.embedding(ids, self.embedding), places.query)
+        x = self.position.on_embeddings(
+            functional.embedding(ids, self.embedding), position_ids.query
+        )
         for block in self.layers():
             x = block(x, attend)
         return self.norm(x)

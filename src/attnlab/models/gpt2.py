@@ -44,7 +44,7 @@ def gpt2_settings(config: GPTConfig) -> dict[str, Any]:
         "n_embd": config.d_model,
         "n_layer": config.layers,
         "n_head": config.heads,
-        "n_inner": config.mlp_ratio * config.d_model,
+        "n_inner": config.dims.d_mlp,
         "layer_norm_epsilon": config.norm_eps,
         "tie_word_embeddings": config.tie,
         "activation_function": "gelu_new",
@@ -65,8 +65,6 @@ def config_from_gpt2(settings: Mapping[str, Any]) -> GPTConfig:
     try:
         width = settings["n_embd"]
         inner = settings.get("n_inner") or 4 * width
-        if inner % width:
-            raise UsageError(f"n_inner {inner} is no multiple of the width {width}")
         return GPTConfig(
             vocab=settings["vocab_size"],
             block=settings["n_positions"],
@@ -74,7 +72,8 @@ def config_from_gpt2(settings: Mapping[str, Any]) -> GPTConfig:
             heads=settings["n_head"],
             d_model=width,
             tie=settings.get("tie_word_embeddings", True),
-            mlp_ratio=inner // width,
+            mlp_ratio=inner // width or 1,
+            d_mlp=inner if inner % width else None,
             norm_eps=settings.get("layer_norm_epsilon", 1e-5),
         )
     except (KeyError, TypeError) as error:
@@ -102,10 +101,10 @@ def to_gpt2(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]
 
 def from_gpt2(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
     """GPT-2's tensors under our names; both `transformer.wte` and plain `wte` are understood."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for ours, theirs, turned in names(config):
         tensor = state.get(theirs, state.get(theirs.removeprefix("transformer.")))
         if tensor is None:
             raise IntegrityError(f"the weights have no {theirs}")
-        found[ours] = (tensor.T if turned else tensor).contiguous()
-    return found
+        tensors[ours] = (tensor.T if turned else tensor).contiguous()
+    return tensors

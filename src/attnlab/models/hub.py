@@ -26,7 +26,7 @@ from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.extras import require
 from attnlab.core.files import read_json
 from attnlab.core.tokens import IGNORE
-from attnlab.models.protocol import Hidden, Ids, Logits, Map
+from attnlab.models.protocol import Ids, Logits, Map, PaddingMask
 from attnlab.models.remote_code import check_commit, check_hash, check_map
 from attnlab.models.weights import weight_files
 
@@ -96,25 +96,25 @@ class HubModel:
         """All numbers it holds; a tied matrix counts once."""
         return sum(p.numel() for p in self.library.parameters())
 
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+    def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
         """Scores of the next id after every position, without gradient."""
-        return self._run(ids, hidden).logits
+        return self._run(ids, key_padding_mask).logits
 
     def nll(
-        self, ids: Ids, targets: Ids, hidden: Hidden = None
+        self, ids: Ids, targets: Ids, key_padding_mask: PaddingMask = None
     ) -> tuple[Float[Tensor, ""], Int[Tensor, ""]]:
         """Σ −log p over targets that are not IGNORE, and their number; without gradient."""
-        scores = self.logits(ids, hidden).flatten(0, 1).float()
+        scores = self.logits(ids, key_padding_mask).flatten(0, 1).float()
         wanted = targets.flatten().to(scores.device)
         total = functional.cross_entropy(scores, wanted, ignore_index=IGNORE, reduction="sum")
         return total, (wanted != IGNORE).sum()
 
-    def attentions(self, ids: Ids, hidden: Hidden = None) -> list[Map]:
+    def attentions(self, ids: Ids, key_padding_mask: PaddingMask = None) -> list[Map]:
         """The weights of every layer, by the plain implementation: the fused ones keep none."""
         usual = self.library.config._attn_implementation
         self.library.set_attn_implementation("eager")
         try:
-            maps = self._run(ids, hidden, output_attentions=True).attentions
+            maps = self._run(ids, key_padding_mask, output_attentions=True).attentions
         finally:
             self.library.set_attn_implementation(usual)
         if not maps or any(weights is None for weights in maps):
@@ -124,9 +124,9 @@ class HubModel:
         return list(maps)
 
     @torch.no_grad()
-    def _run(self, ids: Ids, hidden: Hidden, **options: Any) -> Any:
-        if hidden is not None:
-            visible = (~hidden).long().to(self.device)
+    def _run(self, ids: Ids, key_padding_mask: PaddingMask, **options: Any) -> Any:
+        if key_padding_mask is not None:
+            visible = (~key_padding_mask).long().to(self.device)
             options["attention_mask"] = visible
             if self._takes_places:  # the library counts padding on the left as text
                 options["position_ids"] = (visible.cumsum(dim=1) - 1).clamp_min(0)
@@ -159,7 +159,7 @@ def load(
         raise UsageError(f"{target}: no such folder or file, and no owner/name of a hub")
     options = {"trust_remote_code": trust, **safe_options(path, trust)}
     folder = path if path.is_dir() else path.parent
-    with _errors_of(name), quiet():
+    with translate_errors(name), quiet():
         library = _model(folder, {"dtype": dtype, **options}, own_head)
         tokenizer = _tokenizer(folder, options)
     return HubModel(name, library.to(device), tokenizer)
@@ -182,14 +182,14 @@ def safe_options(path: Path, trust: bool = False) -> dict[str, Any]:
         _check_settings(path, trust)
         weight_files(path)
         return {"use_safetensors": True}
-    found = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
-    if len(found) != 1:
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    if len(files) != 1:
         raise UsageError(f"{path}: neither a config.json nor exactly one .gguf file is here")
-    with found[0].open("rb") as file:
+    with files[0].open("rb") as file:
         if file.read(len(GGUF)) != GGUF:
-            raise IntegrityError(f"{found[0]}: not a GGUF file")
-    require("models", f"{found[0]}: a GGUF file", "accelerate", "gguf")
-    return {"gguf_file": found[0].name}
+            raise IntegrityError(f"{files[0]}: not a GGUF file")
+    require("models", f"{files[0]}: a GGUF file", "accelerate", "gguf")
+    return {"gguf_file": files[0].name}
 
 
 def _check_settings(folder: Path, trust: bool) -> None:
@@ -211,17 +211,17 @@ def _check_settings(folder: Path, trust: bool) -> None:
         raise IntegrityError(
             f"{folder}: a {kind!r} model {own if settings.get('auto_map') else unknown}"
         )
-    for key, value in _nested(settings):
+    for key, value in _all_settings(settings):
         fetched = key.endswith("implementation") and "/" in str(value)
         if fetched or (key == "transformers_weights" and value is not None):
             raise IntegrityError(f"{folder / 'config.json'}: {key} = {value!r} is refused")
 
 
-def _nested(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _all_settings(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in settings.items():
         yield key, value
         if isinstance(value, dict):
-            yield from _nested(value)
+            yield from _all_settings(value)
 
 
 def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
@@ -229,8 +229,8 @@ def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
     if kind is None:
         from transformers import AutoModelForCausalLM as kind
     loaded: Any = kind.from_pretrained(folder, output_loading_info=True, **options)
-    model, found = loaded
-    absent = [*found["missing_keys"], *found["mismatched_keys"]]
+    model, report = loaded
+    absent = [*report["missing_keys"], *report["mismatched_keys"]]
     if absent:
         raise IntegrityError(f"{folder}: {len(absent)} weights are missing, {absent[0]} first")
     return model
@@ -241,9 +241,9 @@ def _class_of(folder: Path) -> Any:
     import transformers
 
     named = read_json(folder / "config.json").get("architectures") or [""]
-    found = getattr(transformers, str(named[0]), None)
+    named_class = getattr(transformers, str(named[0]), None)
     base = transformers.PreTrainedModel
-    return found if isinstance(found, type) and issubclass(found, base) else None
+    return named_class if isinstance(named_class, type) and issubclass(named_class, base) else None
 
 
 def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
@@ -257,7 +257,7 @@ def _tokenizer(folder: Path, options: dict[str, Any]) -> HubTokenizer | None:
 
 
 @contextmanager
-def _errors_of(name: str) -> Iterator[None]:
+def translate_errors(name: str) -> Iterator[None]:
     """Whatever goes wrong in a library that reads many formats, in one line."""
     try:
         yield

@@ -2,7 +2,7 @@
 
     export(model, tokenizer.to_json(), folder)         load(folder)
 
-A GPT of the default parts is written as GPT-2, which everybody reads:
+A GPT of the default parts is written as GPT-2, one of Llama's parts as Llama, as everybody reads:
     AutoModelForCausalLM.from_pretrained(folder)
 Any other is written as "attnlab-gpt", which importing this module makes known to transformers:
     import attnlab.models.hugging_face
@@ -23,6 +23,7 @@ from transformers import (
     GenerationConfig,
     GenerationMixin,
     GPT2Config,
+    LlamaConfig,
     PreTrainedConfig,
     PreTrainedModel,
 )
@@ -33,11 +34,15 @@ from attnlab.core.files import read_json, write_bytes, write_json, write_text
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.config import SEAMS, GPTConfig
+from attnlab.models.convert import gpt_from, gpt_with_weights
 from attnlab.models.gpt import GPT
-from attnlab.models.gpt2 import config_from_gpt2, from_gpt2, gpt2_settings, to_gpt2
+from attnlab.models.gpt2 import gpt2_settings, to_gpt2
+from attnlab.models.hub import HubTokenizer
+from attnlab.models.llama import llama_settings, to_llama
 from attnlab.models.weights import SINGLE, read_weights
 
 MODEL_TYPE = "attnlab-gpt"
+KINDS = ("bos_token", "eos_token", "pad_token")
 MARKERS = {  # what a token of this spelling is for
     "<START>": "bos_token",
     "<STOP>": "eos_token",
@@ -69,8 +74,8 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: AttnlabConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(config)
-        made = GPTConfig.from_json(config.gpt)
-        self.gpt = GPT(made, generator or Seed(0).child("attnlab-gpt").torch_generator())
+        own_config = GPTConfig.from_json(config.gpt)
+        self.gpt = GPT(own_config, generator or Seed(0).child("attnlab-gpt").torch_generator())
         self.post_init()
         self._drawn = True
 
@@ -91,16 +96,16 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
     ) -> CausalLMOutput:
         """Logits; with labels (already the inputs, shifted here) the mean loss too."""
         del rest  # caches and flags that this model has no use for
-        hidden = None if attention_mask is None else attention_mask == 0
-        logits = self.gpt(input_ids, hidden)
+        key_padding_mask = None if attention_mask is None else attention_mask == 0
+        logits = self.gpt(input_ids, key_padding_mask)
         loss: Any = None
         maps: Any = None
         if labels is not None:
             shifted = torch.nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORE)
-            total, count = self.gpt.nll(input_ids, shifted, hidden)
+            total, count = self.gpt.nll(input_ids, shifted, key_padding_mask)
             loss = total / count
         if output_attentions:
-            maps = tuple(steps.weights for steps in self.gpt.steps(input_ids, hidden))
+            maps = tuple(steps.weights for steps in self.gpt.steps(input_ids, key_padding_mask))
         return CausalLMOutput(loss=loss, logits=logits, attentions=maps)
 
     def prepare_inputs_for_generation(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -122,24 +127,33 @@ AutoConfig.register(MODEL_TYPE, AttnlabConfig)
 AutoModelForCausalLM.register(AttnlabConfig, AttnlabGPT)
 
 
-def export(model: GPT, tokenizer_json: str | None, folder: Path) -> None:
-    """Write config.json, model.safetensors, generation_config.json, README.md and the tokenizer."""
+def export(model: GPT, tokenizer: str | HubTokenizer | None, folder: Path) -> None:
+    """Write config.json, model.safetensors, generation_config.json, README.md and the tokenizer.
+
+    The tokenizer is the JSON of one of ours, or one that came with a model of Hugging Face.
+    """
     state = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-    markers = {} if tokenizer_json is None else _markers(tokenizer_json, model.vocabulary)
-    ids: dict[str, Any] = {f"{kind}_id": None for kind in ("bos_token", "eos_token", "pad_token")}
+    markers = _markers(tokenizer, model.vocabulary)
+    ids: dict[str, Any] = {f"{kind}_id": None for kind in KINDS}
     ids |= {f"{kind}_id": at for kind, (_, at) in markers.items() if f"{kind}_id" in ids}
     if model.config.is_gpt2:
         config: PreTrainedConfig = GPT2Config(**gpt2_settings(model.config), **ids)
         config.architectures = ["GPT2LMHeadModel"]
         state = to_gpt2(state, model.config)
+    elif model.config.is_llama:
+        config = LlamaConfig(**llama_settings(model.config), **ids)
+        config.architectures = ["LlamaForCausalLM"]
+        state = to_llama(state, model.config)
     else:
         config = AttnlabConfig(gpt=model.config.to_json(), **ids)
         config.architectures = ["AttnlabGPT"]
         state = {f"gpt.{name}": tensor.contiguous() for name, tensor in state.items()}
     config.dtype = model.embedding.dtype
     write_bytes(folder / SINGLE, save(state, metadata={"format": "pt"}))
-    if tokenizer_json is not None:
-        write_text(folder / "tokenizer.json", tokenizer_json)
+    if isinstance(tokenizer, HubTokenizer):
+        tokenizer.library.save_pretrained(folder)
+    elif tokenizer is not None:
+        write_text(folder / "tokenizer.json", tokenizer)
         write_json(folder / "tokenizer_config.json", _tokenizer_settings(markers, model.context))
     write_text(folder / "generation_config.json", GenerationConfig(**ids).to_json_string())
     write_text(folder / "README.md", _readme(model))
@@ -147,42 +161,42 @@ def export(model: GPT, tokenizer_json: str | None, folder: Path) -> None:
 
 
 def load(folder: Path) -> GPT:
-    """The GPT that `export` wrote, or a GPT-2 of anyone's; every tensor must be there."""
+    """The GPT that `export` wrote, or anyone's GPT-2 or Llama; every tensor must be there."""
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type") if isinstance(settings, dict) else None
     weights = read_weights(folder)
-    if kind == "gpt2":
-        config = config_from_gpt2(settings)
-        weights = from_gpt2(weights, config)
-    elif kind == MODEL_TYPE:
+    try:
+        if kind != MODEL_TYPE:
+            return gpt_from(settings if kind else {}, weights)
         config = GPTConfig.from_json(settings.get("gpt") or {})
-        weights = {name.removeprefix("gpt."): tensor for name, tensor in weights.items()}
-    else:
-        raise UsageError(f"{folder}: a {kind!r} model is not made of our parts; see models/hub.py")
-    with torch.device("meta"):
-        model = GPT(config, Seed(0).torch_generator())
-    try:
-        model.load_state_dict(weights, assign=True)
-    except RuntimeError as error:
-        raise IntegrityError(f"{folder}: weights do not fit config.json: {error}") from None
-    return model
+        return gpt_with_weights(
+            config, {name.removeprefix("gpt."): t for name, t in weights.items()}
+        )
+    except (UsageError, IntegrityError) as error:
+        raise type(error)(f"{folder}: {error}") from None
 
 
-def _markers(tokenizer_json: str, vocabulary: int) -> dict[str, tuple[str, int]]:
+def _markers(tokenizer: str | HubTokenizer | None, vocabulary: int) -> dict[str, tuple[str, int]]:
     """bos_token, eos_token … -> spelling and id, as far as the tokenizer has them."""
+    if tokenizer is None:
+        return {}
+    if isinstance(tokenizer, HubTokenizer):
+        named = {kind: getattr(tokenizer.library, kind) for kind in KINDS}
+        ids = {kind: getattr(tokenizer.library, f"{kind}_id") for kind in KINDS}
+        return {kind: (word, ids[kind]) for kind, word in named.items() if word is not None}
     try:
-        library = Tokenizer.from_str(tokenizer_json)
+        library = Tokenizer.from_str(tokenizer)
     except Exception as error:  # the library raises bare Exception
         raise IntegrityError(f"not a tokenizer: {str(error)[:200]}") from None
     if library.get_vocab_size() > vocabulary:
         size = library.get_vocab_size()
         raise UsageError(f"the tokenizer has {size} tokens, the model {vocabulary}")
     spelt = {token.content: at for at, token in library.get_added_tokens_decoder().items()}
-    found = {MARKERS[word]: (word, at) for word, at in spelt.items() if word in MARKERS}
-    if "eos_token" in found:
-        found.setdefault("pad_token", found["eos_token"])  # hidden and never scored
-        found.setdefault("bos_token", found["eos_token"])
-    return found
+    markers = {MARKERS[word]: (word, at) for word, at in spelt.items() if word in MARKERS}
+    if "eos_token" in markers:
+        markers.setdefault("pad_token", markers["eos_token"])  # masked and never scored
+        markers.setdefault("bos_token", markers["eos_token"])
+    return markers
 
 
 def _tokenizer_settings(markers: dict[str, tuple[str, int]], context: int) -> dict[str, Any]:
@@ -193,7 +207,11 @@ def _tokenizer_settings(markers: dict[str, tuple[str, int]], context: int) -> di
 
 def _readme(model: GPT) -> str:
     c = model.config
-    known = "" if c.is_gpt2 else "import attnlab.models.hugging_face  # makes attnlab-gpt known\n"
+    known = (
+        ""
+        if c.is_gpt2 or c.is_llama
+        else "import attnlab.models.hugging_face  # makes attnlab-gpt known\n"
+    )
     parts = ", ".join(f"{name} {getattr(c, name).to_json()['name']}" for name in SEAMS)
     return f"""\
 # A GPT made with attnlab

@@ -1,144 +1,124 @@
-"""A Llama one token at a time: keys and values in place, no copies of them, few small steps.
+"""Our GPT as Llama writes it: the same tensors under other names, maps of one input side by side.
 
-    steps = LlamaSteps(library, batch=8, length=256)
-    logits = steps.start(prompts, hidden);   logits = steps.step(ids)      # both (batch, vocab)
-
-Equal to the library's own cached forward, which reads the prompt here. What a step saves: the cache
-is written in place instead of being joined anew; queries of one group are rows of one product, so
-keys are not repeated for them; turning, norms and masks are not computed again in every layer; a
-longer text is worth copies of the weights in the layout of its products (`packed.py`).
+blocks.0.attention.project.qkv   <->  model.layers.0.self_attn.q_proj, k_proj and v_proj
+blocks.0.feed_forward.wide       <->  model.layers.0.mlp.gate_proj and up_proj
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torch.nn.functional import rms_norm, scaled_dot_product_attention
 
-from attnlab.core.errors import UsageError
-from attnlab.models.cached import distinct
-from attnlab.models.packed import Map, packed, plain
+from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.models.config import GPTConfig
+from attnlab.parts.mlp import Swiglu
+from attnlab.parts.norm import Rms
+from attnlab.parts.position import Rotary
 
-WORTH = 16  # steps from which copies of the weights pay: making them takes as long as a few
-MAPS = 4  # a layer: queries, keys and values; out; gate and up; down
+TOP = {"embedding": "model.embed_tokens.weight", "norm.weight": "model.norm.weight"}
+HEAD = {"head": "lm_head.weight"}
+NORMS = {"attention_norm": "input_layernorm", "feed_forward_norm": "post_attention_layernorm"}
+MAPS = {
+    "attention.project.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "attention.merge.out": ("self_attn.o_proj",),
+    "feed_forward.wide": ("mlp.gate_proj", "mlp.up_proj"),
+    "feed_forward.out": ("mlp.down_proj",),
+}
+SILU = ("silu", "swish")
 
 
-def is_llama(library: Any) -> bool:
-    """A plain Llama of transformers: no biases, default rotary positions or scaled ones alike."""
-    if type(library).__name__ != "LlamaForCausalLM":
-        return False
-    config = library.config
-    return not config.attention_bias and not config.mlp_bias and config.hidden_act == "silu"
+def llama_settings(config: GPTConfig) -> dict[str, Any]:
+    """The config.json of the same model in Llama's words."""
+    dims, position = config.dims, config.position
+    assert isinstance(position, Rotary.Config)
+    return {
+        "vocab_size": config.vocab,
+        "max_position_embeddings": config.block,
+        "num_hidden_layers": config.layers,
+        "hidden_size": config.d_model,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": dims.kv_heads,
+        "head_dim": dims.d_head,
+        "intermediate_size": dims.d_mlp,
+        "rms_norm_eps": config.norm_eps,
+        "rope_parameters": {"rope_type": "default", "rope_theta": position.base},
+        "attention_bias": config.bias,
+        "mlp_bias": config.bias,
+        "hidden_act": "silu",
+        "tie_word_embeddings": config.tie,
+    }
 
 
-class LlamaSteps:
-    """A library model, and room for `length` tokens of `batch` rows."""
-
-    def __init__(self, library: Any, batch: int, length: int) -> None:
-        if not is_llama(library):
-            raise UsageError(f"{type(library).__name__} is no plain Llama")
-        self.library, self.batch, self.length = library, batch, length
-        config = library.config
-        self.eps, self.heads = config.rms_norm_eps, config.num_attention_heads
-        self.groups = config.num_key_value_heads
-        self.width = getattr(config, "head_dim", None) or config.hidden_size // self.heads
-        self.layers = list(library.model.layers)
-        self.norm, self.table = library.model.norm.weight, library.model.embed_tokens.weight
-        self.head = library.lm_head.weight
-        shape = (len(self.layers), batch, self.groups, length, self.width)
-        self.keys = torch.zeros(shape, dtype=self.table.dtype, device=self.table.device)
-        self.values = torch.zeros_like(self.keys)
-        self.visible = torch.zeros((batch, length), dtype=torch.bool, device=self.table.device)
-        self.padded = False
-        self.filled = 0
-        self.at = torch.zeros((batch, 1), dtype=torch.int64, device=self.table.device)
-        self.maps: list[Map] = []
-
-    @torch.no_grad()
-    def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Read the prompts, padded on the left where `hidden`; equal ones are read once."""
-        rows, new = ids.shape
-        if rows != self.batch or new > self.length:
-            raise UsageError(f"room for {self.batch} × {self.length} ids, got {rows} × {new}")
-        read, unseen, which = distinct(ids, hidden)
-        real = (~unseen).long()
-        at = (real.cumsum(dim=1) - 1).clamp_min(0)
-        found = self.library(
-            input_ids=read, attention_mask=real, position_ids=at, use_cache=True, logits_to_keep=1
+def config_from_llama(settings: Mapping[str, Any]) -> GPTConfig:
+    """The GPTConfig of a Llama; one with other arithmetic than ours is refused."""
+    if settings.get("hidden_act", "silu") not in SILU:
+        raise UsageError(f"a Llama with activation {settings['hidden_act']!r} is not of our parts")
+    bias = bool(settings.get("attention_bias", False))
+    if bias != bool(settings.get("mlp_bias", False)):
+        raise UsageError("a Llama with biases in some linear maps only is not made of our parts")
+    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise UsageError(f"a Llama with rope_type {kind!r} is not made of our parts")
+    base = rope.get("rope_theta", settings.get("rope_theta", 10_000.0))
+    try:
+        heads, width = settings["num_attention_heads"], settings["hidden_size"]
+        d_head = settings.get("head_dim") or width // heads
+        return GPTConfig(
+            vocab=settings["vocab_size"],
+            block=settings["max_position_embeddings"],
+            layers=settings["num_hidden_layers"],
+            heads=heads,
+            d_model=width,
+            position=Rotary.Config(base=float(base)),
+            tie=settings.get("tie_word_embeddings", False),
+            bias=bias,
+            norm_eps=float(settings.get("rms_norm_eps", 1e-6)),
+            norm=Rms.Config(),
+            mlp=Swiglu.Config(),
+            kv_heads=settings.get("num_key_value_heads") or heads,
+            d_head=None if d_head * heads == width else d_head,
+            d_mlp=settings["intermediate_size"],
         )
-        for layer, kept in enumerate(found.past_key_values.layers):
-            self.keys[layer, :, :, :new] = kept.keys[which]
-            self.values[layer, :, :, :new] = kept.values[which]
-        self.visible[:, :new] = real.bool()[which]
-        self.visible[:, new:] = True
-        self.padded = bool(unseen.any())
-        self.filled, self.at = new, at[which, -1:] + 1
-        groups = self._groups()
-        worth = self.length - new >= WORTH
-        self.maps = packed(self.library, groups, rows) if worth else plain(groups)
-        return found.logits[which, -1]
-
-    @torch.no_grad()
-    def step(self, ids: Tensor) -> Tensor:
-        """Logits after one more id a row."""
-        if self.filled >= self.length:
-            raise UsageError(f"the cache has room for {self.length} tokens")
-        x = functional.embedding(ids.reshape(self.batch), self.table)
-        cos, sin = self.library.model.rotary_emb(x[:, None], self.at)
-        self.filled += 1
-        seen = self.visible[:, None, None, : self.filled] if self.padded else None
-        for index, layer in enumerate(self.layers):
-            qkv, out, gate_up, down = self.maps[MAPS * index : MAPS * (index + 1)]
-            y = rms_norm(x, x.shape[-1:], layer.input_layernorm.weight, self.eps)
-            x = x + out(self._attend(index, qkv(y), (cos, sin), seen))
-            y = rms_norm(x, x.shape[-1:], layer.post_attention_layernorm.weight, self.eps)
-            gate, up = gate_up(y).chunk(2, dim=-1)
-            x = x + down(functional.silu(gate).mul_(up))
-        self.at = self.at + 1
-        return self.maps[-1](rms_norm(x, x.shape[-1:], self.norm, self.eps))
-
-    def take(self, rows: Tensor) -> None:
-        """Row i becomes row rows[i] (beams that survive); as many rows as before."""
-        if len(rows) != self.batch:
-            raise UsageError(f"fixed shapes: {self.batch} rows, got {len(rows)}")
-        self.keys = self.keys.index_select(1, rows)
-        self.values = self.values.index_select(1, rows)
-        self.visible, self.at = self.visible[rows], self.at[rows]
-
-    def _groups(self) -> list[tuple[Tensor, ...]]:
-        """The weights of every product of a step, in its order."""
-        found: list[tuple[Tensor, ...]] = []
-        for layer in self.layers:
-            a, m = layer.self_attn, layer.mlp
-            found += [
-                (a.q_proj.weight, a.k_proj.weight, a.v_proj.weight),
-                (a.o_proj.weight,),
-                (m.gate_proj.weight, m.up_proj.weight),
-                (m.down_proj.weight,),
-            ]
-        return [*found, (self.head,)]
-
-    def _attend(
-        self, index: int, qkv: Tensor, turn: tuple[Tensor, Tensor], seen: Tensor | None
-    ) -> Tensor:
-        rows, g, d, here = self.batch, self.groups, self.width, self.filled - 1
-        heads = qkv.view(rows, -1, d)
-        turned = _turned(heads[:, : self.heads + g], *turn)
-        self.keys[index, :, :, here] = turned[:, self.heads :]
-        self.values[index, :, :, here] = heads[:, self.heads + g :]
-        # queries that share a key head stand side by side, as if they were positions
-        found = scaled_dot_product_attention(
-            turned[:, : self.heads].reshape(rows, g, -1, d),
-            self.keys[index, :, :, : self.filled],
-            self.values[index, :, :, : self.filled],
-            attn_mask=None if seen is None else seen.expand(-1, g, self.heads // g, -1),
-            scale=d**-0.5,
-        )
-        return found.reshape(rows, -1)
+    except (KeyError, TypeError, ValueError) as error:
+        raise IntegrityError(f"not the settings of a Llama: {error}") from None
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary: x cos + (−x₂, x₁) sin, halves as the library splits them."""
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
+def names(config: GPTConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Our name, and Llama's names of what it holds one below the other."""
+    for ours, theirs in {**TOP, **({} if config.tie else HEAD)}.items():
+        yield ours, (theirs,)
+    for layer in range(config.layers):
+        here, there = f"blocks.{layer}", f"model.layers.{layer}"
+        for ours, theirs in NORMS.items():
+            yield f"{here}.{ours}.weight", (f"{there}.{theirs}.weight",)
+        for kind in ("weight", "bias") if config.bias else ("weight",):
+            for ours, maps in MAPS.items():
+                yield f"{here}.{ours}.{kind}", tuple(f"{there}.{name}.{kind}" for name in maps)
+
+
+def to_llama(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
+    """Our tensors under Llama's names."""
+    dims, tensors = config.dims, {}
+    rows = {
+        "qkv": [dims.heads * dims.d_head, *[dims.kv_heads * dims.d_head] * 2],
+        "wide": [dims.d_mlp] * 2,
+    }
+    for ours, theirs in names(config):
+        tensor = state[ours]
+        sizes = rows[ours.split(".")[-2]] if len(theirs) > 1 else [len(tensor)]
+        for name, piece in zip(theirs, tensor.split(sizes), strict=True):
+            tensors[name] = piece.contiguous()
+    return tensors
+
+
+def from_llama(state: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor]:
+    """Llama's tensors under our names; those that stand alone are not copied."""
+    tensors = {}
+    for ours, theirs in names(config):
+        if absent := [name for name in theirs if name not in state]:
+            raise IntegrityError(f"the weights have no {absent[0]}")
+        pieces = [state[name] for name in theirs]
+        tensors[ours] = pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+    return tensors

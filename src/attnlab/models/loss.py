@@ -64,7 +64,7 @@ class LinearNll(torch.autograd.Function):
         keep = (targets != IGNORE)[:, None]
         with torch.autocast(x.device.type, enabled=False):
             rows = torch.where(keep, x, 0).to(dtype)
-            wide = _padded(weight.to(dtype))
+            wide = _pad_rows(weight.to(dtype))
             total, slopes = _in_pieces(rows, wide, targets, len(weight), grad)
         if slopes is not None:
             dx, dweight = slopes
@@ -133,7 +133,7 @@ def _product_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def _padded(weight: Tensor) -> Tensor:
+def _pad_rows(weight: Tensor) -> Tensor:
     short = -len(weight) % _of(WIDTH, weight.device)
     return functional.pad(weight, (0, 0, 0, short)) if short else weight
 

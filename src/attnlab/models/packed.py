@@ -1,73 +1,88 @@
 """x Wᵀ with W laid out once as oneDNN wants it: for a few rows on a CPU up to twice as fast.
 
-    maps = packed(model, [[w1], [w2, w3]], rows=8);   y = maps[1](x)      # (W₂ x, W₃ x), joined
+    with packed_maps(model, rows=8):        # its linear maps and its output matrix
+        logits = cached.step(ids)
 
 A copy of the weights, kept for as long as they stay as they are: a step of training, which writes
-into them, makes it anew. Where torch, the type or the device have no such layout, a plain product.
+into them, makes it anew. Where torch, the type or the device have no such layout, or copies would
+not pay, nothing changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+if TYPE_CHECKING:
+    from attnlab.models.gpt import GPT
+
+LEAST, MOST = 100_000_000, 2_000_000_000  # bytes of weights that are worth, and fit, a copy
 Map = Callable[[Tensor], Tensor]
-MOST = 2_000_000_000  # bytes of copies: a larger model is left as it is
+Place = tuple[nn.Module, str]  # a module, and the method that is the map
 State = tuple[int, tuple[tuple[int, int], ...]]  # rows; where each weight lies, how often written
 _KEPT: "WeakKeyDictionary[nn.Module, tuple[State, list[Map]]]" = WeakKeyDictionary()
 
 
-def why_not_packed(weights: Sequence[Tensor]) -> str | None:
-    """Why there is no such layout; None when there is."""
-    if not (torch.backends.mkldnn.is_available() and _operations()):
+def why_not_packed(model: "GPT") -> str | None:
+    """Why its maps are left as they are; None when they can be packed."""
+    weights = [weight for _, weight, _ in _maps(model)]
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    if not torch.backends.mkldnn.is_available() or any(
+        not hasattr(torch.ops.mkldnn, name) for name in names
+    ):
         return "this torch has no oneDNN"
     if any(w.device.type != "cpu" or w.dtype != torch.float32 for w in weights):
         return "not float32 on a CPU"
-    if sum(w.numel() * w.element_size() for w in weights) > MOST:
-        return "too large to be kept twice"
+    size = sum(w.numel() * w.element_size() for w in weights)
+    if not LEAST <= size <= MOST:
+        return "too large to be kept twice" if size > MOST else "too small to be worth it"
     return None
 
 
-def plain(groups: Sequence[Sequence[Tensor]]) -> list[Map]:
-    """One map a group, by products of the weights as they lie."""
-    return [_plain(group) for group in groups]
+@contextmanager
+def packed_maps(model: "GPT", rows: int) -> Iterator[None]:
+    """Inside, every linear map of the model runs from its laid-out copy; for inference alone."""
+    places = [place for place, _, _ in _maps(model)]
+    maps = _packed_copies(model, rows)
+    for (module, method), function in zip(places, maps, strict=True):
+        vars(module)[method] = function
+    try:
+        yield
+    finally:
+        for module, method in places:
+            vars(module).pop(method, None)
 
 
-def packed(owner: nn.Module, groups: Sequence[Sequence[Tensor]], rows: int) -> list[Map]:
-    """The same from laid-out copies, for inputs of so many rows; made once a state of the weights.
-
-    `owner` is the model they belong to, with which the copies go.
-    """
-    weights = [weight for group in groups for weight in group]
-    if why_not_packed(weights):
-        return plain(groups)
-    state = rows, tuple((w.data_ptr(), _written(w)) for w in weights)
-    found = _KEPT.get(owner)
-    if found is None or found[0] != state:
-        found = state, [_packed([w.detach() for w in group], rows) for group in groups]
-        _KEPT[owner] = found
-    return found[1]
+def _maps(model: "GPT") -> list[tuple[Place, Tensor, Tensor | None]]:
+    """Where every linear map is, its weight and its bias; the output matrix last."""
+    maps: list[tuple[Place, Tensor, Tensor | None]] = [
+        ((module, "forward"), module.weight, module.bias)
+        for module in model.modules()
+        if type(module) is nn.Linear
+    ]
+    return [*maps, ((model, "to_logits"), model.output_matrix, None)]
 
 
-def _written(weight: Tensor) -> int:
+def _packed_copies(model: "GPT", rows: int) -> list[Map]:
+    """The maps from laid-out copies, for inputs of so many rows; made once a state of weights."""
+    maps = _maps(model)
+    state = rows, tuple((w.data_ptr(), _version(w)) for _, w, _ in maps)
+    kept = _KEPT.get(model)
+    if kept is None or kept[0] != state:
+        kept = state, [_lay_out(weight, bias, rows) for _, weight, bias in maps]
+        _KEPT[model] = kept
+    return kept[1]
+
+
+def _version(weight: Tensor) -> int:
     """How often it was written into; one made for inference alone does not count."""
     return 0 if weight.is_inference() else weight._version
 
 
-def _operations() -> bool:
-    names = ("_reorder_linear_weight", "_linear_pointwise")
-    return all(hasattr(torch.ops.mkldnn, name) for name in names)
-
-
-def _plain(group: Sequence[Tensor]) -> Map:
-    if len(group) == 1:
-        return lambda x: linear(x, group[0])
-    return lambda x: torch.cat([linear(x, weight) for weight in group], dim=-1)
-
-
-def _packed(group: Sequence[Tensor], rows: int) -> Map:
-    laid_out = torch.ops.mkldnn._reorder_linear_weight(torch.cat(list(group)), rows)
+def _lay_out(weight: Tensor, bias: Tensor | None, rows: int) -> Map:
+    laid_out = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
     product = torch.ops.mkldnn._linear_pointwise
-    return lambda x: product(x, laid_out, None, "none", [], "")
+    return lambda x: product(x, laid_out, bias, "none", [], "")

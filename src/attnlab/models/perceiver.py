@@ -6,7 +6,7 @@
     x = up(x; z)                     place t reads latents that stand at t or before
     logits = W · norm(x)
 
-Causal because of where the latents stand: what latent j knows is known at its place p_j, and only
+Causal because of where the latents stand: what latent j knows is memory at its place p_j, and only
 places t >= p_j read it. With p_j = j (as a course has it, by cutting a triangular mask to m rows)
 inputs from place m on are read by no latent at all: causal, and blind. With p_j at the end of block
 j, the latents read every finished block; what is unfinished is left to the local layer. After
@@ -21,25 +21,25 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from attnlab.models.base import OwnModel
+from attnlab.models.base import Transformer
 from attnlab.models.block import Block, States
 from attnlab.models.perceiver_config import PerceiverConfig
-from attnlab.models.protocol import Hidden, Ids
+from attnlab.models.protocol import Ids, PaddingMask
 from attnlab.parts.attention import Attention, Steps
-from attnlab.parts.fast import needed
+from attnlab.parts.fast import needed_padding_mask
 from attnlab.parts.initialise import GPT_STD, normal
 from attnlab.parts.mask import Causal, OwnBlock
-from attnlab.parts.part import Places
+from attnlab.parts.part import PositionIds
 
 __all__ = ["Perceiver", "PerceiverConfig"]
-Asking = Float[Tensor, "batch query d_model"]
-Told = Float[Tensor, "batch key d_model"]
-HiddenKeys = Bool[Tensor, "batch key"] | None
+QueryRows = Float[Tensor, "batch query d_model"]
+KeyRows = Float[Tensor, "batch key d_model"]
+KeyPadding = Bool[Tensor, "batch key"] | None
 # (attention, what asks, what tells, where both stand, what of the latter is padding) -> out
-Attend = Callable[[Attention, Asking, Told, Places, HiddenKeys], Asking]
+Attend = Callable[[Attention, QueryRows, KeyRows, PositionIds, KeyPadding], QueryRows]
 
 
-class Perceiver(OwnModel):
+class Perceiver(Transformer):
     """Latents between two readings."""
 
     def __init__(self, config: PerceiverConfig, generator: torch.Generator) -> None:
@@ -48,11 +48,11 @@ class Perceiver(OwnModel):
         self.latents = normal((config.latents, base.d_model), GPT_STD, generator)
         within = OwnBlock.Config(size=config.span)
         self.local = self._block(within, generator) if config.local else None
-        self.input_norm, self.down = self._norm(), self._block(Causal.Config(), generator)
+        self.input_norm, self.down = self._norm(generator), self._block(Causal.Config(), generator)
         between = base.layers - 2 - config.local
         self.blocks = nn.ModuleList(self._block(Causal.Config(), generator) for _ in range(between))
-        self.latent_norm, self.up = self._norm(), self._block(Causal.Config(), generator)
-        self.norm = self._norm()
+        self.latent_norm, self.up = self._norm(generator), self._block(Causal.Config(), generator)
+        self.norm = self._norm(generator)
         self.head = self._matrix(generator)
 
     @property
@@ -68,40 +68,47 @@ class Perceiver(OwnModel):
         between = cast("Iterator[Block]", iter(self.blocks))
         return iter((*first, self.down, *between, self.up))
 
-    def states(self, ids: Ids, hidden: Hidden = None) -> States:
+    def states(self, ids: Ids, key_padding_mask: PaddingMask = None) -> States:
         """What the output matrix is applied to."""
-        if hidden is not None:
-            hidden = needed(hidden, self.down.attention.mask, self.down.attention.merge)
-        return self.through(ids, hidden, self._fast)
+        if key_padding_mask is not None:
+            down = self.down.attention
+            key_padding_mask = needed_padding_mask(key_padding_mask, down.mask, down.merge)
+        return self.through(ids, key_padding_mask, self._fast)
 
-    def steps(self, ids: Ids, hidden: Hidden = None) -> list[Steps]:
+    def steps(self, ids: Ids, key_padding_mask: PaddingMask = None) -> list[Steps]:
         """Everything that attention computes, one record a layer: local, down, between, up."""
-        found: list[Steps] = []
+        records: list[Steps] = []
 
         def note(
-            attention: Attention, query: Asking, key: Told, places: Places, hidden: HiddenKeys
-        ) -> Asking:
-            found.append(attention.steps(query, key, places, hidden))
-            return found[-1].out
+            attention: Attention,
+            query: QueryRows,
+            key: KeyRows,
+            position_ids: PositionIds,
+            padding: KeyPadding,
+        ) -> QueryRows:
+            records.append(attention.steps(query, key, position_ids, padding))
+            return records[-1].out
 
-        self.through(ids, hidden, note)
-        return found
+        self.through(ids, key_padding_mask, note)
+        return records
 
-    def through(self, ids: Ids, hidden: Hidden, attend: Attend) -> States:
+    def through(self, ids: Ids, key_padding_mask: PaddingMask, attend: Attend) -> States:
         """Every layer and the last norm, with the attention of each run by `attend`."""
-        here = self._places(ids, hidden)
+        here = self._position_ids(ids, key_padding_mask)
         x = functional.embedding(ids, self.embedding)
         x = self.position.on_embeddings(x, here.query)
         if self.local is not None:
-            x = self.local(x, lambda a, h: attend(a, h, h, here, hidden))
+            x = self.local(x, lambda a, h: attend(a, h, h, here, key_padding_mask))
         at = self.latent_places(ids.shape[1]).to(ids.device)
-        told = self.input_norm(x)
+        inputs = self.input_norm(x)
         z = self.latents[: at.shape[1]].expand(len(ids), -1, -1)
-        z = self.down(z, lambda a, h: attend(a, h, told, Places(at, here.key), hidden))
+        z = self.down(
+            z, lambda a, h: attend(a, h, inputs, PositionIds(at, here.key), key_padding_mask)
+        )
         for block in cast("Iterator[Block]", iter(self.blocks)):
-            z = block(z, lambda a, h: attend(a, h, h, Places(at, at), None))
-        known = self.latent_norm(z)
-        x = self.up(x, lambda a, h: attend(a, h, known, Places(here.query, at), None))
+            z = block(z, lambda a, h: attend(a, h, h, PositionIds(at, at), None))
+        memory = self.latent_norm(z)
+        x = self.up(x, lambda a, h: attend(a, h, memory, PositionIds(here.query, at), None))
         return self.norm(x)
 
     def latent_places(self, length: int) -> Int[Tensor, "1 latent"]:
@@ -111,14 +118,18 @@ class Perceiver(OwnModel):
         return (torch.arange(1, used + 1) * span - 1)[None]
 
     def _fast(
-        self, attention: Attention, query: Asking, key: Told, places: Places, hidden: HiddenKeys
-    ) -> Asking:
+        self,
+        attention: Attention,
+        query: QueryRows,
+        key: KeyRows,
+        position_ids: PositionIds,
+        key_padding_mask: KeyPadding,
+    ) -> QueryRows:
         """The shortest exact way: a block that attends to itself alone is a row of its own."""
         alone = self.local is not None and attention is self.local.attention
-        if alone and places.plain and hidden is None:
+        if alone and position_ids.plain and key_padding_mask is None:
             return self._row_by_block(attention, query)
-        q, k, v = attention.project(query, key)
-        return attention.out(q, k, v, places, hidden)
+        return attention.out(*attention.qkv(query, key, position_ids), key_padding_mask)
 
     def _row_by_block(self, attention: Attention, x: States) -> States:
         """Blocks as rows: `length · span` scores a head instead of `length²`."""
@@ -126,6 +137,5 @@ class Perceiver(OwnModel):
         span = self.config.span
         short = -length % span
         filled = functional.pad(x, (0, 0, 0, short)).reshape(-1, span, width)
-        q, k, v = attention.project(filled, filled)
-        out = attention.out(q, k, v, Places.of(q, k), None)
+        out = attention.out(*attention.qkv(filled, filled), None)
         return out.reshape(rows, length + short, width)[:, :length]

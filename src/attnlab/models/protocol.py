@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Ids = Int[Tensor, "batch pos"]
-Hidden = Bool[Tensor, "batch pos"] | None  # True: padding, looked at by nobody
+PaddingMask = Bool[Tensor, "batch pos"] | None  # True: padding, looked at by nobody
 Logits = Float[Tensor, "batch pos vocab"]
 Map = Float[Tensor, "batch head query key"]
 
@@ -31,7 +31,7 @@ class LanguageModel(Protocol):
         """The most positions it can read at once."""
         ...
 
-    def logits(self, ids: Ids, hidden: Hidden = None) -> Logits:
+    def logits(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:
         """Scores of the next id after every position, without gradient."""
         ...
 

@@ -32,12 +32,12 @@ def check_commit(revision: str | None) -> None:
 
 def check_hash(folder: Path, revision: str | None) -> None:
     """A folder's code is run only if it is the code that was read."""
-    found = code_hash(folder)
-    if revision != found:
+    actual = code_hash(folder)
+    if revision != actual:
         which = "none was given" if revision is None else f"it is not {revision[:64]}"
         raise UsageError(
             f"{folder}: its code is run only if named by its hash, and {which}: "
-            f"read its .py files, then give --revision {found}"
+            f"read its .py files, then give --revision {actual}"
         )
 
 

@@ -1,11 +1,11 @@
-"""A GPT one token at a time in memory of fixed shape: what a CUDA graph can record and replay.
+"""A GPT one token at a time in fixed shapes, so that a GPU can record a step and replay it.
 
-    steps = StaticGPT(model, batch=64, length=256)
-    logits = steps.start(prompts, hidden);   logits = steps.step(ids)      # both (batch, vocab)
+    steps = StaticGPT(model, batch=8, length=256)
+    logits = steps.start(prompts, key_padding_mask);   logits = steps.step(ids)   # (batch, vocab)
 
-Equal to `CachedGPT`: slots that hold nothing yet are hidden like padding. A step then has the same
-shapes every time, so on a GPU its kernels are recorded once and replayed without the host: the
-host's work for them takes ten times as long as the kernels do.
+Equal to `CachedGPT`: slots that hold nothing yet are masked like padding. A step then has the same
+shapes every time, so on a GPU its kernels are recorded once and replayed without the host, whose
+work for them takes ten times as long as the kernels do.
 """
 
 from typing import TYPE_CHECKING
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.functional import scaled_dot_product_attention
 
 from attnlab.core.errors import UsageError
 from attnlab.models.block import States
 from attnlab.parts.attention import Attention
 from attnlab.parts.cached import why_not_cached
-from attnlab.parts.fast import fused_bias, is_fast
-from attnlab.parts.part import Places
+from attnlab.parts.fast import fused_bias, fused_heads, is_fast
+from attnlab.parts.part import PositionIds
 
 if TYPE_CHECKING:
     from attnlab.models.gpt import GPT
@@ -49,12 +48,13 @@ class StaticGPT:
         if length > model.context:
             raise UsageError(f"{length} positions, but this model reads {model.context} at most")
         self.model, self.batch, self.length = model, batch, length
-        config, weights = model.config, model.embedding
-        shape = (config.layers, batch, config.heads, length, config.d_model // config.heads)
+        weights = model.embedding
+        dims = model.config.dims
+        shape = (model.config.layers, batch, dims.kv_heads, length, dims.d_head)
         self.keys = torch.zeros(shape, dtype=weights.dtype, device=weights.device)
         self.values = torch.zeros_like(self.keys)
-        self.places = torch.zeros((batch, length), dtype=torch.int64, device=weights.device)
-        self.hidden = torch.ones((batch, length), dtype=torch.bool, device=weights.device)
+        self.position_ids = torch.zeros((batch, length), dtype=torch.int64, device=weights.device)
+        self.padding = torch.ones((batch, length), dtype=torch.bool, device=weights.device)
         self.at = torch.zeros((batch, 1), dtype=torch.int64, device=weights.device)
         self.slot = torch.zeros(1, dtype=torch.int64, device=weights.device)
         self.filled = 0
@@ -64,18 +64,18 @@ class StaticGPT:
         self.logprobs = torch.zeros((length, batch), device=weights.device)
         self.written = torch.zeros(batch, dtype=torch.int64, device=weights.device)
         self.steps = 0
-        self.head = _rounded(model.output_matrix.detach())
+        self.head = _pad_rows(model.output_matrix.detach())
         self.recorded: torch.cuda.CUDAGraph | None = None
         self.logits = torch.empty(0)
 
     @torch.no_grad()
-    def start(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """Read the prompts, padded on the left where `hidden`; logits after the last position."""
+    def start(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """Read prompts padded on the left where the mask is True; logits after the last one."""
         rows, new = ids.shape
         if rows != self.batch or new > self.length:
             raise UsageError(f"room for {self.batch} × {self.length} ids, got {rows} × {new}")
-        self.hidden.fill_(True)
-        visible = torch.ones_like(ids) if hidden is None else (~hidden).long()
+        self.padding.fill_(True)
+        visible = torch.ones_like(ids) if key_padding_mask is None else (~key_padding_mask).long()
         slots = torch.arange(new, device=ids.device)
         at = visible.cumsum(dim=1) - 1
         logits = self._read(ids, at, slots, visible == 0)
@@ -124,8 +124,8 @@ class StaticGPT:
         for kept, axis in (
             (self.keys, 1),
             (self.values, 1),
-            (self.places, 0),
-            (self.hidden, 0),
+            (self.position_ids, 0),
+            (self.padding, 0),
             (self.at, 0),
         ):
             kept.copy_(kept.index_select(axis, rows))
@@ -145,31 +145,29 @@ class StaticGPT:
 
     def _read(self, ids: Tensor, at: Tensor, slots: Tensor, unseen: Tensor) -> Tensor:
         """Put the new ids into their slots and attend from them to everything that is visible."""
-        self.places.index_copy_(1, slots, at)
-        self.hidden.index_copy_(1, slots, unseen)
-        places, layer, bias = Places(at, self.places), 0, None
+        self.position_ids.index_copy_(1, slots, at)
+        self.padding.index_copy_(1, slots, unseen)
+        new, among_all = PositionIds(at, at), PositionIds(at, self.position_ids)
+        layer, bias = 0, None
 
         def attend(attention: Attention, x: States) -> States:
             nonlocal layer, bias
-            q, k, v = attention.project(x, x)
+            q, k, v, _ = attention.qkv(x, x, new)
             keys, values = self.keys[layer], self.values[layer]
             keys.index_copy_(2, slots, k)
             values.index_copy_(2, slots, v)
             layer += 1
-            q, keys = attention.position.on_heads(q, keys, places)
-            if bias is None:  # the same in every layer: masks and positions know places only
-                bias = fused_bias(q, attention.mask, attention.position, places, self.hidden)
-            heads = scaled_dot_product_attention(
-                q, keys, values, attn_mask=bias, scale=attention.scale
-            )
+            if bias is None:  # the same in every layer: it depends on positions and padding only
+                bias = fused_bias(q, attention.mask, attention.position, among_all, self.padding)
+            heads = fused_heads(q, keys, values, bias, is_causal=False, scale=attention.scale)
             return attention.merge(heads)
 
-        x = self.model.through(ids, places, attend)
+        x = self.model.through(ids, new, attend)
         return functional.linear(x[:, -1], self.head)[:, : self.model.vocabulary]
 
     def _record(self) -> None:
         """Run a few steps aside, put everything back, and record one."""
-        changed = (self.at, self.slot, self.hidden, self.places, self.written, self.ids)
+        changed = (self.at, self.slot, self.padding, self.position_ids, self.written, self.ids)
         kept = [t.clone() for t in changed]
 
         def restore() -> None:
@@ -189,7 +187,7 @@ class StaticGPT:
         restore()
 
 
-def _rounded(matrix: Tensor) -> Tensor:
+def _pad_rows(matrix: Tensor) -> Tensor:
     """On a GPU with rows of zeros at its end, so that kernels for whole tiles apply."""
     more = -len(matrix) % ROUND
     if matrix.device.type != "cuda" or not more:

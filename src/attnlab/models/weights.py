@@ -46,10 +46,10 @@ def _shards(folder: Path) -> list[Path]:
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Every tensor of the folder by its name."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for path in weight_files(folder):
         try:
-            found |= load_file(path)
+            tensors |= load_file(path)
         except (SafetensorError, OSError) as error:
             raise IntegrityError(f"{path}: not safetensors: {error}") from None
-    return found
+    return tensors

@@ -10,30 +10,29 @@ from dataclasses import dataclass, field
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
-from attnlab.parts.fast import fused_bias, is_fast, needed
+from attnlab.parts.fast import fused_bias, fused_heads, is_fast, needed_padding_mask
 from attnlab.parts.mask import Causal, Mask
 from attnlab.parts.merge import Concat, Merge
 from attnlab.parts.normalise import Normalise, Softmax
-from attnlab.parts.part import Dims, Places
+from attnlab.parts.part import Dims, PositionIds
 from attnlab.parts.position import Position
-from attnlab.parts.project import Linear, Project
+from attnlab.parts.project import Linear, Project, repeat_heads
 
 PerQuery = Float[Tensor, "batch head query d_head"]
-PerKey = Float[Tensor, "batch head key d_head"]
+PerKey = Float[Tensor, "batch kv_head key d_head"]
 PerPair = Float[Tensor, "batch head query key"]
-Hidden = Bool[Tensor, "batch key"] | None  # keys nobody may look at: padding
+Padding = Bool[Tensor, "batch key"] | None  # True: padding, a key nobody may look at
 Out = Float[Tensor, "batch query d_model"]
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Everything attention computes on the way to `out`."""
+    """Everything attention computes on the way to `out`; shared keys are repeated for each head."""
 
     q: PerQuery
-    k: PerKey
-    v: PerKey
+    k: Float[Tensor, "batch head key d_head"]
+    v: Float[Tensor, "batch head key d_head"]
     scores: PerPair
     weights: PerPair
     heads: PerQuery
@@ -75,39 +74,51 @@ class Attention(nn.Module):
         reasons = [] if self.mask.causal else ["its mask looks ahead"]
         return "; ".join(reasons + [part.leaks for part in parts if part.leaks]) or None
 
+    def qkv(
+        self,
+        x_query: Float[Tensor, "batch query d_model"],
+        x_key: Float[Tensor, "batch key d_model"],
+        position_ids: PositionIds | None = None,
+    ) -> tuple[PerQuery, PerKey, PerKey, PositionIds]:
+        """Queries and keys that know their positions, values, and those positions."""
+        q, k, v = self.project(x_query, x_key)
+        position_ids = position_ids or PositionIds.of(q, k)
+        q, k = self.position.on_heads(q, k, position_ids)
+        return q, k, v, position_ids
+
     def steps(
         self,
         x_query: Float[Tensor, "batch query d_model"],
         x_key: Float[Tensor, "batch key d_model"],
-        places: Places | None = None,
-        hidden: Hidden = None,
+        position_ids: PositionIds | None = None,
+        key_padding_mask: Padding = None,
     ) -> Steps:
         """Every intermediate; self-attention passes x twice."""
-        q, k, v = self.project(x_query, x_key)
-        return self.follow(q, k, v, places or Places.of(q, k), hidden)
+        return self.follow(*self.qkv(x_query, x_key, position_ids), key_padding_mask)
 
-    def follow(self, q: PerQuery, k: PerKey, v: PerKey, places: Places, hidden: Hidden) -> Steps:
-        """From projected queries, keys and values to `out`: the definition."""
-        q, k = self.position.on_heads(q, k, places)
+    def follow(
+        self, q: PerQuery, k: PerKey, v: PerKey, position_ids: PositionIds, padding: Padding
+    ) -> Steps:
+        """From queries, keys and values to `out`: the definition."""
+        k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
         scores = torch.einsum("bhid,bhjd->bhij", q, k) * self.scale
-        scores = self.position.on_scores(scores, places)
-        weights = self.normalise(scores, self.mask.allowed(places, hidden))
+        scores = self.position.on_scores(scores, position_ids)
+        weights = self.normalise(scores, self.mask.allowed(position_ids, padding))
         heads = torch.einsum("bhij,bhjd->bhid", weights, v)
         return Steps(q, k, v, scores, weights, heads, self.merge(heads))
 
-    def forward(self, x: Out, places: Places | None = None, hidden: Hidden = None) -> Out:
-        """steps(x, x).out at every position that is not hidden, by the shortest exact way."""
-        q, k, v = self.project(x, x)
-        hidden = needed(hidden, self.mask, self.merge)
-        return self.out(q, k, v, places or Places.of(q, k), hidden)
+    def forward(
+        self, x: Out, position_ids: PositionIds | None = None, key_padding_mask: Padding = None
+    ) -> Out:
+        """steps(x, x).out at every position that is not padding, by the shortest exact way."""
+        padding = needed_padding_mask(key_padding_mask, self.mask, self.merge)
+        return self.out(*self.qkv(x, x, position_ids), padding)
 
-    def out(self, q: PerQuery, k: PerKey, v: PerKey, places: Places, hidden: Hidden) -> Out:
+    def out(
+        self, q: PerQuery, k: PerKey, v: PerKey, position_ids: PositionIds, padding: Padding
+    ) -> Out:
         """follow(…).out, by one fused product where the parts allow it."""
         if not is_fast(self.position, self.normalise):
-            return self.follow(q, k, v, places, hidden).out
-        q, k = self.position.on_heads(q, k, places)
-        bias = fused_bias(q, self.mask, self.position, places, hidden)
-        heads = scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, is_causal=bias is None, scale=self.scale
-        )
-        return self.merge(heads)
+            return self.follow(q, k, v, position_ids, padding).out
+        bias = fused_bias(q, self.mask, self.position, position_ids, padding)
+        return self.merge(fused_heads(q, k, v, bias, position_ids.plain, self.scale))

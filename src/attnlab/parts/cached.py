@@ -5,14 +5,15 @@ cached.step(x[:, :5]);  cached.step(x[:, 5:6])      # rows of attention(x), piec
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.parts.attention import Attention
-from attnlab.parts.part import Places
+from attnlab.parts.attention import Attention, Padding
+from attnlab.parts.part import PositionIds
 
 
 def why_not_cached(attention: Attention) -> str | None:
@@ -21,56 +22,131 @@ def why_not_cached(attention: Attention) -> str | None:
 
 
 @dataclass
-class CachedAttention:
-    """What has been read so far: keys, values, places and which of them are hidden."""
+class Buffer:
+    """A tensor that grows along an axis; its room is made when the first piece comes."""
 
-    attention: Attention
-    batch: int
+    axis: int
     length: int
     filled: int = 0
-    _kept: dict[str, Tensor] = field(default_factory=dict)
+    data: Tensor | None = None
+
+    def append(self, new: Tensor) -> Tensor:
+        """Everything so far, the new at its end."""
+        if self.data is None:
+            shape = list(new.shape)
+            shape[self.axis] = self.length
+            self.data = new.new_empty(shape)
+        count = new.shape[self.axis]
+        self.data.narrow(self.axis, self.filled, count).copy_(new)
+        self.filled += count
+        return self.data.narrow(self.axis, 0, self.filled)
+
+    def take(self, rows: Int[Tensor, " row"]) -> None:
+        """Keep these rows of the batch, in this order."""
+        if self.data is not None:
+            self.data = self.data[rows]
+
+
+class Read(NamedTuple):
+    """Positions of the new tokens, and of them among all that was read; which of all is padding."""
+
+    new: PositionIds
+    among_all: PositionIds
+    padding: Padding
+
+
+@dataclass
+class TextSoFar:
+    """Positions and padding of what was read; all layers of a model share it."""
+
+    batch: int
+    length: int
+    padded: bool = False
+    _positions: Buffer = field(init=False)
+    _padding: Buffer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._positions, self._padding = Buffer(1, self.length), Buffer(1, self.length)
+
+    @property
+    def filled(self) -> int:
+        """How many tokens of each row were read."""
+        return self._positions.filled
+
+    def check_room(self, rows: int, new: int) -> None:
+        """Refuse another number of rows, or more tokens than there is room for."""
+        if rows != self.batch or self.filled + new > self.length:
+            room = f"{self.batch} rows of {self.length} tokens"
+            raise UsageError(f"the cache has room for {room}, got {rows} of {self.filled + new}")
+
+    def append(
+        self, ids: Int[Tensor, "#batch new"], key_padding_mask: Bool[Tensor, "batch new"] | None
+    ) -> Read:
+        """Add tokens at these positions."""
+        rows, new = self.batch, ids.shape[1]
+        mask = key_padding_mask
+        self.padded = self.padded or mask is not None
+        if mask is None:
+            mask = ids.new_zeros((rows, new), dtype=torch.bool)
+        everything = self._positions.append(ids.expand(rows, new))
+        padding = self._padding.append(mask)
+        newest = new == 1 and not self.padded
+        among_all = PositionIds(ids, everything, newest=newest)
+        return Read(PositionIds(ids, ids), among_all, padding if self.padded else None)
+
+    def take(self, rows: Int[Tensor, " row"]) -> None:
+        """Keep these rows, in this order."""
+        self._positions.take(rows)
+        self._padding.take(rows)
+        self.batch = len(rows)
+
+
+@dataclass
+class CachedAttention:
+    """An attention and the keys and values of what it has read; keys know their positions."""
+
+    attention: Attention
+    text: TextSoFar
+    keys: Buffer
+    values: Buffer
 
     @staticmethod
-    def from_attention(attention: Attention, batch: int, length: int) -> "CachedAttention":
+    def from_attention(
+        attention: Attention, batch: int, length: int, text: TextSoFar | None = None
+    ) -> "CachedAttention":
         """Room for `length` tokens of `batch` rows; refused where a step could not be exact."""
         if reason := why_not_cached(attention):
             raise UsageError(f"this attention cannot be decoded token by token: {reason}")
-        return CachedAttention(attention, batch, length)
+        text = text or TextSoFar(batch, length)
+        return CachedAttention(attention, text, Buffer(2, length), Buffer(2, length))
 
     def step(
         self,
         x: Float[Tensor, "batch new d_model"],
-        places: Int[Tensor, "#batch new"] | None = None,
-        hidden: Bool[Tensor, "batch new"] | None = None,
+        position_ids: Int[Tensor, "#batch new"] | None = None,
+        key_padding_mask: Bool[Tensor, "batch new"] | None = None,
     ) -> Float[Tensor, "batch new d_model"]:
         """The attention's output at the new positions; no gradient is kept."""
         rows, new = x.shape[:2]
-        if rows != self.batch or self.filled + new > self.length:
-            room = f"{self.batch} rows of {self.length} tokens"
-            raise UsageError(f"the cache has room for {room}, got {rows} of {self.filled + new}")
-        if places is None:
-            places = torch.arange(self.filled, self.filled + new, device=x.device)[None]
-        if hidden is None:
-            hidden = x.new_zeros((rows, new), dtype=torch.bool)
-        with torch.no_grad():
-            q, k, v = self.attention.project(x, x)
-            keys, values = self._append("keys", k, 2), self._append("values", v, 2)
-            seen = self._append("places", places.expand(rows, new), 1)
-            unseen = self._append("hidden", hidden, 1)
-            self.filled += new
-            return self.attention.out(q, keys, values, Places(places, seen), unseen)
+        self.text.check_room(rows, new)
+        if position_ids is None:
+            first = self.text.filled
+            position_ids = torch.arange(first, first + new, device=x.device)[None]
+        return self.read(x, self.text.append(position_ids, key_padding_mask))
 
-    def _append(self, name: str, new: Tensor, axis: int) -> Tensor:
-        """Everything kept under `name`, the new at its end; room is made at the first call."""
-        if name not in self._kept:
-            shape = list(new.shape)
-            shape[axis] = self.length
-            self._kept[name] = new.new_empty(shape)
-        end = self.filled + new.shape[axis]
-        self._kept[name].narrow(axis, self.filled, new.shape[axis]).copy_(new)
-        return self._kept[name].narrow(axis, 0, end)
+    @torch.no_grad()
+    def read(self, x: Float[Tensor, "batch new d_model"], read: Read) -> Tensor:
+        """The same for tokens that the shared text knows already."""
+        q, k, v, _ = self.attention.qkv(x, x, read.new)
+        keys, values = self.keys.append(k), self.values.append(v)
+        return self.attention.out(q, keys, values, read.among_all, read.padding)
 
     def take(self, rows: Int[Tensor, " row"]) -> None:
         """Keep these rows, in this order (beams that survive)."""
-        self._kept = {name: kept[rows] for name, kept in self._kept.items()}
-        self.batch = len(rows)
+        self.text.take(rows)
+        self.take_keys(rows)
+
+    def take_keys(self, rows: Int[Tensor, " row"]) -> None:
+        """The same for keys and values alone, where the text is shared."""
+        self.keys.take(rows)
+        self.values.take(rows)

@@ -1,18 +1,24 @@
 """When softmax(q·k) v can be one fused product, and what that product must be told.
 
 The fused kernels of torch compute softmax(scale · q·k + bias) v. That is `Attention.steps` exactly
-when the weights are the softmax and positions add to scores a function of places only.
+when the weights are the softmax and the position part adds to scores a function of positions only.
 """
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from attnlab.parts.mask import Mask
 from attnlab.parts.merge import Merge
 from attnlab.parts.normalise import Normalise
-from attnlab.parts.part import Places
+from attnlab.parts.part import PositionIds
 from attnlab.parts.position import Position
+from attnlab.parts.project import repeat_heads
+
+Padding = Bool[Tensor, "batch key"] | None
+PerQuery = Float[Tensor, "batch head query d_head"]
+PerKey = Float[Tensor, "batch kv_head key d_head"]
 
 
 def is_fast(position: Position, normalise: Normalise) -> bool:
@@ -20,34 +26,54 @@ def is_fast(position: Position, normalise: Normalise) -> bool:
     return normalise.fused and (position.additive or not position.touches_scores)
 
 
-def needed(
-    hidden: Bool[Tensor, "batch key"] | None, mask: Mask, merge: Merge
-) -> Bool[Tensor, "batch key"] | None:
-    """None when hiding changes no visible position: only padding at the end, never looked back at.
+def needed_padding_mask(key_padding_mask: Padding, mask: Mask, merge: Merge) -> Padding:
+    """None when masking changes no real position: only padding at the end, never looked back at.
 
     A causal mask keeps padding at the end of a row out of every position before it, provided that
     the merge does not mix positions. What the padded positions themselves hold then differs, and
     nobody reads it.
     """
-    if hidden is None or not (mask.causal and merge.per_position):
-        return hidden
-    resumes = (hidden[:, :-1] & ~hidden[:, 1:]).any()  # a visible token after a hidden one
-    return hidden if resumes else None
+    if key_padding_mask is None or not (mask.causal and merge.per_position):
+        return key_padding_mask
+    resumes = (key_padding_mask[:, :-1] & ~key_padding_mask[:, 1:]).any()  # a token after padding
+    return key_padding_mask if resumes else None
 
 
 def fused_bias(
-    q: Float[Tensor, "batch head query d_head"],
+    q: PerQuery,
     mask: Mask,
     position: Position,
-    places: Places,
-    hidden: Bool[Tensor, "batch key"] | None,
+    position_ids: PositionIds,
+    key_padding_mask: Padding,
 ) -> Tensor | None:
-    """What is added to the scores, or where to look as a bool; None means the plain triangle."""
-    if places.plain and hidden is None and mask.triangular and not position.touches_scores:
+    """What is added to the scores, or where to look as a bool.
+
+    None: the plain triangle, or for the newest token everything.
+    """
+    simple = key_padding_mask is None and mask.triangular and not position.touches_scores
+    if simple and (position_ids.plain or position_ids.newest):
         return None
-    allowed = mask.allowed(places, hidden)
+    allowed = mask.allowed(position_ids, key_padding_mask)
     if not position.touches_scores:
         return allowed
     shape = (allowed.shape[0], q.shape[1], *allowed.shape[2:])
-    added = position.on_scores(torch.zeros(shape, dtype=q.dtype, device=q.device), places)
+    added = position.on_scores(torch.zeros(shape, dtype=q.dtype, device=q.device), position_ids)
     return added.masked_fill(~allowed, -torch.inf)
+
+
+def fused_heads(
+    q: PerQuery, k: PerKey, v: PerKey, bias: Tensor | None, is_causal: bool, scale: float
+) -> PerQuery:
+    """softmax(scale · q·k + bias) v; keys shared by several heads are not repeated for one query.
+
+    The heads of one group then stand side by side, as if they were the positions of one query.
+    """
+    heads, groups = q.shape[1], k.shape[1]
+    if groups == heads or q.shape[2] > 1 or (bias is not None and bias.shape[1] > 1):
+        k, v = repeat_heads(k, heads), repeat_heads(v, heads)
+        return scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, is_causal=is_causal and bias is None, scale=scale
+        )
+    grouped = q.reshape(q.shape[0], groups, heads // groups, -1)
+    out = scaled_dot_product_attention(grouped, k, v, attn_mask=bias, scale=scale)
+    return out.reshape(q.shape)

@@ -12,12 +12,12 @@ def linear(inputs: int, outputs: int, bias: bool, generator: torch.Generator) ->
     """A map with N(0, 0.02²) weights and no bias at the start, as in GPT-2."""
     here = torch.get_default_device()
     with torch.device("meta"):  # nn.Linear would fill itself from the global generator
-        made = nn.Linear(inputs, outputs, bias=bias)
-    made.to_empty(device=here)
-    normal_(made.weight, GPT_STD, generator)
+        layer = nn.Linear(inputs, outputs, bias=bias)
+    layer.to_empty(device=here)
+    normal_(layer.weight, GPT_STD, generator)
     if bias:
-        nn.init.zeros_(made.bias)
-    return made
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def normal(shape: tuple[int, ...], std: float, generator: torch.Generator) -> nn.Parameter:
@@ -26,11 +26,11 @@ def normal(shape: tuple[int, ...], std: float, generator: torch.Generator) -> nn
 
 
 def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) -> nn.Parameter:
-    """A parameter with entries even in ±bound."""
-    made = torch.empty(shape)
-    if not made.is_meta:
-        made.uniform_(-bound, bound, generator=generator)
-    return nn.Parameter(made)
+    """A parameter with entries uniform in ±bound."""
+    weight = torch.empty(shape)
+    if not weight.is_meta:
+        weight.uniform_(-bound, bound, generator=generator)
+    return nn.Parameter(weight)
 
 
 def normal_(weight: Tensor, std: float, generator: torch.Generator) -> Tensor:
@@ -40,5 +40,5 @@ def normal_(weight: Tensor, std: float, generator: torch.Generator) -> Tensor:
 
 
 def torch_bound(inputs: int) -> float:
-    """torch's default for nn.Linear: weights and biases even in ±1/√inputs."""
+    """torch's default for nn.Linear: weights and biases uniform in ±1/√inputs."""
     return 1 / math.sqrt(inputs)

@@ -7,7 +7,7 @@ In Python one writes `Alibi.Config(base=4.0)`; the word "alibi" is for JSON and 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
 
@@ -25,18 +25,29 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 @dataclass(frozen=True)
 class Dims:
-    """The sizes every part may need; `block` is the longest sequence the model is made for."""
+    """The sizes every part may need; `block` is the longest sequence the model is made for.
+
+    With fewer `kv_heads` than heads (grouped-query attention, Ainslie et al. 2023), consecutive
+    query heads share one head of keys and values; one of them for all is multi-query attention.
+    """
 
     d_model: int
     heads: int
     d_head: int
     block: int
     bias: bool = True  # whether the linear maps have one
+    kv_heads: int = 0  # heads of keys and values; 0: as many as `heads`
+    d_mlp: int = 0  # hidden width of the MLP; 0: 4 · d_model
+    norm_eps: float = 1e-5  # what norms add to a variance
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "heads", "d_head", "block"):
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "d_mlp", self.d_mlp or 4 * self.d_model)
+        for name in ("d_model", "heads", "d_head", "block", "kv_heads", "d_mlp"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.heads % self.kv_heads:
+            raise UsageError(f"{self.heads} heads cannot share {self.kv_heads} kv_heads evenly")
 
     @staticmethod
     def of(d_model: int, heads: int, block: int, bias: bool = True) -> "Dims":
@@ -47,26 +58,29 @@ class Dims:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where queries and keys stand: 0, 1, 2 … unless a cache or left padding moves them."""
+class PositionIds:
+    """Positions of queries and keys: 0, 1, 2 … unless a cache or left padding moves them."""
 
     query: Int[Tensor, "#batch query"]
     key: Int[Tensor, "#batch key"]
     plain: bool = False  # known to be 0, 1, 2 … in every row
+    newest: bool = False  # known to be one query at the last of all keys
+    # what parts have computed from these positions, so that layers after the first need not
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(
-        q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch head key d_head"]
-    ) -> "Places":
-        """Both start at 0."""
-        places = torch.arange(max(q.shape[2], k.shape[2]), device=q.device)[None]
-        return Places(places[:, : q.shape[2]], places[:, : k.shape[2]], plain=True)
+        q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch kv_head key d_head"]
+    ) -> "PositionIds":
+        """Queries and keys both start at 0."""
+        ids = torch.arange(max(q.shape[2], k.shape[2]), device=q.device)[None]
+        return PositionIds(ids[:, : q.shape[2]], ids[:, : k.shape[2]], plain=True)
 
     @staticmethod
-    def after(hidden: Bool[Tensor, "batch key"]) -> "Places":
-        """The first visible token of a row is at 0; padding to its left at −1, seeing nothing."""
-        places = (~hidden).cumsum(dim=1) - 1
-        return Places(places, places)
+    def after(key_padding_mask: Bool[Tensor, "batch key"]) -> "PositionIds":
+        """The first real token of a row is at 0; padding to its left at −1, seeing nothing."""
+        ids = (~key_padding_mask).cumsum(dim=1) - 1
+        return PositionIds(ids, ids)
 
 
 class Part(nn.Module):
@@ -85,7 +99,7 @@ class Part(nn.Module):
 
         def __post_init__(self) -> None:
             given = {field.name: getattr(self, field.name) for field in fields(self)}
-            for name, value in _checked(type(self), given).items():
+            for name, value in _validate(type(self), given).items():
                 object.__setattr__(self, name, value)
 
         def build(self, dims: Dims, generator: torch.Generator) -> P:
@@ -133,7 +147,7 @@ class Part(nn.Module):
             raise UsageError(f"{name} has no setting {key!r}: {suggest(key, known)}")
         given = {key: cls._from_plain(values[key]) for key in values.keys() & known}
         try:
-            return config(**_checked(config, given))
+            return config(**_validate(config, given))
         except TypeError as error:  # a field without default was left out
             raise UsageError(f"{cls.seam} {name!r}: {error}") from None
 
@@ -149,8 +163,8 @@ class Part(nn.Module):
         return {"causality": self.leaks} if self.leaks else {}
 
 
-def _checked(config: type[Part.Config[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values as the fields' annotations want them, or one line that names the setting."""
+def _validate(config: type[Part.Config[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values checked against the fields' annotations; a UsageError names the wrong setting."""
     rules, values = _rules(config), {}
     for name, value in given.items():
         try:

@@ -30,7 +30,7 @@ NumberedBatch = tuple[np.ndarray, Texts]  # row numbers, and the rows as a batch
 
 def cross_entropy(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
     """Σ −log p(label | text) over the rows of a batch, and the number of rows."""
-    logits = model(batch.ids, batch.hidden, batch.kinds)
+    logits = model(batch.ids, batch.key_padding_mask, batch.kinds)
     total = functional.cross_entropy(logits.float(), batch.labels, reduction="sum")
     return total, torch.tensor(len(batch.labels), device=total.device)
 
@@ -73,7 +73,7 @@ def predict(model: nn.Module, batches: Iterable[NumberedBatch]) -> Predictions:
     for rows, batch in batches:
         moved = map_tensors(batch, lambda tensor: tensor.to(device))
         numbers.append(np.asarray(rows))
-        logits.append(model(moved.ids, moved.hidden, moved.kinds).float().cpu().numpy())
+        logits.append(model(moved.ids, moved.key_padding_mask, moved.kinds).float().cpu().numpy())
         labels.append(batch.labels.numpy())
     model.train(was_training)
     order = np.argsort(np.concatenate(numbers))

@@ -23,7 +23,9 @@ Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]  # (model, batch) -> (s
 
 
 class _LanguageModel(Protocol):
-    def nll(self, ids: Tensor, targets: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]: ...
+    def nll(
+        self, ids: Tensor, targets: Tensor, key_padding_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]: ...
 
 
 def nll(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:

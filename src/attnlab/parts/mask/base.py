@@ -1,4 +1,4 @@
-"""Seam `mask`: which key a query may look at, from their places alone."""
+"""Seam `mask`: which key a query may look at, from their positions alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Any, ClassVar, cast
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from attnlab.parts.part import Part, Places
+from attnlab.parts.part import Part, PositionIds
 
-QueryPlaces = Int[Tensor, "#batch query 1"]
-KeyPlaces = Int[Tensor, "#batch 1 key"]
+QueryPositions = Int[Tensor, "#batch query 1"]
+KeyPositions = Int[Tensor, "#batch 1 key"]
 Allowed = Bool[Tensor, "#batch query key"]
 
 
 class Mask(Part):
-    """mask(i, j): True where the query at place i may look at the key at place j."""
+    """mask(i, j): True where the query at position i may look at the key at position j."""
 
     triangular: ClassVar[bool] = False  # exactly "j <= i", which fused kernels know
 
@@ -37,24 +37,26 @@ class Mask(Part):
 
     @property
     def causal(self) -> bool:
-        """Whether no query ever looks at a later place."""
+        """Whether no query ever looks at a later position."""
         return False
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
-        """Elementwise in the places."""
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
+        """Elementwise in the positions."""
         raise NotImplementedError
 
     def allowed(
-        self, places: Places, hidden: Bool[Tensor, "batch key"] | None
+        self, position_ids: PositionIds, key_padding_mask: Bool[Tensor, "batch key"] | None
     ) -> Bool[Tensor, "#batch 1 query key"]:
-        """The mask of every query and key, without the hidden keys; one for all heads."""
-        seen = self(places.query[:, :, None], places.key[:, None, :])
-        return (seen if hidden is None else seen & ~hidden[:, None, :])[:, None]
+        """The mask of every query and key, without padding; one for all heads."""
+        seen = self(position_ids.query[:, :, None], position_ids.key[:, None, :])
+        if key_padding_mask is not None:
+            seen = seen & ~key_padding_mask[:, None, :]
+        return seen[:, None]
 
 
 class Sides(nn.ModuleList):
     """The masks that & and | join."""
 
     def masks(self) -> Iterator[Mask]:
-        """Each side."""
+        """The sides, typed as masks."""
         return (cast("Mask", side) for side in self)

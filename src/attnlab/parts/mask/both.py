@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces, Sides
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions, Sides
 from attnlab.parts.part import Dims
 
 
@@ -30,6 +30,6 @@ class Both(Mask, name="and"):
         """Whether any side is."""
         return any(side.causal for side in self.sides.masks())
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """Every side says yes."""
         return reduce(and_, (side(query, key) for side in self.sides.masks()))

@@ -6,7 +6,7 @@ query 2   x x x .
 query 3   x x x x
 """
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 
 
 class Causal(Mask, name="causal"):
@@ -16,9 +16,9 @@ class Causal(Mask, name="causal"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i."""
         return key <= query

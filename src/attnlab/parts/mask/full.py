@@ -2,12 +2,12 @@
 
 import torch
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 
 
 class Full(Mask, name="full"):
     """No restriction."""
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """True."""
         return torch.ones_like(query + key, dtype=torch.bool)

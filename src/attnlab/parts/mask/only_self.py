@@ -9,7 +9,7 @@ have no effect, since the one weight is 1.
     query 3   . . . x
 """
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 
 
 class OnlySelf(Mask, name="self"):
@@ -17,10 +17,10 @@ class OnlySelf(Mask, name="self"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j = i."""
         return key == query
 

@@ -1,4 +1,4 @@
-"""j <= i and ⌊j/size⌋ = ⌊i/size⌋: what came before, in one's own block of `size` places alone.
+"""j <= i and ⌊j/size⌋ = ⌊i/size⌋: what came before, inside one's own block of `size` positions.
 
 size 2   query 0   x . . .
          query 1   x x . .
@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 from attnlab.parts.part import Dims
 
 
@@ -21,7 +21,7 @@ class OwnBlock(Mask, name="own-block"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Mask.Config):
-        """How many places a block has; blocks begin at place 0."""
+        """`size`: positions of a block; the first block begins at position 0."""
 
         size: Annotated[int, Field(ge=1)]
 
@@ -31,10 +31,10 @@ class OwnBlock(Mask, name="own-block"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i, and no border between them."""
         return (key <= query) & (key // self.size == query // self.size)
 

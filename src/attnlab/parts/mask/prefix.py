@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 from attnlab.parts.part import Dims
 
 
@@ -34,6 +34,6 @@ class Prefix(Mask, name="prefix"):
         """A prefix of one is seen by later positions anyway."""
         return self.length <= 1
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i or j < length."""
         return (key <= query) | (key < self.length)

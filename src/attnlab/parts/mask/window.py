@@ -12,7 +12,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.mask.base import Allowed, KeyPlaces, Mask, QueryPlaces
+from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 from attnlab.parts.part import Dims
 
 
@@ -31,10 +31,10 @@ class Window(Mask, name="window"):
 
     @property
     def causal(self) -> bool:
-        """Yes."""
+        """True: no later position is ever allowed."""
         return True
 
-    def forward(self, query: QueryPlaces, key: KeyPlaces) -> Allowed:
+    def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """i − size < j <= i."""
         return (key <= query) & (key > query - self.size)
 

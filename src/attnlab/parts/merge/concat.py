@@ -8,9 +8,9 @@ class Concat(Merge, name="concat"):
 
     @property
     def per_position(self) -> bool:
-        """Yes."""
+        """True: heads of one position stay with it."""
         return True
 
     def arrange(self, heads: Heads) -> Heads:
-        """Left alone."""
+        """The heads as they are."""
         return heads

@@ -27,7 +27,7 @@ class Shift(Merge, name="shift"):
 
     @property
     def per_position(self) -> bool:
-        """Yes."""
+        """True: heads of one position stay with it."""
         return True
 
     def arrange(self, heads: Heads) -> Heads:

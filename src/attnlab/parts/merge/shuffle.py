@@ -45,7 +45,7 @@ class Shuffle(Merge, name="shuffle"):
 
     @property
     def per_position(self) -> bool:
-        """Yes, whatever the order."""
+        """True: whatever the order, heads of one position stay with it."""
         return True
 
     @property
@@ -65,7 +65,7 @@ class Shuffle(Merge, name="shuffle"):
         if self.fixed is not None:
             return self.fixed
         mode = int(self.training)
-        return _drawn(heads, self.seed, mode, self.calls[mode])
+        return _draw_uncompiled(heads, self.seed, mode, self.calls[mode])
 
     def expected_failed_checks(self) -> dict[str, str]:
         """An order drawn in every forward needs the value of a buffer."""
@@ -78,4 +78,6 @@ def _draw(heads: int, seed: Tensor, mode: int, call: Tensor) -> Tensor:
     return torch.randperm(heads, generator=stream.torch_generator())
 
 
-_drawn: Any = torch.compiler.disable(_draw)  # a generator is made here, which no graph can hold
+_draw_uncompiled: Any = torch.compiler.disable(
+    _draw
+)  # a generator is made here, which no graph can hold

@@ -6,39 +6,41 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.parts.part import Part, Places
+from attnlab.parts.part import Part, PositionIds
 
 Embeddings = Float[Tensor, "batch pos d_model"]
 Query = Float[Tensor, "batch head query d_head"]
-Key = Float[Tensor, "batch head key d_head"]
+Key = Float[Tensor, "batch kv_head key d_head"]
 Scores = Float[Tensor, "batch head query key"]
 
 
 class Position(Part):
-    """Three places to act, each the identity unless overridden.
+    """Three methods, each the identity unless overridden.
 
-    Whatever is done to a query, a key or a score depends on its own place or pair of places only.
+    What is done to a query or key depends on its own position, to a score on its pair of them.
     """
 
-    additive: ClassVar[bool] = False  # an overridden on_scores is scores + (a function of places)
+    additive: ClassVar[bool] = (
+        False  # an overridden on_scores is scores + (a function of positions)
+    )
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part.Config["Position"]):
         """Nothing that all positions share."""
 
-    def on_embeddings(self, x: Embeddings, places: Int[Tensor, "#batch pos"]) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, position_ids: Int[Tensor, "#batch pos"]) -> Embeddings:
         """Once, before the first layer."""
-        del places
+        del position_ids
         return x
 
-    def on_heads(self, q: Query, k: Key, places: Places) -> tuple[Query, Key]:
+    def on_heads(self, q: Query, k: Key, position_ids: PositionIds) -> tuple[Query, Key]:
         """In every layer, before the scores."""
-        del places
+        del position_ids
         return q, k
 
-    def on_scores(self, scores: Scores, places: Places) -> Scores:
+    def on_scores(self, scores: Scores, position_ids: PositionIds) -> Scores:
         """In every layer, on the scaled scores."""
-        del places
+        del position_ids
         return scores
 
     @property

@@ -4,4 +4,4 @@ from attnlab.parts.position.base import Position
 
 
 class NoPosition(Position, name="none"):
-    """The identity in all three places."""
+    """The identity in all three methods."""

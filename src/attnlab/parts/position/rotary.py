@@ -1,7 +1,7 @@
-"""Turn the pair (x_m, x_{m+d/2}) of every query and key by the angle place · base^(−2m/d_head).
+"""Turn the pair (x_m, x_{m+d/2}) of every query and key by the angle position · base^(−2m/d_head).
 
 Su et al. 2021, section 3.2, with the pairing by halves that most models use. A score then depends
-on the distance of the two places only.
+on the distance of the two positions only.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,11 @@ from pydantic import Field
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.parts.part import Dims, Places
+from attnlab.parts.part import Dims, PositionIds
 from attnlab.parts.position.base import Key, Position, Query
+
+Heads = Float[Tensor, "batch some_head pos d_head"]
+Angles = Float[Tensor, "#batch 1 pos half"]
 
 
 class Rotary(Position, name="rotary"):
@@ -32,17 +35,26 @@ class Rotary(Position, name="rotary"):
             raise UsageError(f"rotary positions need an even d_head, got {dims.d_head}")
         self.base = config.base
 
-    def on_heads(self, q: Query, k: Key, places: Places) -> tuple[Query, Key]:
-        """Both turned by their own places."""
-        return self._turn(q, places.query), self._turn(k, places.key)
+    def on_heads(self, q: Query, k: Key, position_ids: PositionIds) -> tuple[Query, Key]:
+        """Both turned by the angles of their own positions, which layers share."""
+        key = ("rotary", self.base, q.shape[-1], q.dtype)
+        if key not in position_ids.memo:
+            query_angles = self._angles(position_ids.query, q)
+            shared = position_ids.key is position_ids.query
+            key_angles = query_angles if shared else self._angles(position_ids.key, k)
+            position_ids.memo[key] = query_angles, key_angles
+        query_angles, key_angles = position_ids.memo[key]
+        return _rotate(q, *query_angles), _rotate(k, *key_angles)
 
-    def _turn(
-        self, x: Float[Tensor, "batch head pos d_head"], places: Int[Tensor, "#batch pos"]
-    ) -> Float[Tensor, "batch head pos d_head"]:
-        half = x.shape[-1] // 2
-        exact = torch.promote_types(x.dtype, torch.float32)  # angles, whatever x is kept in
-        exponent = torch.arange(half, device=x.device).to(exact) / half
-        angle = places[:, None, :, None].to(exact) * self.base**-exponent
-        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        first, second = x[..., :half], x[..., half:]
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    def _angles(self, ids: Int[Tensor, "#batch pos"], like: Tensor) -> tuple[Angles, Angles]:
+        """cos and sin of every angle, computed in float32 at least."""
+        half = like.shape[-1] // 2
+        exact = torch.promote_types(like.dtype, torch.float32)
+        exponent = torch.arange(half, device=like.device).to(exact) / half
+        angle = ids[:, None, :, None].to(exact) * self.base**-exponent
+        return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
+
+
+def _rotate(x: Heads, cos: Angles, sin: Angles) -> Heads:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)

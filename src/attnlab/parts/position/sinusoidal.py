@@ -18,7 +18,7 @@ from attnlab.parts.position.base import Embeddings, Position
 
 
 class Sinusoidal(Position, name="sinusoidal"):
-    """Fixed waves of many lengths; any place has its vector."""
+    """Fixed waves of many lengths; any position has its vector."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Position.Config):
@@ -33,12 +33,12 @@ class Sinusoidal(Position, name="sinusoidal"):
         self.scale, self.base = config.scale, config.base
         self.standard = config.exponent == "standard"
 
-    def on_embeddings(self, x: Embeddings, places: Int[Tensor, "#batch pos"]) -> Embeddings:
+    def on_embeddings(self, x: Embeddings, position_ids: Int[Tensor, "#batch pos"]) -> Embeddings:
         """x + scale · p; angles in float32 at least."""
         exact = torch.promote_types(x.dtype, torch.float32)
         i = torch.arange(x.shape[-1], device=x.device)
         odd = i % 2
         exponent = (i - odd if self.standard else i).to(exact) / x.shape[-1]
-        angle = places[..., None].to(exact) * self.base**-exponent
+        angle = position_ids[..., None].to(exact) * self.base**-exponent
         waves = torch.where(odd == 1, angle.cos(), angle.sin())
         return x + (self.scale * waves).to(x.dtype)

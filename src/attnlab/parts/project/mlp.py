@@ -1,6 +1,6 @@
 """q, k, v = three ReLU networks of x with `depth` hidden layers of width d_model, no residual.
 
-`init="torch"` draws weights and biases even in ±1/√d_model, as nn.Linear does: each layer keeps
+`init="torch"` draws weights and biases uniformly in ±1/√d_model like nn.Linear: each layer keeps
 about a sixth of the signal's power, so 30 layers leave less than 1e-9 of its size.
 `init="preserving"` draws N(0, 2/d_model) in hidden layers (He et al. 2015, equation 10) and
 N(0, 1/d_model) in the last, with no biases at the start: the size of x reaches q, k and v.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file
 from attnlab.core.seeds import Seed
-from attnlab.decode.text import following
+from attnlab.decode.text import continuation
 from attnlab.models.hub import HubModel, HubTokenizer
 from attnlab.models.tiny_llama import tiny_model
 from attnlab.models.trainable import open_trainable
@@ -95,7 +95,7 @@ def load_prompts(s: "DecodingSettings", model: HubModel) -> Prompts:
         (*lines, *map(decode, starts)),
         len(own),
         tuple(rests),
-        tuple(following(decode, a, b) for a, b in zip(starts, rests, strict=True)),
+        tuple(continuation(decode, a, b) for a, b in zip(starts, rests, strict=True)),
     )
 
 

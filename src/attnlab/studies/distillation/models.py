@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
+from attnlab.models.gguf import keep_layers, spaced_layers
 from attnlab.models.hub import HubModel, quiet
-from attnlab.models.student import evenly, shallow
 from attnlab.models.tiny_llama import tiny_model
 from attnlab.models.trainable import open_trainable, redraw_weights
 from attnlab.studies.distillation.data import court_cases, load_splits
@@ -33,7 +33,7 @@ def build_student(s: "DistilSettings", teacher: HubModel, seed: Seed) -> HubMode
         )
     kept = layers_kept(len(teacher.library.model.layers), s.student_layers, s.kept)
     with quiet():
-        library = shallow(teacher.library, kept)
+        library = keep_layers(teacher.library, kept)
     if s.init == "random":
         redraw_weights(library, seed)
     name = f"{len(kept)} layers of {teacher.name}"
@@ -46,7 +46,7 @@ def layers_kept(layers: int, count: int, how: str) -> list[int]:
     Loss of the untrained student on people's summaries of XSum, for smollm2 (the teacher's is 2.9):
     20 of 30 layers evenly 10.4, ends 5.8; 12 layers 15.4 and 9.8. Neighbours fit each other best.
     """
-    spaced = evenly(layers, count)  # refuses an impossible count
+    spaced = spaced_layers(layers, count)  # refuses an impossible count
     ends = [*range((count + 1) // 2), *range(layers - count // 2, layers)]
     return spaced if how == "even" else ends
 

@@ -26,8 +26,8 @@ from attnlab.core.errors import AttnlabError
 from attnlab.core.files import read_json, write_json
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
+from attnlab.models.gguf import cache_dir
 from attnlab.models.hub import HubModel
-from attnlab.models.student import made
 from attnlab.models.trainable import end_ids, weights_sha256
 from attnlab.tasks.prompts import PromptBuilder
 
@@ -94,7 +94,7 @@ def teacher_texts(
         },
         digits=24,
     )
-    path = made("teacher-texts") / f"{key}.json"
+    path = cache_dir("teacher-texts") / f"{key}.json"
     with cache.write_lock(f"teacher-texts-{key}", NoProgress()):
         summaries = _read(path)
         if summaries is None:

@@ -16,9 +16,9 @@ from attnlab.audit.during_training import LENGTH, model_findings
 from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.models.build import build_model
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.models.own import own_model
 from attnlab.models.perceiver import Perceiver
 from attnlab.studies.knowledge.arms import schedule_of
 from attnlab.studies.knowledge.asking import Model
@@ -49,7 +49,7 @@ def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
     c, seed = trial.config, trial.stream
     data = material(c, trial.seed)
     check_block(c, data)
-    model = build_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
+    model = arm_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
     findings = [*model_findings(model, "start"), _coverage(model)]
     metrics: dict[str, Any] = {}
     curves: dict[str, list[float]] = {}
@@ -66,13 +66,13 @@ def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
     return _exam(_Sat(trial, data, model, kept), Outcome(metrics, curves=curves, findings=findings))
 
 
-def build_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
+def arm_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
     """The arm's model with fresh weights."""
     base = GPTConfig(vocabulary, c["block"], c["layers"], c["heads"], c["width"]).to_json()
     values = base | {"position": {"name": c["position"]}}
     if c["reads"]:
         values |= {"latents": c["latents"], "reads": c["reads"]}
-    model = own_model(values, seed.torch_generator())
+    model = build_model(values, seed.torch_generator())
     with torch.no_grad():  # the output matrix is the same one, and starts as large
         model.embedding.mul_(c["embedding_scale"])
     return model

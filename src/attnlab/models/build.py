@@ -1,4 +1,4 @@
-"""A model of the house from the JSON that its configuration wrote: a GPT or a Perceiver."""
+"""A GPT or a Perceiver from the JSON that its configuration wrote."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver, PerceiverConfig
 
 
-def own_model(values: Mapping[str, Any], generator: torch.Generator) -> GPT | Perceiver:
+def build_model(values: Mapping[str, Any], generator: torch.Generator) -> GPT | Perceiver:
     """The model with fresh weights; what has latents is a Perceiver."""
     if "latents" in values:
         return Perceiver(PerceiverConfig.from_json(values), generator)

@@ -1,8 +1,9 @@
-"""A smaller model of the same make, begun from some of a teacher's layers.
+"""A GGUF file as a plain Llama folder, and a smaller model begun from some of its layers.
 
-    teacher = plain("smollm2");   student = shallow(teacher, [0, 7, 14, 22, 29])
+    folder = dequantize(Path("small.gguf"), Path("small"))
+    student = keep_layers(teacher, spaced_layers(30, 5))
 
-A GGUF file is unpacked once into a plain Llama folder: loaded as GGUF a model refuses `.float()`,
+The file is dequantized once: loaded as GGUF a model refuses `.float()`,
 saving and training. Layers are copied whole, with the embedding, the last norm and the output.
 """
 
@@ -18,10 +19,10 @@ from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file, write_json
 
 
-def plain(gguf: Path, folder: Path) -> Path:
-    """The model of a .gguf file as a Hugging Face folder in float32; made once, then found again.
+def dequantize(gguf: Path, folder: Path) -> Path:
+    """The model of a .gguf file as a Hugging Face folder in float32, written once.
 
-    `folder/source.json` names the file's hash: another file is unpacked anew.
+    `folder/source.json` names the file's hash: another file is dequantized anew.
     """
     from transformers import LlamaForCausalLM
 
@@ -34,38 +35,38 @@ def plain(gguf: Path, folder: Path) -> Path:
     loaded = load(gguf)
     config = copy.deepcopy(loaded.library.config)
     if config.model_type != "llama":
-        raise UsageError(f"{gguf}: a {config.model_type!r} model, only a Llama is unpacked here")
+        raise UsageError(f"{gguf}: a {config.model_type!r} model, only a Llama can be dequantized")
     config.quantization_config = None
     with quiet():
-        made = LlamaForCausalLM(config)
-        made.load_state_dict(loaded.library.state_dict())
-        made.float().save_pretrained(folder)
+        model = LlamaForCausalLM(config)
+        model.load_state_dict(loaded.library.state_dict())
+        model.float().save_pretrained(folder)
         if loaded.tokenizer is not None:
             loaded.tokenizer.library.save_pretrained(folder)
     write_json(stamp, source)  # last: a folder without it is not whole
     return folder
 
 
-def unpacked(gguf: Path) -> Path:
-    """`plain` in <cache>/made/NAME; where it cannot be kept (a full disk), the file itself."""
+def dequantize_cached(gguf: Path) -> Path:
+    """`dequantize` into the cache; the file itself where there is no room (a full disk)."""
     from attnlab.assets import cache
     from attnlab.assets.stream import NoProgress
 
-    try:
-        with cache.write_lock(f"made-{gguf.stem}", NoProgress()):  # one unpacks, the others wait
-            return plain(gguf, made(gguf.stem))
+    try:  # one process writes, the others wait
+        with cache.write_lock(f"made-{gguf.stem}", NoProgress()):
+            return dequantize(gguf, cache_dir(gguf.stem))
     except OSError:
         return gguf
 
 
-def made(name: str) -> Path:
-    """Where what is computed once for every run is kept: <cache>/made/NAME."""
+def cache_dir(name: str) -> Path:
+    """The folder for what is computed once and used by every run: <cache>/made/NAME."""
     from attnlab.assets import cache
 
     return cache.root().parent / "made" / name
 
 
-def evenly(layers: int, kept: int) -> list[int]:
+def spaced_layers(layers: int, kept: int) -> list[int]:
     """`kept` of `layers` layers, the first and the last among them, evenly spaced."""
     if not 1 <= kept <= layers:
         raise UsageError(f"a student keeps 1 to {layers} of its teacher's layers, not {kept}")
@@ -74,7 +75,7 @@ def evenly(layers: int, kept: int) -> list[int]:
     return [round(i * (layers - 1) / (kept - 1)) for i in range(kept)]
 
 
-def shallow(teacher: Any, layers: Sequence[int]) -> Any:
+def keep_layers(teacher: Any, layers: Sequence[int]) -> Any:
     """A model with only these of the teacher's layers; its weights are its own."""
     stack = teacher.model.layers
     wrong = [i for i in layers if not 0 <= i < len(stack)]
@@ -86,16 +87,16 @@ def shallow(teacher: Any, layers: Sequence[int]) -> Any:
         config.layer_types = [config.layer_types[i] for i in layers]
     student = type(teacher)(config).to(teacher.dtype)
     renamed = {
-        _moved(name, layers): tensor
+        _new_name(name, layers): tensor
         for name, tensor in teacher.state_dict().items()
-        if _moved(name, layers)
+        if _new_name(name, layers)
     }
     student.load_state_dict({name: tensor for name, tensor in renamed.items() if name})
     assert isinstance(student, nn.Module)
     return student
 
 
-def _moved(name: str, layers: Sequence[int]) -> str | None:
+def _new_name(name: str, layers: Sequence[int]) -> str | None:
     """model.layers.7.… -> model.layers.1.… where 7 is the second kept; None: left behind."""
     parts = name.split(".")
     if "layers" not in parts:
