@@ -43,7 +43,9 @@ def pytest_collection_finish() -> None:
 def _shares_a_module_fixture(item: pytest.Function) -> bool:
     """Such tests run in one worker (`--dist loadgroup`), so that the fixture is made once."""
     fixtures = item._fixtureinfo.name2fixturedefs.values()  # pyright: ignore[reportPrivateUsage]
-    return any(d[-1].scope == "module" and d[-1].baseid.endswith(".py") for d in fixtures if d)
+    return any(
+        d[-1].scope in ("module", "session") and d[-1].baseid.endswith(".py") for d in fixtures if d
+    )
 
 
 def _search(item: pytest.Function) -> None:
