@@ -15,8 +15,8 @@
 What stands before the first heading is the answer. In a template one may use `claim(name)`,
 `table(head, rows)`, `settings`, `arms` (the study's evidence) and what its `facts` returns; the
 filters are `number`, `interval`, `percent`, `points`, `verdict`, `listed` and Jinja's own; studies
-of one folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text that
-comes from data stays on one line and never becomes a heading.
+of one folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text
+that comes from data stays on one line and never becomes a heading.
 """
 
 import inspect

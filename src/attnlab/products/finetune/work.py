@@ -14,9 +14,9 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.intervals import wilson
 from attnlab.models.encoder import Classifier, Encoder, open_encoder
+from attnlab.models.trainable import redraw_weights
 from attnlab.products.finetune.settings import FinetuneSettings, labelled
 from attnlab.products.finetune.watch import Watch, after, before, few, first_epoch, invariant, told
-from attnlab.studies.distillation.models import redrawn
 from attnlab.tasks.encoder_inputs import EncodedExamples, ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import LabelledData, majority
 from attnlab.train.checkpoint import CheckpointWarning
@@ -62,7 +62,7 @@ def begun(s: FinetuneSettings, encoder: Encoder, seed: Seed) -> Encoder:
     """The encoder as it is, or a copy with every weight drawn anew."""
     if s.init == "pretrained":
         return encoder
-    library = redrawn(copy.deepcopy(encoder.library), seed.child("encoder"))
+    library = redraw_weights(copy.deepcopy(encoder.library), seed.child("encoder"))
     return replace(encoder, library=library)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.two_way_interval import two_way_interval
 from attnlab.studies.adapting.settings import CELLS, RIGHT
-from attnlab.studies.distillation.evidence import crossed
 
 Where = Mapping[str, Any]
 Cell = dict[str, Any]  # a training of a search, as search.py describes it
@@ -104,10 +104,10 @@ class Runs:
 
 
 def over_both(values: np.ndarray) -> Estimate:
-    """Mean of (seeds, rows) with the interval of distillation/evidence.py; of one seed, none."""
+    """Mean of (seeds, rows) with the interval of measure/two_way_interval.py; of one seed, none."""
     if len(values) < 2:
         return Estimate(float(values.mean()), n=len(values), method="one seed: no interval")
-    return crossed(values)
+    return two_way_interval(values)
 
 
 def widened(seeds: Estimate, rows: Estimate) -> Estimate:

@@ -6,13 +6,16 @@ can inherit the other's mistake.
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.lab.trial import Outcome, Trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.head_robustness.plan import EQUAL, SWEPT, VARIES
+
+if TYPE_CHECKING:
+    from attnlab.studies.head_robustness.study import HeadRobustness
 
 Array = NDArray[np.float64]
 ARMS = ("one", "two")
@@ -20,8 +23,8 @@ BINS, FINE = 21, 5  # of the weight of a; an odd number, so that one half is the
 _AT_ONCE = 2_000_000  # entries of keys held in memory
 
 
-def work(trial: Trial) -> Outcome:
-    """Draws, or the exact law."""
+def run(study: "HeadRobustness", trial: Trial, context: TrialContext) -> Outcome:
+    """Draw keys and attend to them, or compute the exact law of the output."""
     from attnlab.studies.head_robustness.exact import exact
 
     return exact(trial) if trial.config["kind"] == "exact" else draws(trial)
@@ -30,15 +33,15 @@ def work(trial: Trial) -> Outcome:
 def draws(trial: Trial) -> Outcome:
     """Both arrangements on the same keys; every number a share or a mean over the draws."""
     c = trial.config
-    seen = Drawn(trial)
+    sample = Sample(trial)
     metrics: dict[str, Any] = {
-        "negative": float((seen.own_score < 0).mean()),
-        "lost": float((seen.own_weight < 0.5).mean()),
+        "negative": float((sample.own_score < 0).mean()),
+        "lost": float((sample.own_weight < 0.5).mean()),
     }
     curves: dict[str, list[float]] = {}
     edges = np.linspace(0, 1, BINS + 1)
     for arm in ARMS:
-        pair, square = seen.pair[arm], seen.square[arm]
+        pair, square = sample.pair[arm], sample.square[arm]
         off = (np.abs(pair - 0.5) > c["tolerance"]).any(axis=1)
         metrics |= {
             f"{arm}_off": float(off.mean()),
@@ -48,15 +51,15 @@ def draws(trial: Trial) -> Outcome:
             f"{arm}_square": float(square.mean()),
         }
         if arm == "two":
-            metrics["off_and_lost"] = float((off & (seen.own_weight < 0.5)).mean())
+            metrics["off_and_lost"] = float((off & (sample.own_weight < 0.5)).mean())
         counts, _ = np.histogram(pair[:, 0], edges)
         curves[f"{arm}_bins"] = [float(n) for n in counts / len(pair)]
     wanted = c["shown"] > 0 and c["part"] in (EQUAL, VARIES)
-    return Outcome(metrics, curves=curves, arrays=seen.shown(c["shown"]) if wanted else {})
+    return Outcome(metrics, curves=curves, arrays=sample.shown(c["shown"]) if wanted else {})
 
 
-class Drawn:
-    """What one trial saw: a row a draw."""
+class Sample:
+    """Both arrangements on the same random keys: one row a draw."""
 
     def __init__(self, trial: Trial) -> None:
         c = trial.config
@@ -101,8 +104,8 @@ class Drawn:
 
 def softmax(scores: Array) -> Array:
     """exp(score) / Σ over keys, for scores (draw, key, head)."""
-    found = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return found / found.sum(axis=1, keepdims=True)
+    exp = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exp / exp.sum(axis=1, keepdims=True)
 
 
 def orthonormal(n: int, h: int, generator: np.random.Generator) -> Array:
@@ -111,6 +114,6 @@ def orthonormal(n: int, h: int, generator: np.random.Generator) -> Array:
     return turned.T
 
 
-def varied(config: Any, value: float) -> dict[str, Any]:
+def with_value(config: Any, value: float) -> dict[str, Any]:
     """The configuration with the number its part varies set to this value."""
     return {**config, SWEPT[config["part"]]: value}

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab.cli.console import note
+from attnlab.core.notes import note
+from attnlab.lab.execute import Progress
 from attnlab.lab.trial import Trial
 from attnlab.report.text import duration
 
@@ -66,14 +67,14 @@ class BarProgress:
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
-            Progress,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
+        from rich.progress import Progress as Bars
 
         self.totals = Counter(stage_of(t) for t in trials)
-        self.bars = Progress(
+        self.bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -113,6 +114,16 @@ class BarProgress:
     def stop(self) -> None:
         """Leave the finished bars on the screen."""
         self.bars.stop()
+
+
+ProgressChoice = Progress | bool | None  # True: a bar or lines; None and False: nothing
+
+
+def resolve_progress(choice: ProgressChoice, trials: Sequence[Trial]) -> Progress | None:
+    """Who shows the progress of a run: the caller's own object, ours, or nobody."""
+    if isinstance(choice, bool) or choice is None:
+        return progress_for(trials, quiet=not choice)
+    return choice
 
 
 def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainProgress | None":

@@ -11,13 +11,19 @@ from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
     from attnlab.audit.finding import Finding, Verdicts
+    from attnlab.report.attention_maps import AttentionMaps
 
 DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over."
 LONGEST_MAP = 512
 
 
-def attention_of(target: str, text: str, out: Path, device: str) -> Any:
-    """The attention maps of a model on a text."""
+def attend(
+    target: str, text: str, out: Path = Path("runs"), device: str = "cpu"
+) -> "AttentionMaps":
+    """Where a model looks on a text: weights[layer, head, query, key] with the tokens.
+
+    `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`.
+    """
     found = load_target(target, out, device)  # a wrong name first: torch is slow to load
     import numpy as np
     import torch
@@ -37,7 +43,7 @@ def attention_of(target: str, text: str, out: Path, device: str) -> Any:
     return AttentionMaps(found.name, tuple(found.reader.tokens(ids)), weights)
 
 
-def perplexity_of(
+def perplexity(
     target: str,
     text: str,
     out: Path,
@@ -71,7 +77,7 @@ def perplexity_of(
     return answer
 
 
-def audited(  # noqa: PLR0913  (what a person may choose)
+def audit(  # noqa: PLR0913  (what a person may choose)
     target: str,
     out: Path,
     device: str,
@@ -109,9 +115,7 @@ def _ids(found: Target, piece: str) -> list[int]:
     return list(found.reader.encode(piece))
 
 
-def gap_between(
-    first: str, second: str, text: str | None, out: Path, device: str
-) -> dict[str, Any]:
+def compare(first: str, second: str, text: str | None, out: Path, device: str) -> dict[str, Any]:
     """max and mean |logits of A − logits of B|, and the share of positions with equal argmax."""
     places = [find_target(name, out, device) for name in (first, second)]  # both, before torch
     a, b = (place.load() for place in places)
