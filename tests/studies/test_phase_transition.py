@@ -1,6 +1,5 @@
 """The study phase-transition: its plan, its verdicts on planted tables, and a whole smoke run."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from attnlab.lab.study import SCALES
 from attnlab.lab.table import Row, Table
 from attnlab.studies.phase_transition.evidence import (
     Evidence,
-    crossing,
     gap,
     pooled_crossing,
 )
@@ -50,14 +48,6 @@ def test_a_trial_keeps_its_id() -> None:
     "phase-transition","version":1}' (one line) | sha256sum | cut -c1-16."""
     trial = PhaseTransition.at("smoke").trial(3, kind="instance", alpha=1.5)
     assert trial.id == "9f7335a021a01faa"
-
-
-def test_crossings_of_known_lines() -> None:
-    alphas = np.array([1.0, 1.2, 1.4, 1.6])
-    assert crossing(alphas, alphas - 1.31) == pytest.approx(1.31)
-    assert math.isnan(crossing(alphas, alphas)) and math.isnan(crossing(alphas, -alphas))
-    shuffled = np.array([2, 0, 3, 1])
-    assert crossing(alphas[shuffled], alphas[shuffled] - 1.31) == pytest.approx(1.31)
 
 
 def figure_two_row(alpha: float, seed: int, difference: float) -> Row:

@@ -104,5 +104,5 @@ def _bars(ax: Axes, line: int, weights: list[float], colour: str) -> None:
         ax.barh(line, 0.86, left=j, height=0.62, color="#F2F2F2", zorder=1)
         ax.barh(line, 0.86 * w, left=j, height=0.62, color=colour, zorder=2)
         if w > 0.005:
-            shade = "white" if w > 0.8 else "#222222"
+            shade = "white" if w > 0.95 else "#222222"
             ax.text(j + 0.84, line, f"{w:.2f}", ha="right", va="center", fontsize=8, color=shade)

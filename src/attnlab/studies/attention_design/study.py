@@ -4,10 +4,9 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import Study, StudySettings, deferred, setting
@@ -36,10 +35,10 @@ class DesignSettings(StudySettings):
     dims: tuple[int, ...] = setting("dimensions h of the random keys", (2, 3, 5))
     sizes: tuple[int, ...] = setting("numbers n of random keys", (8, 32, 128, 512, 2048))
     checked: int = setting("keys per set for which `select` is compared with the hull", 3, ge=0)
-    norm_keys: Annotated[int, Field(ge=2)] = setting("keys when norms are measured", 256)
-    norm_dim: Annotated[int, Field(ge=2)] = setting("dimension of these keys", 16)
-    target_keys: Annotated[int, Field(ge=3)] = setting("keys when targets are random", 12)
-    target_dim: Annotated[int, Field(ge=1)] = setting("dimension of these keys", 5)
+    norm_keys: int = setting("keys when norms are measured", 256, ge=2)
+    norm_dim: int = setting("dimension of these keys", 16, ge=2)
+    target_keys: int = setting("keys when targets are random", 12, ge=3)
+    target_dim: int = setting("dimension of these keys", 5, ge=1)
     targets: int = setting("random targets per set of keys", 10, ge=1)
     pairs: tuple[int, ...] = setting(
         "numbers of orthonormal keys of which two are averaged", (4, 8, 16, 32, 64, 128, 256, 512)

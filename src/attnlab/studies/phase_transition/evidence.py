@@ -11,7 +11,8 @@ import numpy as np
 from attnlab.audit.checks.score_scale import score_scale
 from attnlab.audit.finding import Finding
 from attnlab.lab.table import Row, Table
-from attnlab.measure.intervals import Estimate, mean_interval, t_quantile
+from attnlab.measure.crossings import Finder, line_crossing, mean_crossing
+from attnlab.measure.intervals import Estimate, mean_interval
 
 if TYPE_CHECKING:
     from attnlab.studies.phase_transition.study import PhaseSettings
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 PUBLISHED_AT = {"omega": 0.3, "sigma": 0.5, "ridge": 0.01, "mixing": ((0.6, 0.4), (0.4, 0.6))}
 OVERLAPS = {"positional": "m", "semantic": "theta"}  # branch -> the overlap that names it
 Value = Callable[[Row], float]
-Finder = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclass(frozen=True)
@@ -179,42 +179,11 @@ def over_instances(table: Table, value: Value, key: str) -> dict[float, Estimate
     }
 
 
-def crossing(alphas: np.ndarray, values: np.ndarray) -> float:
-    """Where values(α) goes from negative to positive for the last time; NaN when it never does."""
-    order = np.argsort(alphas)
-    a, v = np.asarray(alphas)[order], np.asarray(values)[order]
-    good = np.isfinite(v)
-    a, v = a[good], v[good]
-    ups = [i for i in range(len(a) - 1) if v[i] < 0 <= v[i + 1]]
-    if not ups:
-        return math.nan
-    i = ups[-1]
-    return float(a[i] - v[i] * (a[i + 1] - a[i]) / (v[i + 1] - v[i]))
-
-
-def line_crossing(alphas: np.ndarray, values: np.ndarray) -> float:
-    """The zero of a straight line through values(α)."""
-    slope, level = np.polyfit(alphas, values, 1)
-    return float(-level / slope)
-
-
 def pooled_crossing(table: Table, value: Value, find: Finder = line_crossing) -> Estimate:
-    """Where the mean over instances crosses zero in α, with a jackknife interval.
-
-    Instances without a crossing of their own count too: dropping them would bias the mean.
-    """
+    """Where the mean of `value` over instances crosses zero in α."""
     seeds = sorted({row.seed for row in table})
     alphas = np.array(sorted({row["alpha"] for row in table}))
     values = np.full((len(seeds), alphas.size), np.nan)
     for row in table:
         values[seeds.index(row.seed), np.searchsorted(alphas, row["alpha"])] = value(row)
-    values = values[np.isfinite(values).all(axis=1)]
-    n = len(values)
-    method = f"crossing of the mean, jackknife t interval over {n} instances, 95 %"
-    if n < 2 or alphas.size < 2:
-        return Estimate(math.nan, n=n, method="too few instances to fit a line")
-    whole = find(alphas, values.mean(axis=0))
-    left = np.array([find(alphas, np.delete(values, i, axis=0).mean(axis=0)) for i in range(n)])
-    spread = math.sqrt((n - 1) / n * float(((left - left.mean()) ** 2).sum()))
-    half = t_quantile(0.975, n - 1) * spread
-    return Estimate(whole, whole - half, whole + half, n, method)
+    return mean_crossing(alphas, values, find)

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.studies.phase_transition.evidence import Evidence, gap, over_instances
+from attnlab.studies.phase_transition.evidence import Evidence, OpenPoint, gap, over_instances
 
 if TYPE_CHECKING:
     from attnlab.studies.phase_transition.study import PhaseTransition
@@ -26,7 +26,7 @@ def facts(study: "PhaseTransition", e: Evidence, claims: Sequence[Claim]) -> Map
         if key.endswith("_converged")
     ]
     points = [p for p in e.open_points if math.isfinite(p.gap.value + p.separation)]
-    enough = len(points) >= POINTS_TO_RANK
+    points = sorted(points, key=lambda p: p.separation) if len(points) >= POINTS_TO_RANK else []
     return {
         "students": len(converged),
         "unconverged": converged.count(False),
@@ -35,12 +35,20 @@ def facts(study: "PhaseTransition", e: Evidence, claims: Sequence[Claim]) -> Map
         "course": _course(e),
         "sizes": e.size_crossings,
         "alpha_c": e.critical_at("alpha_c"),
-        "points": sorted(points, key=lambda p: p.separation) if enough else [],
-        "rank": _rank_correlation([(p.separation, p.gap.value) for p in points]) if enough else 0.0,
+        "points": points,
+        "rank": rank_correlation(points),
         "returned": max((p.returned.value for p in points), default=math.nan),
         "other": _other_mixing(e),
         "unscaled": _unscaled(e),
     }
+
+
+def rank_correlation(points: Sequence[OpenPoint]) -> float:
+    """Spearman's ρ between the theory's instability and the excess of simulation over theory."""
+    from scipy.stats import spearmanr
+
+    pairs = [(p.separation, p.gap.value) for p in points]
+    return float(spearmanr(pairs).statistic) if pairs else math.nan
 
 
 def _matched_norms(e: Evidence) -> Estimate | None:
@@ -64,12 +72,6 @@ def _course(e: Evidence) -> list[str]:
         errors = rows.column("semantic_test_standard_error") / rows.column("semantic_test_error")
         lines.append(f"±{float(np.mean(2 * errors)):.0%} at D = {dim:,}")
     return lines
-
-
-def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    """Spearman's ρ of real numbers, which have no ties."""
-    x, y = (np.argsort(np.argsort(v)) - (len(v) - 1) / 2 for v in np.array(pairs).T)
-    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
 
 
 def _other_mixing(e: Evidence) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from attnlab.measure.crossings import last_crossing
 from attnlab.report.style import (
     NEUTRAL,
     POSITIONAL,
@@ -21,7 +22,6 @@ from attnlab.studies.phase_transition.evidence import (
     Evidence,
     Value,
     chosen,
-    crossing,
     gap,
     pooled_crossing,
 )
@@ -91,7 +91,7 @@ def draw_critical_lines(e: Evidence) -> Drawing:
             if e.is_published_model and name in PUBLISHED:
                 published(ax, [e.settings.omega], [PUBLISHED[name]], colour)
         for (omega,), rows in e.part("Figure 3").groups("omega").items():
-            estimate = pooled_crossing(rows, gap, crossing)
+            estimate = pooled_crossing(rows, gap, last_crossing)
             if np.isfinite(estimate.value) and estimate.has_interval:
                 errorbars(ax, [omega], [estimate], NEUTRAL)
         ax.set_ylim(0, TALLEST)

@@ -17,21 +17,6 @@ if TYPE_CHECKING:
     from attnlab.solvable.simulation import SimulationSettings
     from attnlab.studies.phase_transition.study import PhaseTransition
 
-PER_STUDENT = (
-    "m",
-    "theta",
-    "q",
-    "train_error",
-    "test_error",
-    "test_standard_error",
-    "test_error_exact",
-    "leave_one_out",
-    "evaluations",
-    "gradient_max",
-    "converged",
-    "start_norm",
-    "returned",
-)
 ORDER_PARAMETERS = ("m", "theta", "q", "train_error", "test_error")
 
 
@@ -67,10 +52,10 @@ def instance(trial: Trial, device: str) -> Outcome:
     }
     for student in result.students:
         values = student.as_json()
-        metrics |= {f"{student.start}_{name}": values[name] for name in PER_STUDENT}
+        start, thetas = values.pop("start"), values.pop("theta_values")
+        metrics |= {f"{start}_{name}": value for name, value in values.items()}
         if settings.student_rank > 1:
-            for index, value in enumerate(student.theta_values):
-                metrics[f"{student.start}_theta_{index}"] = value
+            metrics |= {f"{start}_theta_{index}": value for index, value in enumerate(thetas)}
     return Outcome(metrics)
 
 
