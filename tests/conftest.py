@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function):
             if _shares_a_module_fixture(item):
-                item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+                item.add_marker(pytest.mark.xdist_group("-".join(item.path.parts[-2:])))
             if searching:
                 _search(item)
 
