@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text
 
-from attnlab.api import Run, run
+from attnlab.api.running import Run, run
 from attnlab.core.errors import UsageError
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.api import asking
+from attnlab.api import questions as asking
 from attnlab.api.targets import own_model as own_model_of
 from attnlab.audit.catalogue import check
 from attnlab.core.errors import UsageError
@@ -264,10 +264,10 @@ def test_a_map_from_tokens_to_latents_is_refused_in_one_line(
     rows = {row["arm"]: row for row in done[1]}
     monkeypatch.setattr(asking, "load_target", lambda name, *_: own_model_of(name, rows[name]))
     text = f"Where was {NAMES[0]} born?"
-    assert asking.attention_of("pretrained", text, Path(), "cpu").weights.shape[2:] == (24, 24)
+    assert asking.attend("pretrained", text, Path(), "cpu").weights.shape[2:] == (24, 24)
     for arm, words in (("perceiver-local", text), ("perceiver-course", "born")):  # square, even so
         with pytest.raises(UsageError, match="not from token to token"):
-            asking.attention_of(arm, words, Path(), "cpu")
+            asking.attend(arm, words, Path(), "cpu")
 
 
 def test_the_models_of_a_run_open_as_targets_and_answer_as_they_did(

@@ -18,7 +18,7 @@ REPORTED: dict[str, dict[str, float]] = {
     "text": {"rouge1": 0.232, "rouge2": 0.055, "rougeL": 0.146, "rougeLsum": 0.184},
     "human": {"rouge1": 0.251, "rouge2": 0.065, "rougeL": 0.159, "rougeLsum": 0.233},
 }
-STUDENT = "The student trained on"
+BEATS = "beats the article's first sentences"
 PAIRS: tuple[tuple[str, str, str, str], ...] = (
     ("texts-help", "text", "untuned", "Training on the teacher's summaries helps the student"),
     ("logits-help", "logits", "untuned", "Training on the teacher's logits helps the student"),
@@ -26,9 +26,9 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
     ("teacher-ahead", "teacher", "untuned", "The teacher is better than the untrained student"),
     ("people-or-texts", "human", "text", "People's summaries teach more than the teacher's"),
     ("logits-or-texts", "logits", "text", "The teacher's logits teach more than its texts"),
-    ("teacher-over-lead", "teacher", "lead", "The teacher beats the article's first sentences"),
-    ("texts-over-lead", "text", "lead", f"{STUDENT} the teacher's summaries beats them"),
-    ("people-over-lead", "human", "lead", f"{STUDENT} people's summaries beats them"),
+    ("teacher-over-lead", "teacher", "lead", f"The teacher {BEATS}"),
+    ("texts-over-lead", "text", "lead", f"The student of the teacher's texts {BEATS}"),
+    ("people-over-lead", "human", "lead", f"The student of people's summaries {BEATS}"),
 )
 Differences = dict[tuple[str, str], Estimate]  # by rival and kind
 RIVALS = ("untuned", "text", "logits", "human")

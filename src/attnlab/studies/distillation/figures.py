@@ -111,7 +111,7 @@ def _training(arms: ScoredArms, trained: Sequence[str], batch: int) -> Drawing:
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.9)
         for arm in trained:
-            label, colour = arms.label(arm).removeprefix("student, "), COLOURS[arm]
+            label, colour = arms.label(arm), COLOURS[arm]
             draw_curve(left, Curve(label, colour, *arms.curve(arm, "dev_step", "dev_nll")))
             curve = Curve("", colour, *arms.curve(arm, "step", "train_loss"))
             draw_curve(right, curve, label=False)
@@ -122,13 +122,13 @@ def _training(arms: ScoredArms, trained: Sequence[str], batch: int) -> Drawing:
             value = arms.mean(arm, "dev_nll")
             if np.isfinite(value):
                 left.plot([0, last], [value, value], "--", color=NEUTRAL, linewidth=1.0)
-                direct_label(left, last, value, arms.label(arm).removeprefix("student, "), NEUTRAL)
+                direct_label(left, last, value, arms.label(arm), NEUTRAL)
         left.set_ylabel("dev loss, people's summaries\n(nats per token)")
         right.set_ylabel("training loss (nats per token)")
         for ax in (left, right):
             ax.set_xlabel(f"step (batches of {batch})")
         low, high = left.get_xlim()
-        left.set_xlim(low, high + 0.45 * (high - low))  # room for the labels
+        left.set_xlim(low, high + 0.6 * (high - low))  # room for the labels
     return drawing
 
 

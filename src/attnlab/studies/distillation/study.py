@@ -16,11 +16,11 @@ from attnlab.studies.distillation.evidence import ScoredArms
 Arm = Literal["teacher", "untuned", "text", "logits", "human", "lead"]
 ARMS: dict[Arm, str] = {
     "teacher": "teacher",
-    "untuned": "student, untrained",
-    "text": "student, teacher's texts",
-    "logits": "student, teacher's logits",
-    "human": "student, people's texts",
-    "lead": "first sentences, no model",
+    "untuned": "untrained student",
+    "text": "student (teacher's texts)",
+    "logits": "student (teacher's logits)",
+    "human": "student (people's texts)",
+    "lead": "first sentences",
 }
 ONE = "Summarize the following article in one sentence."
 SEVERAL = "Summarize the following text in a few sentences."
