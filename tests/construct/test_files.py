@@ -178,6 +178,16 @@ def test_an_unreadable_or_endless_file(tmp_path: Path) -> None:
         read_matrix("/dev/zero", "keys")
 
 
+def test_the_largest_file_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys.csv"
+    file.write_text("1,2\n3,4\n")
+    monkeypatch.setattr(files, "LARGEST", file.stat().st_size)
+    assert read_matrix(file, "keys").shape == (2, 2)
+    monkeypatch.setattr(files, "LARGEST", file.stat().st_size - 1)
+    with pytest.raises(UsageError, match="larger than"):
+        read_matrix(file, "keys")
+
+
 JUNK = st.one_of(
     st.binary(max_size=61),
     st.binary(max_size=61).map(lambda b: npy(np.eye(2))[:40] + b),
