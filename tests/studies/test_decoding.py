@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from attnlab.api.conclude import draw_conclusions
 from attnlab.api.running import Run, run
 from attnlab.core.errors import UsageError
+from attnlab.decode.draw import sample
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.lab.table import Row, Table
@@ -347,9 +348,8 @@ def test_a_broken_sampler_undermines_what_rests_on_draws(
     done: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_tokens(logits: Any, *, generator: Any, top_k: int = 0, **rest: Any) -> Any:
-        return checks_sample(logits, generator=generator, **rest)  # k is forgotten
+        return sample(logits, generator=generator, **rest)  # k is forgotten
 
-    checks_sample = checks.sample
     monkeypatch.setattr(checks, "sample", all_tokens)
     model, data = tiny()
     monkeypatch.setattr(checks, "OF_MODEL", ("non-finite",))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnlab.audit.during_training import model_findings
 from attnlab.audit.finding import Finding
@@ -37,6 +37,7 @@ from attnlab.train.distillation import DistillationLoss, sequence_nll
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import BestWeights
 from attnlab.train.update import Loss
 
 if TYPE_CHECKING:
@@ -224,33 +225,15 @@ def _teacher_examples(arm: ArmTrial, texts: Summaries) -> list[PromptExample]:
     return examples
 
 
-class BestWeights:
-    """The weights at the lowest dev loss so far."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.value = model, math.inf
-        self.kept: dict[str, Tensor] = {}
-
-    def note(self, value: float) -> float:
-        """Keep the present weights if this loss is the lowest."""
-        if value < self.value:
-            self.value = value
-            self.kept = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
-        return value
-
-    def restore(self) -> None:
-        """Load them; where no loss was a number, the last weights stay."""
-        if self.kept:
-            self.model.load_state_dict(self.kept)
-
-
 def _train(
     arm: ArmTrial, examples: Sequence[PromptExample], loss: Loss, settings: TrainSettings
 ) -> TrainResult:
     best = BestWeights(arm.model.library)
 
     def evaluate(model: nn.Module) -> float:
-        return best.note(arm.loss_of(arm.data.dev))
+        dev_loss = arm.loss_of(arm.data.dev)
+        best.update(dev_loss)
+        return dev_loss
 
     def progress(p: Progress) -> None:
         arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
