@@ -1,6 +1,8 @@
 """Claims: facts that must hold in every trial, and comparisons paired by seed."""
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attnlab.lab.claim import Claim, judge
@@ -12,7 +14,50 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-6  # 1 − cos of float32 vectors that differ by rounding is far below this
 RATIO_ROUNDING = 1e-5  # of a ratio of float32 norms
-MASK_TOLERANCE = 0.02  # of a share of masked words
+MASK_TOLERANCE = 0.02  # of a share of masked tokens
+ALL = 0.9999  # a share above this is everything
+
+STATEMENTS = {
+    "pair-form": "A BERT tokenizer encodes every pair as [CLS] a [SEP] b [SEP], with segment ids "
+    "0, then 1",
+    "mask-hides-padding": "With an attention mask, padding changes the vector of a pair by "
+    "rounding only",
+    "padding-counts-unmasked": "Without the attention mask, the same padding changes the vector",
+    "segments-count": "Setting all segment ids to 0 changes the vector",
+    "gradients-add": "Without zero_grad, a second backward pass doubles the gradient",
+    "eval-is-still": "In eval mode the output of a row is deterministic and does not depend on "
+    "the other rows of the batch",
+    "train-moves": "In train mode the output of a row depends on the other rows of the batch "
+    "(batch norm)",
+    "eval-records": "eval() alone still saves tensors for a backward pass",
+    "no-grad-keeps-nothing": "no_grad() saves no tensors for a backward pass",
+    "shuffling-helps": "Training on shuffled sentences gives a higher test accuracy than training "
+    "on sentences sorted by class",
+    "same-merges": "The tokenizers library learns the same merges as a program of forty lines, in "
+    "the same order",
+    "same-pieces": "Both split the words of unseen texts into the same tokens",
+    "masked-chosen": "15 % of the tokens are selected",
+    "masked-mask": "80 % of the selected tokens become [MASK]",
+    "masked-random": "10 % of the selected tokens become another token",
+    "masked-kept": "10 % of the selected tokens stay as they are, but are scored",
+    "markers-stay": "[CLS], [SEP] and padding are never selected",
+    "foreign-ids-ruin": "A pretrained model reads another tokenizer's ids without an error, at a "
+    "perplexity at least a hundred times higher",
+    "worse-than-guessing": "With another tokenizer's ids the model is worse than a uniform guess "
+    "over the vocabulary",
+    "segments-are-words": "GPT-2 adds segment ids as token embeddings: segment 1 is the token of "
+    "id 1",
+    "shorter": "A tokenizer trained on {text} encodes them in fewer tokens than one trained on "
+    "news",
+    "own-tokenizer-pays": "Trained from scratch on {many:,} bytes of {text}, a model needs fewer "
+    "bits per byte with a tokenizer trained on them than with the news tokenizer",
+    "pretraining-pays": "With {few:,} bytes of {text}, training the news model further beats "
+    "training from scratch with a new tokenizer",
+    "anew-pays": "With {many:,} bytes of {text}, training from scratch with a new tokenizer beats "
+    "training the news model further",
+    "mismatch": "The model trained on {text} reads the ids of another tokenizer of the same size "
+    "without an error, at more than twice the perplexity",
+}
 
 
 def claims(study: "Concepts", e: Evidence) -> list[Claim]:
@@ -26,97 +71,52 @@ def claims(study: "Concepts", e: Evidence) -> list[Claim]:
         "masking": _masking,
         "ids": _ids,
     }
-    found = [claim for part, make in by_part.items() if part in s.parts for claim in make(e)]
+    judged = [claim for part in by_part if part in s.parts for claim in by_part[part](e)]
     if "anew" in s.parts:
-        found += [claim for target in s.targets for claim in _adaptation(e, s, target)]
-    return found
+        judged += [claim for target in s.targets for claim in _adaptation(e, s, target)]
+    return judged
+
+
+def _level(e: Evidence, arm: str, name: str, metric: str, quantity: str, **limits: float) -> Claim:
+    """The claim that the mean over seeds lies within the limits."""
+    return e.level(name, STATEMENTS[name], (arm, metric), quantity=quantity, **limits)
+
+
+def _exact(
+    e: Evidence, arm: str, name: str, metrics: Sequence[str], quantity: str, **limits: float
+) -> Claim:
+    """The claim that metrics lie within the limits in every trial: the value farthest from
+    `expected` (0 by default) decides."""
+    expected = limits.pop("expected", 0.0)
+    values = [value for metric in metrics for value in e.values(arm, metric).values()]
+    estimate = Estimate(math.nan, method="nothing was measured")
+    if values:
+        worst = max(values, key=lambda value: abs(value - expected))
+        estimate = Estimate(worst, n=len(values), method="worst of all cases", exact=True)
+    return judge(name, STATEMENTS[name], estimate, quantity=quantity, trials=e.ids(arm), **limits)
 
 
 def _pair(e: Evidence) -> list[Claim]:
+    level, exact = partial(_level, e, "pair"), partial(_exact, e, "pair")
     return [
-        e.exact(
-            "pair-form",
-            "A BERT tokenizer encodes every pair as [CLS] a [SEP] b [SEP], with segment ids 0, "
-            "then 1",
-            "pair",
-            ["form_share"],
-            1.0,
-            above=0.999,
-            quantity="share of pairs",
-        ),
-        e.exact(
-            "mask-hides-padding",
-            "With an attention mask, padding changes the vector of a pair by rounding only",
-            "pair",
-            ["masked_most"],
-            0.0,
-            below=ROUNDING,
-            quantity="largest 1 − cos",
-        ),
-        e.level(
-            "padding-counts-unmasked",
-            "Without the attention mask, the same padding changes the vector",
-            ("pair", "unmasked"),
-            above=ROUNDING,
-            quantity="mean 1 − cos",
-        ),
-        e.level(
-            "segments-count",
-            "Setting all segment ids to 0 changes the vector",
-            ("pair", "no_segments"),
-            above=ROUNDING,
-            quantity="mean 1 − cos",
-        ),
+        exact("pair-form", ["form_share"], "share of pairs", expected=1.0, above=0.999),
+        exact("mask-hides-padding", ["masked_most"], "largest 1 − cos", below=ROUNDING),
+        level("padding-counts-unmasked", "unmasked", "mean 1 − cos", above=ROUNDING),
+        level("segments-count", "no_segments", "mean 1 − cos", above=ROUNDING),
     ]
 
 
 def _loop(e: Evidence) -> list[Claim]:
+    level, exact = partial(_level, e, "loop"), partial(_exact, e, "loop")
+    ratio = "gradient norm, two passes / one"
+    twice = {"expected": 2.0, "above": 2 - RATIO_ROUNDING, "below": 2 + RATIO_ROUNDING}
+    still = ["dropout_eval", "neighbours_eval"]
     return [
-        e.exact(
-            "gradients-add",
-            "Without zero_grad, a second backward pass doubles the gradient",
-            "loop",
-            ["not_zeroed"],
-            2.0,
-            above=2 - RATIO_ROUNDING,
-            below=2 + RATIO_ROUNDING,
-            quantity="gradient norm, two passes / one",
-        ),
-        e.exact(
-            "eval-is-still",
-            "In eval mode the output of a row is deterministic and does not depend on the other "
-            "rows of the batch",
-            "loop",
-            ["dropout_eval", "neighbours_eval"],
-            0.0,
-            below=ROUNDING,
-            quantity="largest change of an output",
-        ),
-        e.level(
-            "train-moves",
-            "In train mode the output of a row depends on the other rows of the batch (batch norm)",
-            ("loop", "neighbours_train"),
-            above=ROUNDING,
-            quantity="change of an output",
-        ),
-        e.exact(
-            "eval-records",
-            "eval() alone still saves tensors for a backward pass",
-            "loop",
-            ["kept_eval"],
-            0.0,
-            above=0.0,
-            quantity="bytes saved",
-        ),
-        e.exact(
-            "no-grad-keeps-nothing",
-            "no_grad() saves none",
-            "loop",
-            ["kept_no_grad"],
-            0.0,
-            below=1.0,
-            quantity="bytes saved",
-        ),
+        exact("gradients-add", ["not_zeroed"], ratio, **twice),
+        exact("eval-is-still", still, "largest change of an output", below=ROUNDING),
+        level("train-moves", "neighbours_train", "change of an output", above=ROUNDING),
+        exact("eval-records", ["kept_eval"], "bytes saved", above=0.0),
+        exact("no-grad-keeps-nothing", ["kept_no_grad"], "bytes saved", below=1.0),
     ]
 
 
@@ -124,8 +124,7 @@ def _order(e: Evidence) -> list[Claim]:
     return [
         e.difference(
             "shuffling-helps",
-            "Training on shuffled sentences gives a higher test accuracy than training on "
-            "sentences sorted by class",
+            STATEMENTS["shuffling-helps"],
             ("order", "shuffled_accuracy"),
             ("order", "sorted_accuracy"),
             above=0.0,
@@ -135,100 +134,61 @@ def _order(e: Evidence) -> list[Claim]:
 
 
 def _merges(e: Evidence) -> list[Claim]:
-    def least_share(same: str, of: str) -> Estimate:
+    def everything(name: str, same: str, of: str, quantity: str) -> Claim:
         shares = [row[same] / row[of] for row in e.rows("merges")]
-        value = min(shares, default=math.nan)
-        return Estimate(value, n=len(shares), method="least of all seeds", exact=bool(shares))
+        least = min(shares, default=math.nan)
+        estimate = Estimate(least, n=len(shares), method="least of all seeds", exact=bool(shares))
+        trials = e.ids("merges")
+        return judge(name, STATEMENTS[name], estimate, above=ALL, quantity=quantity, trials=trials)
 
     return [
-        judge(
-            "same-merges",
-            "The tokenizers library learns the same merges as a program of forty lines, in the "
-            "same order",
-            least_share("merges_same", "merges_learnt"),
-            above=0.9999,
-            quantity="share of merges",
-            trials=e.ids("merges"),
-        ),
-        judge(
-            "same-pieces",
-            "Both split the words of unseen texts into the same tokens",
-            least_share("words_same", "words_applied"),
-            above=0.9999,
-            quantity="share of words",
-            trials=e.ids("merges"),
-        ),
+        everything("same-merges", "merges_same", "merges_learnt", "share of merges"),
+        everything("same-pieces", "words_same", "words_applied", "share of words"),
     ]
 
 
 def _masking(e: Evidence) -> list[Claim]:
-    shares = {
-        "chosen": ("15 % of the tokens are selected", "words", 0.15),
-        "mask": ("80 % of the selected tokens become [MASK]", "chosen", 0.8),
-        "random": ("10 % of the selected tokens become another token", "chosen", 0.1),
-        "kept": ("10 % of the selected tokens stay as they are, but are scored", "chosen", 0.1),
-    }
+    def about(name: str, of: str, expected: float) -> Claim:
+        return judge(
+            f"masked-{name}",
+            STATEMENTS[f"masked-{name}"],
+            e.share("masking", name, of),
+            above=expected - MASK_TOLERANCE,
+            below=expected + MASK_TOLERANCE,
+            quantity="share of the " + ("tokens" if of == "words" else "selected tokens"),
+            trials=e.ids("masking"),
+        )
+
     return [
-        *(
-            judge(
-                f"masked-{name}",
-                statement,
-                e.share("masking", name, of),
-                above=expected - MASK_TOLERANCE,
-                below=expected + MASK_TOLERANCE,
-                quantity="share of the " + ("tokens" if of == "words" else "selected tokens"),
-                trials=e.ids("masking"),
-            )
-            for name, (statement, of, expected) in shares.items()
-        ),
-        e.exact(
-            "markers-stay",
-            "[CLS], [SEP] and padding are never selected",
-            "masking",
-            ["markers"],
-            0.0,
-            below=1.0,
-            quantity="selected special tokens",
-        ),
+        about("chosen", "words", 0.15),
+        about("mask", "chosen", 0.8),
+        about("random", "chosen", 0.1),
+        about("kept", "chosen", 0.1),
+        _exact(e, "masking", "markers-stay", ["markers"], "selected special tokens", below=1.0),
     ]
 
 
 def _ids(e: Evidence) -> list[Claim]:
+    level, exact = partial(_level, e, "ids"), partial(_exact, e, "ids")
+    over = "log perplexity − log vocabulary size"
+    ruin = "log perplexity, foreign − own ids"
     return [
-        e.level(
-            "foreign-ids-ruin",
-            "A pretrained model reads another tokenizer's ids without an error, at a perplexity "
-            "at least a hundred times higher",
-            ("ids", "log_ratio"),
-            above=math.log(100),
-            quantity="log perplexity, foreign − own ids",
-        ),
-        e.level(
-            "worse-than-guessing",
-            "This perplexity is worse than that of a uniform guess over the vocabulary",
-            ("ids", "log_over_uniform"),
-            above=0.0,
-            quantity="log perplexity − log vocabulary size",
-        ),
-        e.exact(
-            "segments-are-words",
-            "GPT-2 adds segment ids as token embeddings: segment 1 is the token of id 1",
-            "ids",
-            ["segment_gap"],
-            0.0,
-            below=1e-5,
-            quantity="largest relative difference",
-        ),
+        level("foreign-ids-ruin", "log_ratio", ruin, above=math.log(100)),
+        level("worse-than-guessing", "log_over_uniform", over, above=0.0),
+        exact("segments-are-words", ["segment_gap"], "largest relative difference", below=1e-5),
     ]
 
 
 def _adaptation(e: Evidence, s: "ConceptsSettings", target: str) -> list[Claim]:
-    few, many, text = s.sizes[0], s.sizes[-1], e.label(target)
+    few, many = s.sizes[0], s.sizes[-1]
 
-    def fewer_bits(name: str, statement: str, one: str, other: str, size: int) -> Claim:
+    def statement(name: str) -> str:
+        return STATEMENTS[name].format(text=e.label(target), few=few, many=many)
+
+    def fewer_bits(name: str, one: str, other: str, size: int) -> Claim:
         return e.difference(
             f"{name}-{target}",
-            statement,
+            statement(name),
             (target, f"{one}_{size}_bits"),
             (target, f"{other}_{size}_bits"),
             below=0.0,
@@ -238,40 +198,18 @@ def _adaptation(e: Evidence, s: "ConceptsSettings", target: str) -> list[Claim]:
     return [
         judge(
             f"shorter-{target}",
-            f"A tokenizer trained on {text} encodes them in fewer tokens than one trained on news",
+            statement("shorter"),
             mean_interval(e.log_ratios((target, "own_fertility"), (target, "borrowed_fertility"))),
             below=0.0,
             quantity="log tokens per word, own / news tokenizer",
             trials=e.ids(target),
         ),
-        fewer_bits(
-            "own-tokenizer-pays",
-            f"Trained from scratch on {many:,} bytes of {text}, a model with a tokenizer of their "
-            "own needs fewer bits per byte than one with the news tokenizer",
-            "own",
-            "borrowed",
-            many,
-        ),
-        fewer_bits(
-            "pretraining-pays",
-            f"With {few:,} bytes of {text}, training the news model further beats training from "
-            "scratch with a new tokenizer",
-            "continued",
-            "own",
-            few,
-        ),
-        fewer_bits(
-            "anew-pays",
-            f"With {many:,} bytes of {text}, training from scratch with a new tokenizer beats "
-            "training the news model further",
-            "own",
-            "continued",
-            many,
-        ),
+        fewer_bits("own-tokenizer-pays", "own", "borrowed", many),
+        fewer_bits("pretraining-pays", "continued", "own", few),
+        fewer_bits("anew-pays", "own", "continued", many),
         e.level(
             f"mismatch-{target}",
-            f"The model trained on {text} reads the ids of another tokenizer of the same size "
-            "without an error, at more than twice the perplexity",
+            statement("mismatch"),
             (target, "own_log_ratio"),
             above=math.log(2),
             quantity="log perplexity, wrong − right ids",

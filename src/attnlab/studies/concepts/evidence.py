@@ -1,12 +1,9 @@
 """The trials of a run by part, and those of "anew" by target text."""
 
 import json
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from attnlab.lab.arms import Arms
-from attnlab.lab.claim import Claim, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, wilson
 
@@ -27,7 +24,7 @@ LABELS = {
 
 
 class Evidence(Arms):
-    """Arms are parts and targets; a few quantities are exact, others are shares of items."""
+    """Arms are parts and targets; counts are summed over seeds."""
 
     def rows(self, arm: str) -> list[Row]:
         """One row per seed of a part or of a target, sorted by seed."""
@@ -46,20 +43,3 @@ class Evidence(Arms):
         """A JSON document of the first seed that has it, else None."""
         documents = (row.documents for row in self.rows(arm))
         return next((json.loads(texts[name]) for texts in documents if name in texts), None)
-
-    def exact(
-        self,
-        name: str,
-        statement: str,
-        arm: str,
-        metrics: Sequence[str],
-        expected: float,
-        **rest: Any,
-    ) -> Claim:
-        """The claim that metrics lie in a range in every trial; the one farthest off decides."""
-        values = [value for metric in metrics for value in self.values(arm, metric).values()]
-        estimate = Estimate(math.nan, method="nothing was measured")
-        if values:
-            worst = max(values, key=lambda value: abs(value - expected))
-            estimate = Estimate(worst, n=len(values), method="worst of all cases", exact=True)
-        return judge(name, statement, estimate, trials=self.ids(arm), **rest)
