@@ -1,4 +1,4 @@
-"""integrate.py against exact Gaussian moments, and the zeros that symmetry promises."""
+"""quadrature.py against exact Gaussian moments, and the zeros that symmetry promises."""
 
 from __future__ import annotations
 

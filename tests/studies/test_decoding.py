@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from attnlab.api.conclude import draw_conclusions
 from attnlab.api.running import Run, run
 from attnlab.core.errors import UsageError
+from attnlab.decode.draw import sample
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.lab.table import Row, Table
@@ -174,7 +175,7 @@ def test_words_in_common_bring_a_text_near_its_prompt() -> None:
     assert np.all(cosines[1] == 0) and cosines[2, 2] > cosines[2, 1] > 0  # a shorter prompt
     assert np.allclose(np.diagonal(by_words(prompts, prompts)), 1)
     data = Prompts(((1,), (2,), (3,)), tuple(prompts), 1, (), ())
-    one = prompt_similarity(["cat", "far", "far"], replace(data, own=3), "none", "cpu")
+    one = prompt_similarity(["cat", "far", "far"], replace(data, opening_count=3), "none", "cpu")
     assert one["rank_words"].tolist() == [1.0, 1.0, 0.25] and len(one) == 2
 
 
@@ -347,9 +348,8 @@ def test_a_broken_sampler_undermines_what_rests_on_draws(
     done: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_tokens(logits: Any, *, generator: Any, top_k: int = 0, **rest: Any) -> Any:
-        return checks_sample(logits, generator=generator, **rest)  # k is forgotten
+        return sample(logits, generator=generator, **rest)  # k is forgotten
 
-    checks_sample = checks.sample
     monkeypatch.setattr(checks, "sample", all_tokens)
     model, data = tiny()
     monkeypatch.setattr(checks, "OF_MODEL", ("non-finite",))

@@ -37,7 +37,7 @@ from attnlab.studies.distillation.trial import prompter_of, train_settings
 from attnlab.tasks.made_up_articles import PHRASES, made_up_articles
 from attnlab.tasks.prompts import PromptExample, collate
 from attnlab.tasks.summaries import split_rows
-from attnlab.train.distillation import DistillationLoss, sequence_nll
+from attnlab.train.distillation import DIVERGENCES, DistillationLoss, sequence_nll
 from attnlab.train.update import Loss
 
 
@@ -317,7 +317,7 @@ def test_a_divergence_that_is_not_0_at_equality_is_found(monkeypatch: pytest.Mon
     def entropy(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
         return -(teacher.softmax(-1) * student.log_softmax(-1)).sum(-1)
 
-    monkeypatch.setitem(checks.DIVERGENCES, "forward", entropy)
+    monkeypatch.setitem(DIVERGENCES, "forward", entropy)
     zero = {"identity_loss": 0.0, "identity_gradient": 0.0}
     finding = checks.identity_finding(zero, DistillationLoss(torch.nn.Identity()))
     assert finding.verdict == "fail"

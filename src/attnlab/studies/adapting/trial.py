@@ -88,9 +88,7 @@ def _run_search(
     documents = {CELLS: json.dumps(list(search.cells.values()))}
     if best["dev_accuracy"] is None:
         reason = f"every cell diverged: {best['problem']}"
-        return Outcome(
-            {"accuracy": math.nan}, documents=documents, reasons={"accuracy": reason}
-        )
+        return Outcome({"accuracy": math.nan}, documents=documents, reasons={"accuracy": reason})
     chosen = s.model_copy(
         update={"learning_rate": best["rate"], "batch": best["batch"], "epochs": best["epochs"]}
     )

@@ -34,15 +34,6 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 GRAM = 4  # longest n-gram of BLEU
 ACROSS = 2  # n of the n-grams counted over all prompts
-STORED = (
-    "tokens",
-    "ended",
-    "repetition",
-    "margin_words",
-    "rank_words",
-    "margin_judge",
-    "rank_judge",
-)
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ class TextArms(Arms):
                 np.sum([row.arrays[key] for row in rows], axis=0) for key in ("nll", "tokens")
             )
             return np.divide(nll, tokens, out=np.full(len(nll), np.nan), where=tokens > 0)
-        if measure in STORED:
+        if measure in rows[0].arrays:
             return np.mean([row.arrays[measure] for row in rows], axis=0)
         if measure in ("prefix", "agreement"):
             return self._with_greedy(rows, measure == "prefix")

@@ -1,6 +1,6 @@
 """Audits inside a trial, on what trains: the batches of tasks/prompts.py and the actual losses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -50,7 +50,7 @@ def training_findings(
 
 def identity(teacher: HubModel, example: PromptExample, loss: DistillationLoss) -> dict[str, float]:
     """Loss of the teacher as its own student, and the largest gradient of a logit, per token."""
-    student = LogitsRecorder(teacher.library)
+    student = LogitsModel(lambda batch: logits_of(teacher.library, batch))
     total, count = loss(student, collate([example]).to(teacher.device))
     (slope,) = torch.autograd.grad(total / count, student.logits)
     return {
@@ -85,32 +85,18 @@ def teacher_unchanged(same_weights: bool, in_eval: bool) -> Finding:
     return Finding(name, "fail", 1, 0, f"after training the teacher {what}")
 
 
-class LogitsRecorder(nn.Module):
-    """A transformers model called like ours; keeps the logits of the last call."""
+class LogitsModel(nn.Module):
+    """A function from a batch to logits, called like our models; keeps the logits it gave last."""
 
     nll = None  # marks a model that is called with ids and a padding mask, as ours are
 
-    def __init__(self, library: nn.Module) -> None:
+    def __init__(self, function: Callable[[Batch], Tensor]) -> None:
         super().__init__()
-        self.library, self.logits = library, torch.zeros(())
+        self.function, self.logits = function, torch.zeros(())
 
     def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """The logits of the library's model."""
-        self.logits = logits_of(self.library, Batch(ids, ids, key_padding_mask))
-        return self.logits
-
-
-class FixedLogits(nn.Module):
-    """A model that gives these logits whatever it reads: its loss is the loss of the logits."""
-
-    nll = None  # marks a model that is called with ids and a padding mask, as ours are
-
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """The same logits for every text."""
+        """The function's logits."""
+        self.logits = self.function(Batch(ids, ids, key_padding_mask))
         return self.logits
 
 
@@ -145,7 +131,7 @@ def _shifted_loss(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _mean_loss(logits: Tensor, batch: Batch) -> Tensor:
-    total, count = sequence_nll(FixedLogits(logits), batch)
+    total, count = sequence_nll(LogitsModel(lambda _: logits), batch)
     return total / count
 
 

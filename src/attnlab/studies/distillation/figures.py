@@ -119,7 +119,7 @@ def _training(arms: ScoredArms, trained: Sequence[str], batch: int) -> Drawing:
             curve = Curve("", colour, *arms.curve(arm, "step", "train_loss"))
             draw_curve(right, curve, label=False)
             right.plot([], [], color=colour, label=LOSSES[arm])
-        right.legend(loc="upper right")  # the curves meet at their ends
+        right.legend(loc="best")  # the curves meet at their ends
         for arm in ("teacher", "untuned"):
             value = arms.mean(arm, "dev_nll")
             if np.isfinite(value):

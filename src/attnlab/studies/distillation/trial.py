@@ -2,17 +2,16 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnlab.audit.during_training import model_findings
-from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.models.hub import HubModel
@@ -37,6 +36,7 @@ from attnlab.train.distillation import DistillationLoss, sequence_nll
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks, Progress, TrainResult
 from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import BestWeights
 from attnlab.train.update import Loss
 
 if TYPE_CHECKING:
@@ -89,16 +89,6 @@ class ArmTrial:
         return total / count
 
 
-@dataclass(frozen=True)
-class Training:
-    """What the training of a student adds to the outcome of its trial."""
-
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    cost: Mapping[str, float] = field(default_factory=dict)
-    curves: Mapping[str, list[float]] = field(default_factory=dict)
-    findings: Sequence[Finding] = ()
-
-
 def prompter_of(s: "DistilSettings", model: HubModel) -> PromptBuilder:
     """The study's instruction and an article as a prompt of this model."""
     assert model.tokenizer is not None
@@ -143,7 +133,14 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
         cost["teacher_text_seconds"] = texts.seconds
     if result.tokens_per_second:
         cost["tokens_per_second"] = result.tokens_per_second
-    return measure(arm, Training(metrics, cost, curves_of(result), findings))
+    outcome = measure(arm)
+    return replace(
+        outcome,
+        metrics={**metrics, **outcome.metrics},
+        cost={**outcome.cost, **cost},
+        curves=curves_of(result),
+        findings=[*findings, *outcome.findings],
+    )
 
 
 def train_settings(s: "DistilSettings", examples: int, seed: int, device: str) -> TrainSettings:
@@ -163,16 +160,15 @@ def train_settings(s: "DistilSettings", examples: int, seed: int, device: str) -
     )
 
 
-def measure(arm: ArmTrial, training: Training | None = None) -> Outcome:
+def measure(arm: ArmTrial) -> Outcome:
     """Summaries of the test articles, scored; the loss on people's; the audits of the model."""
-    s, rows, model, training = arm.s, arm.data.test, arm.model, training or Training()
+    s, rows, model = arm.s, arm.data.test, arm.model
     articles = [row.article for row in rows]
     written = summarize(model, arm.prompter, articles, s.summary_tokens, s.generate_batch)
     texts = written.texts
     scores = score(texts, [row.summary for row in rows], variant_of(s))
-    findings = [*training.findings, *model_findings(model, "end")]
+    findings = model_findings(model, "end")
     metrics = {
-        **training.metrics,
         **means(scores),
         "words": mean_words(texts),
         "empty": scores.empty,
@@ -187,8 +183,7 @@ def measure(arm: ArmTrial, training: Training | None = None) -> Outcome:
     return Outcome(
         metrics,
         arrays=columns(scores),
-        cost={"generate_seconds": written.seconds, **training.cost},
-        curves=training.curves,
+        cost={"generate_seconds": written.seconds},
         samples=texts[: s.shown],
         documents={"summaries.json": as_json(texts)},
         findings=findings,
@@ -224,33 +219,15 @@ def _teacher_examples(arm: ArmTrial, texts: Summaries) -> list[PromptExample]:
     return examples
 
 
-class BestWeights:
-    """The weights at the lowest dev loss so far."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model, self.value = model, math.inf
-        self.kept: dict[str, Tensor] = {}
-
-    def note(self, value: float) -> float:
-        """Keep the present weights if this loss is the lowest."""
-        if value < self.value:
-            self.value = value
-            self.kept = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
-        return value
-
-    def restore(self) -> None:
-        """Load them; where no loss was a number, the last weights stay."""
-        if self.kept:
-            self.model.load_state_dict(self.kept)
-
-
 def _train(
     arm: ArmTrial, examples: Sequence[PromptExample], loss: Loss, settings: TrainSettings
 ) -> TrainResult:
     best = BestWeights(arm.model.library)
 
     def evaluate(model: nn.Module) -> float:
-        return best.note(arm.loss_of(arm.data.dev))
+        dev_loss = arm.loss_of(arm.data.dev)
+        best.update(dev_loss)
+        return dev_loss
 
     def progress(p: Progress) -> None:
         arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
