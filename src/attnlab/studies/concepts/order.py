@@ -77,7 +77,7 @@ def sentence_vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
     rows = encode_examples(encoder.tokenizer, examples, MAX_LENGTH)
     out = torch.zeros(len(examples), encoder.width)
     for chosen, batch in rows.batches_by_length(32):
-        vectors = mean_vectors(encoder, batch.ids, batch.hidden, batch.kinds)
+        vectors = mean_vectors(encoder, batch.ids, batch.key_padding_mask, batch.kinds)
         out[torch.from_numpy(chosen)] = vectors
     return Vectors(functional.normalize(out, dim=1), torch.from_numpy(rows.labels))
 

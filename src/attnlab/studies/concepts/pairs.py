@@ -52,7 +52,7 @@ def read_pairs(s: "ConceptsSettings", seed: Seed) -> Outcome:
             "pairs": len(examples),
             "rows": batch.ids.shape[0],
             "places": batch.ids.shape[1],
-            "padding_share": float(batch.hidden.float().mean()),
+            "padding_share": float(batch.key_padding_mask.float().mean()),
             "cut_rows": rows.truncated_rows,
             "cut_tokens": rows.truncated_tokens,
             **{name: float(np.mean(values)) for name, values in by_change.items()},
@@ -95,16 +95,16 @@ def distances(encoder: Encoder, alone: Texts, example: Example) -> dict[str, flo
     pad_id = int(encoder.tokenizer.pad_token_id or 0)
     ids = pad(alone.ids, (0, PADDING), value=pad_id)
     segments = pad(alone.kinds, (0, PADDING), value=0)
-    hidden = pad(alone.hidden, (0, PADDING), value=True)
+    hidden = pad(alone.key_padding_mask, (0, PADDING), value=True)
     joined = Example(" ".join(example.texts), None, 0)
     one = encode_examples(encoder.tokenizer, [joined], alone.ids.shape[1]).batch([0])
     changed = {
         "masked": (ids, hidden, segments),
         "unmasked": (ids, torch.zeros_like(hidden), segments),
-        "no_segments": (alone.ids, alone.hidden, torch.zeros_like(alone.kinds)),
-        "one_text": (one.ids, one.hidden, one.kinds),
+        "no_segments": (alone.ids, alone.key_padding_mask, torch.zeros_like(alone.kinds)),
+        "one_text": (one.ids, one.key_padding_mask, one.kinds),
     }
-    right = mean_vectors(encoder, alone.ids, alone.hidden, alone.kinds)
+    right = mean_vectors(encoder, alone.ids, alone.key_padding_mask, alone.kinds)
     return {
         name: _cosine_distance(right[0].double(), mean_vectors(encoder, *inputs)[0].double())
         for name, inputs in changed.items()
@@ -130,7 +130,7 @@ def pair_example(encoder: Encoder, examples: Sequence[Example], longest: int) ->
         "tokens": tokens[:SHOWN],
         "ids": row.ids[0].tolist()[:SHOWN],
         "segments": row.kinds[0].tolist()[:SHOWN],
-        "mask": (~row.hidden[0]).long().tolist()[:SHOWN],
+        "mask": (~row.key_padding_mask[0]).long().tolist()[:SHOWN],
         "roberta": roberta_tokens(*example.texts),
     }
 
