@@ -24,7 +24,7 @@ STARTS = {
 IDS = [
     Series("own ids", PALETTE[0]),
     Series("ids of another tokenizer", PALETTE[0], hollow=True),
-    Series("uniform guess", NEUTRAL, "|"),
+    Series("uniform guess", NEUTRAL, "D"),
 ]
 SEGMENT_COLOURS = ("#CFE0F8", "#F6CBDD")
 PADDING_COLOUR, TOKEN_COLOUR = "#E4E4E4", "#EFEFEF"
@@ -68,8 +68,8 @@ def figures(study: "Concepts", e: Evidence) -> list[Figure]:
                 "ids",
                 "The model's own ids and another tokenizer's ids",
                 "Perplexity per token of the same text (log axis). Filled: the model's own ids; "
-                f"hollow: another tokenizer's; tick: a uniform guess over all tokens. {BARS}",
-                "Two dots per model, and a tick at the size of its vocabulary.",
+                f"hollow: another tokenizer's; diamond: a uniform guess over all tokens. {BARS}",
+                "Two dots per model, and a diamond at the size of its vocabulary.",
                 lambda: _ids(e, targets),
                 tuple(e.ids(*targets, "ids")),
             )

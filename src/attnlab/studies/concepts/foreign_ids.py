@@ -42,7 +42,7 @@ def read_foreign_ids(s: "ConceptsSettings", seed: Seed) -> Outcome:
             continue
         rows["own"].append(own)
         rows["foreign"].append(foreign)
-    nll = token_nll(lambda ids, hidden: model.logits(ids, hidden))
+    nll = token_nll(model.logits)
     scores = {
         name: score(nll, [next(windows(ids, length - 1)) for ids in encoded])
         for name, encoded in rows.items()

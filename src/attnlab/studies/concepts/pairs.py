@@ -79,14 +79,14 @@ def is_pair(ids: np.ndarray, segments: np.ndarray, cls: int, sep: int) -> bool:
 
 @torch.no_grad()
 def mean_vectors(
-    encoder: Encoder, ids: Tensor, hidden: Tensor, segments: Tensor | None = None
+    encoder: Encoder, ids: Tensor, padding_mask: Tensor, segments: Tensor | None = None
 ) -> Tensor:
-    """The mean over tokens of the encoder's last states, per text; `hidden` is True at padding."""
+    """The mean over tokens of the encoder's last states, one vector per text."""
     options = {} if segments is None else {"token_type_ids": segments}
     states = encoder.library(
-        input_ids=ids, attention_mask=(~hidden).long(), **options
+        input_ids=ids, attention_mask=(~padding_mask).long(), **options
     ).last_hidden_state
-    return pool(states, hidden, "mean")
+    return pool(states, padding_mask, "mean")
 
 
 def distances(encoder: Encoder, alone: Texts, example: Example) -> dict[str, float]:
@@ -95,12 +95,12 @@ def distances(encoder: Encoder, alone: Texts, example: Example) -> dict[str, flo
     pad_id = int(encoder.tokenizer.pad_token_id or 0)
     ids = pad(alone.ids, (0, PADDING), value=pad_id)
     segments = pad(alone.kinds, (0, PADDING), value=0)
-    hidden = pad(alone.key_padding_mask, (0, PADDING), value=True)
+    padding_mask = pad(alone.key_padding_mask, (0, PADDING), value=True)
     joined = Example(" ".join(example.texts), None, 0)
     one = encode_examples(encoder.tokenizer, [joined], alone.ids.shape[1]).batch([0])
     changed = {
-        "masked": (ids, hidden, segments),
-        "unmasked": (ids, torch.zeros_like(hidden), segments),
+        "masked": (ids, padding_mask, segments),
+        "unmasked": (ids, torch.zeros_like(padding_mask), segments),
         "no_segments": (alone.ids, alone.key_padding_mask, torch.zeros_like(alone.kinds)),
         "one_text": (one.ids, one.key_padding_mask, one.kinds),
     }
