@@ -133,7 +133,7 @@ def effect_of_adapter(model: Classifier, s: FinetuneSettings, task: EncodedTask)
 
     def logits(other: Classifier) -> Tensor:
         other.to(device).eval()
-        return other(batch.ids, batch.hidden, batch.kinds)
+        return other(batch.ids, batch.key_padding_mask, batch.kinds)
 
     others = {}
     if s.method not in ("head", "full"):
@@ -183,7 +183,7 @@ def invariance(model: Classifier, rows: EncodedExamples) -> Finding:
             longest = int(max(len(rows.ids[i]) for i in numbers))
             batch = rows.batch(numbers, min(longest + pads, rows.max_tokens))
             moved: Any = map_tensors(batch, lambda tensor: tensor.to(device))
-            logits = model(moved.ids, moved.hidden, moved.kinds)
+            logits = model(moved.ids, moved.key_padding_mask, moved.kinds)
             total += float(functional.cross_entropy(logits, moved.labels, reduction="sum"))
         return total / len(chosen)
 
