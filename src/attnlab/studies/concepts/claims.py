@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnlab.lab.claim import Claim, judge
 from attnlab.measure.intervals import Estimate, mean_interval
@@ -77,17 +77,22 @@ def claims(study: "Concepts", e: Evidence) -> list[Claim]:
     return judged
 
 
-def _level(e: Evidence, arm: str, name: str, metric: str, quantity: str, **limits: float) -> Claim:
+def _level(e: Evidence, arm: str, name: str, metric: str, quantity: str, **limits: Any) -> Claim:
     """The claim that the mean over seeds lies within the limits."""
     return e.level(name, STATEMENTS[name], (arm, metric), quantity=quantity, **limits)
 
 
 def _exact(
-    e: Evidence, arm: str, name: str, metrics: Sequence[str], quantity: str, **limits: float
+    e: Evidence,
+    arm: str,
+    name: str,
+    metrics: Sequence[str],
+    quantity: str,
+    expected: float = 0.0,
+    **limits: Any,
 ) -> Claim:
-    """The claim that metrics lie within the limits in every trial: the value farthest from
-    `expected` (0 by default) decides."""
-    expected = limits.pop("expected", 0.0)
+    """The claim that metrics lie within the limits in every trial; the value farthest from
+    `expected` decides."""
     values = [value for metric in metrics for value in e.values(arm, metric).values()]
     estimate = Estimate(math.nan, method="nothing was measured")
     if values:
