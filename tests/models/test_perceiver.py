@@ -25,8 +25,8 @@ from attnlab.models.protocol import LanguageModel
 from attnlab.parts.mask import Window
 from attnlab.parts.position import Position
 from attnlab.tasks.batches import SentenceBatches
-from attnlab.train.loop import train
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.settings import TrainSettings
 from tests.models.variants import some_ids
 from tests.reference import perceiver as reference
 

@@ -26,8 +26,8 @@ from attnlab.studies.adapting.search import Cell, Search, grid, halving
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.studies.adapting.trial import finetune_settings
 from attnlab.tasks.encoder_inputs import EncodedExamples
-from attnlab.train.classify import fit
-from attnlab.train.tune import build_classifier
+from attnlab.training.classify import fit
+from attnlab.training.tune import build_classifier
 
 KINDS: tuple[type[AdaptStudy], ...] = (FineTuning, Optimizers, Adapters)
 D, L, LENGTH = 12, 2, 5  # of the tiny encoder, and its prefixes

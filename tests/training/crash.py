@@ -28,9 +28,9 @@ from drive import training
 from tiny import Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
-from attnlab.train.checkpoint import latest_checkpoint
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.result import Hooks
+from attnlab.training.checkpoint import latest_checkpoint
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.result import Hooks
 
 BEFORE, STEPS = 9, 10  # steps 5, 6 and 9 are stored; one save is to come, and one removal
 UNHIT = 71

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tiny import Endless, Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, TrainResult
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress, TrainResult
 
 
 def training(

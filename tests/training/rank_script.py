@@ -16,9 +16,9 @@ from tiny import Endless, Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
 from attnlab.lab.supervise import obey_leash
-from attnlab.train.loop import train
-from attnlab.train.ranks import Ranks, join_process_group
-from attnlab.train.result import Hooks, Progress
+from attnlab.training.loop import train
+from attnlab.training.ranks import Ranks, join_process_group
+from attnlab.training.result import Hooks, Progress
 
 KINDS = {
     "adamw64": {"optimizer": "adamw"},

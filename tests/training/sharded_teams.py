@@ -22,16 +22,16 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from attnlab.core.errors import AttnlabError, StorageError
-from attnlab.train import fsdp
-from attnlab.train.checkpoint import latest_checkpoint
-from attnlab.train.fsdp import ShardedProcessGroup
-from attnlab.train.loop import train
-from attnlab.train.optimizer import build_optimizer, optimizer_tensors
-from attnlab.train.ranks import Ranks, join_process_group
-from attnlab.train.result import Hooks, TrainResult
-from attnlab.train.sharded_checkpoint import write_shards
-from attnlab.train.tensors import local_tensor, model_tensors
-from attnlab.train.update import Updater, nll
+from attnlab.training import fsdp
+from attnlab.training.checkpoint import latest_checkpoint
+from attnlab.training.fsdp import ShardedProcessGroup
+from attnlab.training.loop import train
+from attnlab.training.optimizer import build_optimizer, optimizer_tensors
+from attnlab.training.ranks import Ranks, join_process_group
+from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.sharded_checkpoint import write_shards
+from attnlab.training.tensors import local_tensor, model_tensors
+from attnlab.training.update import Updater, nll
 
 Work = Callable[[Ranks], Any]
 STEPS = 12

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
-from attnlab.train.checkpoint import latest_checkpoint
-from attnlab.train.optimizer import build_optimizer, optimizer_tensors
-from attnlab.train.tensors import model_tensors, to_safetensors
+from attnlab.training.checkpoint import latest_checkpoint
+from attnlab.training.optimizer import build_optimizer, optimizer_tensors
+from attnlab.training.tensors import model_tensors, to_safetensors
 
 WIDE, BLOCKS = 11, 2
 

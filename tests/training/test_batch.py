@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.train.batch import fingerprint, map_tensors, split_batch, tensors_of
+from attnlab.training.batch import fingerprint, map_tensors, split_batch, tensors_of
 
 from .tiny import Batch, Endless
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
-from attnlab.train.checkpoint import (
+from attnlab.training.checkpoint import (
     FILES,
     MANIFEST,
     MODEL,
@@ -25,9 +25,9 @@ from attnlab.train.checkpoint import (
     latest_checkpoint,
     open_checkpoint,
 )
-from attnlab.train.loop import train
-from attnlab.train.optimizer import build_optimizer, optimizer_tensors
-from attnlab.train.tensors import from_safetensors, model_tensors, restore_model, to_safetensors
+from attnlab.training.loop import train
+from attnlab.training.optimizer import build_optimizer, optimizer_tensors
+from attnlab.training.tensors import from_safetensors, model_tensors, restore_model, to_safetensors
 
 from .test_loop import run, steps_in, stopping
 from .tiny import Endless, Tiny, digest, settings

@@ -13,7 +13,7 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.gguf import keep_layers, spaced_layers
 from attnlab.tasks.batches import Batch
-from attnlab.train.distillation import DIVERGENCES, DistillationLoss, sequence_nll
+from attnlab.training.distillation import DIVERGENCES, DistillationLoss, sequence_nll
 from tests.models.test_llama import tiny as tiny_llama
 from tests.models.variants import gpt, small, some_ids
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import IntegrityError, UsageError
-from attnlab.train.checkpoint import (
+from attnlab.training.checkpoint import (
     MANIFEST,
     SHARD_NAME,
     CheckpointWarning,
@@ -23,9 +23,9 @@ from attnlab.train.checkpoint import (
     open_checkpoint,
     prune_checkpoints,
 )
-from attnlab.train.determinism import environment
-from attnlab.train.fsdp import ShardedProcessGroup, find_blocks, parameters_across_groups
-from attnlab.train.ranks import Ranks, join_process_group
+from attnlab.training.determinism import environment
+from attnlab.training.fsdp import ShardedProcessGroup, find_blocks, parameters_across_groups
+from attnlab.training.ranks import Ranks, join_process_group
 
 from .sharded_teams import STEPS
 from .stack import Stack

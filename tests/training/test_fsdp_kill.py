@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.train.ranks import Ranks
+from attnlab.training.ranks import Ranks
 
 from .rank_script import dtype_of, training
 from .sharded_teams import distance

@@ -10,9 +10,9 @@ from attnlab.models.gpt import GPT, GPTConfig
 from attnlab.parts.merge import Concat, Merge, Shuffle
 from attnlab.parts.position import Learned, Position, Rotary
 from attnlab.tasks.batches import PackedBatches
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.settings import TrainSettings
 
 from .test_loop import stopping
 from .tiny import digest, settings

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks
 
 from .test_gpt import PARTS, VOCAB, PackedBatches, Seed, gpt, text
 from .test_loop import stopping

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.train.checkpoint import latest_checkpoint
+from attnlab.training.checkpoint import latest_checkpoint
 
 from .conftest import HERE, crash
 from .drive import training

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import IntegrityError, RunInUseError, UsageError
-from attnlab.train.atomic_folder import lock_folder
-from attnlab.train.checkpoint import CheckpointWarning, best_checkpoint, latest_checkpoint
-from attnlab.train.determinism import environment
-from attnlab.train.log import MetricLog, parse_log
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, TrainResult
-from attnlab.train.schedule import learning_rate
+from attnlab.training.atomic_folder import lock_folder
+from attnlab.training.checkpoint import CheckpointWarning, best_checkpoint, latest_checkpoint
+from attnlab.training.determinism import environment
+from attnlab.training.log import MetricLog, parse_log
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.schedule import learning_rate
 
 from .tiny import IGNORE, Endless, Tiny, dev_loss, digest, settings
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from attnlab.core.errors import UsageError
-from attnlab.train.batch import fingerprint, tensors_of
-from attnlab.train.checkpoint import CheckpointWarning, latest_checkpoint
-from attnlab.train.determinism import environment, seed_step
-from attnlab.train.ranks import ProcessGroup, Ranks, current_ranks
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import model_tensors
+from attnlab.training.batch import fingerprint, tensors_of
+from attnlab.training.checkpoint import CheckpointWarning, latest_checkpoint
+from attnlab.training.determinism import environment, seed_step
+from attnlab.training.ranks import ProcessGroup, Ranks, current_ranks
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import model_tensors
 
 from .rank_script import training
 from .tiny import ROWS, Batch, Endless, Tiny, digest

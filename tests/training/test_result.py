@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.train.result import TrainResult
+from attnlab.training.result import TrainResult
 
 
 def result(losses: list[float]) -> TrainResult:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
-from attnlab.train.schedule import learning_rate
-from attnlab.train.settings import TrainSettings
+from attnlab.training.schedule import learning_rate
+from attnlab.training.settings import TrainSettings
 
 from .tiny import settings
 

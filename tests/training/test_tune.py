@@ -17,10 +17,10 @@ from attnlab.audit.checks.freeze import freeze
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Classifier, Encoder, Texts, open_encoder
-from attnlab.train.classify import cross_entropy, fit, predict
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import model_tensors, to_safetensors
-from attnlab.train.tune import (
+from attnlab.training.classify import cross_entropy, fit, predict
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import model_tensors, to_safetensors
+from attnlab.training.tune import (
     METHODS,
     Method,
     TuneSettings,
@@ -168,7 +168,7 @@ FRESH = """
 import json, sys, torch
 from safetensors.torch import load_file, save_file
 from attnlab.models.encoder import open_encoder
-from attnlab.train.tune import rebuild_classifier
+from attnlab.training.tune import rebuild_classifier
 torch.set_num_threads(1)
 base, folder = sys.argv[1:]
 for line in open(f"{folder}/all.jsonl"):

@@ -9,11 +9,11 @@ from attnlab.core.seeds import Seed
 from attnlab.models.encoder import open_encoder
 from attnlab.tasks.encoder_inputs import ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import Example
-from attnlab.train.classify import fit
-from attnlab.train.result import Hooks
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import model_tensors
-from attnlab.train.tune import Method, TuneSettings, build_classifier
+from attnlab.training.classify import fit
+from attnlab.training.result import Hooks
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import model_tensors
+from attnlab.training.tune import Method, TuneSettings, build_classifier
 from tests.models.tiny_encoder import bert_folder
 
 

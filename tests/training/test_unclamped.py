@@ -5,8 +5,8 @@ import pytest
 from attnlab.audit.checks.schedule import schedule
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
-from attnlab.train.schedule import learning_rate
-from attnlab.train.settings import TrainSettings
+from attnlab.training.schedule import learning_rate
+from attnlab.training.settings import TrainSettings
 
 EPOCHS, HORIZON = 650, 200 * 128 / 127  # epochs run, and epochs until the cosine's first end
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.errors import UsageError
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks
-from attnlab.train.schedule import learning_rate
-from attnlab.train.settings import TrainSettings
-from attnlab.train.update import nll
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks
+from attnlab.training.schedule import learning_rate
+from attnlab.training.settings import TrainSettings
+from attnlab.training.update import nll
 
 from .tiny import IGNORE, ROWS, Batch, Endless, Tiny, settings
 

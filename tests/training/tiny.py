@@ -17,8 +17,8 @@ from torch.nn import functional
 
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
-from attnlab.train.checkpoint import latest_checkpoint
-from attnlab.train.settings import TrainSettings
+from attnlab.training.checkpoint import latest_checkpoint
+from attnlab.training.settings import TrainSettings
 
 VOCAB, WIDTH, ROWS, LENGTH = 13, 7, 8, 5
 IGNORE = -100

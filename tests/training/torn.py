@@ -18,10 +18,10 @@ from sharded_teams import stored, team, training
 from stack import Stack, content
 from tiny import one_thread, settings
 
-from attnlab.train import loop
-from attnlab.train.checkpoint import latest_checkpoint
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.ranks import Ranks
+from attnlab.training import loop
+from attnlab.training.checkpoint import latest_checkpoint
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.ranks import Ranks
 
 POINTS = 100  # more than there are
 

@@ -95,8 +95,8 @@ def predict(
     from attnlab.models.encoder import open_encoder
     from attnlab.tasks.encoder_inputs import encode_examples
     from attnlab.tasks.labelled import Example
-    from attnlab.train.classify import predict
-    from attnlab.train.tune import rebuild_classifier
+    from attnlab.training.classify import predict
+    from attnlab.training.tune import rebuild_classifier
 
     encoder = open_encoder(str(record.spec.settings["model"]))
     tensors = {

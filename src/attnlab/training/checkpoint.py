@@ -23,15 +23,15 @@ from torch.optim import Optimizer
 
 from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
-from attnlab.train.atomic_folder import (
+from attnlab.training.atomic_folder import (
     commit_folder,
     list_names,
     remove_folder,
     sha256_of,
     sha256_of_file,
 )
-from attnlab.train.optimizer import optimizer_tensors, restore_optimizer
-from attnlab.train.tensors import (
+from attnlab.training.optimizer import optimizer_tensors, restore_optimizer
+from attnlab.training.tensors import (
     from_safetensors,
     is_sharded,
     model_tensors,
@@ -87,7 +87,7 @@ class Checkpoint:
     def load_model(self, model: nn.Module) -> None:
         """Copy weights and buffers into the model in place; a sharded model reads its shards."""
         if self._is_sharded(model):
-            from attnlab.train.sharded_checkpoint import ShardFiles, load_sharded_model
+            from attnlab.training.sharded_checkpoint import ShardFiles, load_sharded_model
 
             names = self._shard_names("1") or [MODEL]
             load_sharded_model(ShardFiles(self.path, names, self.sha256), model)
@@ -97,7 +97,7 @@ class Checkpoint:
     def load_optimizer(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Load the stored optimizer state into the optimizer of this model."""
         if self._is_sharded(model):
-            from attnlab.train.sharded_checkpoint import ShardFiles, load_sharded_optimizer
+            from attnlab.training.sharded_checkpoint import ShardFiles, load_sharded_optimizer
 
             names = self._shard_names("2") or [OPTIMIZER]
             tensors = load_sharded_optimizer(ShardFiles(self.path, names, self.sha256), model)

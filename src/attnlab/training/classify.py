@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.models.encoder import Classifier, Texts
-from attnlab.train.batch import Batches, map_tensors
-from attnlab.train.checkpoint import best_checkpoint
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, TrainResult
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import BestWeights
+from attnlab.training.batch import Batches, map_tensors
+from attnlab.training.checkpoint import best_checkpoint
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import BestWeights
 
 NumberedBatch = tuple[np.ndarray, Texts]  # row numbers, and the rows as a batch
 

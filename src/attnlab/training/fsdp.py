@@ -18,12 +18,12 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.utils import get_total_norm
 
 from attnlab.core.errors import StorageError
-from attnlab.train.atomic_folder import partial_path, remove_folder
-from attnlab.train.batch import map_tensors, split_batch
-from attnlab.train.checkpoint import Snapshot, checkpoint_path, save_checkpoint
-from attnlab.train.ranks import ProcessGroup, lost_peer_error, translate_lost_peer
-from attnlab.train.sharded_checkpoint import write_shards
-from attnlab.train.tensors import is_sharded, local_tensor
+from attnlab.training.atomic_folder import partial_path, remove_folder
+from attnlab.training.batch import map_tensors, split_batch
+from attnlab.training.checkpoint import Snapshot, checkpoint_path, save_checkpoint
+from attnlab.training.ranks import ProcessGroup, lost_peer_error, translate_lost_peer
+from attnlab.training.sharded_checkpoint import write_shards
+from attnlab.training.tensors import is_sharded, local_tensor
 
 ROOT_ATTRIBUTE = "_fsdp_root"
 

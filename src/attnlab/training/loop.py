@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import UsageError
-from attnlab.train.atomic_folder import lock_folder
-from attnlab.train.batch import Batches, fingerprint, map_tensors
-from attnlab.train.checkpoint import (
+from attnlab.training.atomic_folder import lock_folder
+from attnlab.training.batch import Batches, fingerprint, map_tensors
+from attnlab.training.checkpoint import (
     LOG,
     Checkpoint,
     CheckpointWarning,
@@ -31,14 +31,14 @@ from attnlab.train.checkpoint import (
     latest_checkpoint,
     prune_checkpoints,
 )
-from attnlab.train.determinism import environment, isolate_torch_state, seed_step
-from attnlab.train.log import MetricLog, parse_log
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.ranks import Ranks
-from attnlab.train.result import Ending, Hooks, Progress, TrainResult
-from attnlab.train.schedule import learning_rate
-from attnlab.train.settings import TrainSettings
-from attnlab.train.update import Loss, Update, Updater, nll
+from attnlab.training.determinism import environment, isolate_torch_state, seed_step
+from attnlab.training.log import MetricLog, parse_log
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.ranks import Ranks
+from attnlab.training.result import Ending, Hooks, Progress, TrainResult
+from attnlab.training.schedule import learning_rate
+from attnlab.training.settings import TrainSettings
+from attnlab.training.update import Loss, Update, Updater, nll
 
 RESERVED_NAMES = frozenset(
     {"step", "loss", "learning_rate", "gradient_norm", "tokens"}

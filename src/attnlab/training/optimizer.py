@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adagrad, AdamW, Optimizer
 
 from attnlab.core.errors import IntegrityError, UsageError
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import is_sharded, local_tensor
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import is_sharded, local_tensor
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -18,8 +18,8 @@ from torch import Tensor, distributed, nn
 from torch.nn.utils import get_total_norm
 
 from attnlab.core.errors import RankLostError, UsageError
-from attnlab.train.batch import split_batch
-from attnlab.train.checkpoint import Snapshot, save_checkpoint
+from attnlab.training.batch import split_batch
+from attnlab.training.checkpoint import Snapshot, save_checkpoint
 
 TIMEOUT_SECONDS = 45.0  # the longest wait for another process during a training
 START_TIMEOUT = timedelta(days=1)  # before a training: the other may still be writing a report
@@ -190,7 +190,7 @@ def join_process_group(device: str, sharded: bool = False) -> Iterator[Ranks]:
 def _create_group(device: str, sharded: bool) -> ProcessGroup:
     if not sharded:
         return ProcessGroup()
-    from attnlab.train.fsdp import ShardedProcessGroup  # half a second of imports
+    from attnlab.training.fsdp import ShardedProcessGroup  # half a second of imports
 
     return ShardedProcessGroup(device)
 

@@ -2,7 +2,7 @@
 
 import math
 
-from attnlab.train.settings import TrainSettings
+from attnlab.training.settings import TrainSettings
 
 
 def learning_rate(step: int, settings: TrainSettings) -> float:

@@ -25,9 +25,9 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
 from attnlab.core.errors import IntegrityError, StorageError
-from attnlab.train.atomic_folder import list_names, sha256_of_file
-from attnlab.train.optimizer import optimizer_tensors, trainable_parameters
-from attnlab.train.tensors import check_matching_tensors, is_sharded, model_tensors
+from attnlab.training.atomic_folder import list_names, sha256_of_file
+from attnlab.training.optimizer import optimizer_tensors, trainable_parameters
+from attnlab.training.tensors import check_matching_tensors, is_sharded, model_tensors
 
 WEIGHTS, OPTIMIZER_STATE = 1, 2  # the file number in the names model-0000N-of-00002
 

@@ -28,7 +28,7 @@ from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Classifier, Encoder, Pooling
-from attnlab.train.tensors import model_tensors, restore_model
+from attnlab.training.tensors import model_tensors, restore_model
 
 Method = Literal["full", "head", "prefix", "prefix-layers", "lora"]
 METHODS: tuple[Method, ...] = ("full", "head", "prefix", "prefix-layers", "lora")

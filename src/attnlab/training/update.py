@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attnlab.core.errors import UsageError
-from attnlab.train.optimizer import first_non_finite, set_learning_rate
-from attnlab.train.ranks import Ranks
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import local_tensor
+from attnlab.training.optimizer import first_non_finite, set_learning_rate
+from attnlab.training.ranks import Ranks
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import local_tensor
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]  # (model, batch) -> (sum, count)
 

@@ -32,9 +32,9 @@ from attnlab.studies.concepts.texts import (
 )
 from attnlab.tasks.batches import PackedBatches, sequential_batches
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.concepts.study import ConceptsSettings

@@ -18,9 +18,9 @@ from attnlab.studies.concepts.pairs import mean_vectors, sample_examples
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example, majority
 from attnlab.tasks.sentiment import rotten_tomatoes
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.concepts.study import ConceptsSettings

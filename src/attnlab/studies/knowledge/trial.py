@@ -34,9 +34,9 @@ from attnlab.studies.knowledge.scoring import (
 from attnlab.tasks.mixed import BatchSource, MixedBatches
 from attnlab.tasks.prompts import PromptBatches
 from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.knowledge.study import Knowledge
