@@ -10,10 +10,8 @@ from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import wilson
 from attnlab.products.finetune.settings import RATES
-from attnlab.report.prose import percent
-from attnlab.report.text import number
 from attnlab.studies.adapting.evidence import AdaptArms, no_collapse
-from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings, rate_text
+from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
 NEAR = 0.05  # accuracy: a method that loses less counts as near full fine-tuning
@@ -133,7 +131,7 @@ class Adapters(AdaptStudy):
         return [enough_test_rows(rows, NEAR)]
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """Methods by verdict on the first task, and a table for each task."""
+        """Methods by verdict on the first task; the tasks and costs that were measured."""
         by_name = {claim.name: claim for claim in claims}
 
         def methods(verdict: str) -> list[str]:
@@ -146,8 +144,7 @@ class Adapters(AdaptStudy):
             "near": methods("holds"),
             "far": methods("fails"),
             "tasks": {task: TASKS[task] for task in tasks},
-            "tables": {task: _table(arms.task(task)) for task in tasks},
-            "first": {task: arms.task(task).all_rows()[0] for task in tasks},
+            "costs": {k: v for k, v in COSTS.items() if any(k in row.cost for row in arms.table)},
             "ten_examples": wilson(8, 10),
         }
 
@@ -197,23 +194,3 @@ def _beats_encoder(arms: AdaptArms, task: str, name: str) -> Claim:
         trials=arms.ids("full", arm),
         runs=arms.differences(("full", "accuracy"), (arm, "accuracy")),
     )
-
-
-def _table(arms: AdaptArms) -> list[list[str]]:
-    """A head and a line per method; costs that were not measured have no column."""
-    kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]
-    head = ["trained", "parameters", "test accuracy", "collapsed", "learning rates, one per seed"]
-    lines = [[*head, *(COSTS[kind] for kind in kinds)]]
-    for arm in arms.names():
-        rows, collapsed = arms.rows(arm), arms.collapsed(arm)
-        lines.append(
-            [
-                arms.label(arm),
-                f"{rows[0]['trained']:,}",
-                percent(arms.accuracy(arm)),
-                f"{collapsed} of {len(rows)}" if collapsed else "none",
-                ", ".join(rate_text(rate) for rate in arms.chosen_rates(arm)),
-                *(number(float(f"{arms.mean_cost(arm, kind):.3g}")) for kind in kinds),
-            ]
-        )
-    return lines

@@ -95,7 +95,7 @@ class Optimizers(AdaptStudy):
         return {
             **super().facts(arms, claims),
             "at_common_rate": lambda name: at_rate(arms, name, s.common_rate),
-            "rates": lambda rates: ", ".join(rate_text(rate) for rate in rates),
+            "common_rate": rate_text(s.common_rate),
             "edges": edges,
             "names": NAMES,
             "majority": _first(arms, "majority"),

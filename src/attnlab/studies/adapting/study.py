@@ -42,7 +42,10 @@ class AdaptStudy(Study):
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Claims by name, since not every run has all of them, and how rates are written."""
-        return {"by_name": {claim.name: claim for claim in claims}, "rate": rate_text}
+        return {
+            "by_name": {claim.name: claim for claim in claims},
+            "rates": lambda rates: ", ".join(rate_text(rate) for rate in rates),
+        }
 
 
 def enough_test_rows(arms: Mapping[str, Sequence[Row]], effect: float) -> Finding:
