@@ -79,9 +79,10 @@ def _search(arms: AdaptArms) -> Drawing:
                     draw_line(ax, list(line), list(line.values()), color)
                     values = [e.value for e in line.values()]
                     direct_label(ax, list(line), values, f"batch {batch:g}", color)
-            draw_majority(ax, arms.mean("search", "dev_majority"))
             ax.set_title(f"{count:g} epoch{'s' if count != 1 else ''}")
             ax.set_xlabel("learning rate")
+        for ax in axes:  # after all panels: they share their limits
+            draw_majority(ax, arms.mean("search", "dev_majority"))
         axes[0].set_ylabel("dev accuracy")
     return drawing
 

@@ -18,7 +18,10 @@ def draw_line(
 
 
 def draw_majority(ax: Axes, share: float) -> None:
-    """The accuracy of the majority class as a dotted line; shares end at 0 and 1."""
+    """The accuracy of the majority class as a dotted line; call it after everything is drawn.
+
+    It sets the limits: intervals over few seeds may go beyond 0 and 1, shares do not.
+    """
     ax.axhline(share, color=NEUTRAL, linestyle=":", linewidth=1.0)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, -0.02), min(high, 1.02))

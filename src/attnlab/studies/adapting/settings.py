@@ -107,7 +107,6 @@ class FineTuningSettings(AdaptSettings):
 class OptimizerSettings(AdaptSettings):
     """Learning rates for each optimizer, and one for all."""
 
-    rows: int = setting("training rows, drawn by seed; 0: all", 400, ge=0)
     optimizers: tuple[Literal["adamw", "sgd", "momentum", "adagrad"], ...] = setting(
         "optimizers to compare; momentum: SGD with momentum", OPTIMIZERS, min_length=1
     )

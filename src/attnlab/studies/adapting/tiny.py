@@ -1,8 +1,8 @@
-"""An encoder and labelled texts made on the spot, for runs of seconds: nothing is downloaded.
+"""A made-up encoder and made-up labelled texts, for runs of seconds without downloads.
 
-The encoder is a random BERT of two narrow layers with a tokenizer of whole words. In a text one
-word decides the class, among words that do not; in a pair, whether both hold such a word of one
-kind. No accuracy on them means anything: they exercise every step of the studies.
+The encoder is a random BERT with two narrow layers and a tokenizer of whole words. One word of a
+text decides its class; for a pair, the class is whether both texts contain such a word of the same
+kind. Accuracies on these data mean nothing: they exercise every step of the studies.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from attnlab.tasks.labelled import Example, LabelledData, split_by_hash
 
 GOOD, BAD = ("good", "fine", "lovely"), ("bad", "dull", "awful")
 PLAIN = ("a", "film", "the", "it", *(f"w{i}" for i in range(30)))
-MARKS = ("<s>", "<pad>", "</s>", "<unk>")
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 SHAPE: dict[str, Any] = {
     "hidden_size": 12,
     "num_hidden_layers": 2,
@@ -25,20 +25,20 @@ SHAPE: dict[str, Any] = {
     "type_vocab_size": 2,
     "pad_token_id": 1,
 }
-SPREAD = 0.3  # of its weights: words must differ from the start
-ROWS = 6000  # of which a tenth tests: ±4 points
-YES = 0.62  # of the pairs' answers, as in BoolQ
+INITIALIZER_RANGE = 0.3  # of the weights: words must differ from the start
+ROWS = 6000  # a tenth of them are test rows: accuracies are known to ±4 points
+YES = 0.62  # share of the answer 'yes' among pairs, as in BoolQ
 
 
 @lru_cache(maxsize=1)
 def encoder() -> Encoder:
-    """A random BERT; its "SHA-256" is that of its shape."""
+    """A random BERT; in place of a hash of its weights it has one of its shape."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
     from attnlab.models.trainable import redraw_weights
 
-    table = {word: i for i, word in enumerate((*MARKS, *GOOD, *BAD, *PLAIN))}
+    table = {word: i for i, word in enumerate((*SPECIAL, *GOOD, *BAD, *PLAIN))}
     words = Tokenizer(models.WordLevel(table, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
@@ -53,7 +53,7 @@ def encoder() -> Encoder:
         model_max_length=SHAPE["max_position_embeddings"],
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
-    config = BertConfig(**SHAPE, vocab_size=len(table), initializer_range=SPREAD)
+    config = BertConfig(**SHAPE, vocab_size=len(table), initializer_range=INITIALIZER_RANGE)
     library = redraw_weights(
         BertModel(config, add_pooling_layer=False), Seed(5).child("tiny encoder")
     )
@@ -62,25 +62,26 @@ def encoder() -> Encoder:
 
 
 def texts(rows: int = ROWS) -> LabelledData:
-    """One word of a text decides; half of each class."""
+    """Texts in which one word decides the class; both classes are equally frequent."""
     rng = Seed(3).child("made-up texts").numpy_generator()
-    found = [Example(_said(rng, GOOD if i % 2 else BAD), None, i % 2) for i in range(rows)]
-    return split_by_hash("made-up", ("negative", "positive"), tuple(found))
+    examples = [Example(_text(rng, GOOD if i % 2 else BAD), None, i % 2) for i in range(rows)]
+    return split_by_hash("made-up", ("negative", "positive"), tuple(examples))
 
 
 def pairs(rows: int = ROWS) -> LabelledData:
-    """Yes if both texts hold a word of one kind."""
+    """Pairs whose class is `yes` if both texts contain a word of the same kind."""
     rng = Seed(3).child("made-up pairs").numpy_generator()
-    found = []
+    examples = []
     for _ in range(rows):
         one, yes = int(rng.integers(2)), bool(rng.random() < YES)
         kinds = (GOOD, BAD)
         first, second = kinds[one], kinds[one if yes else 1 - one]
-        found.append(Example(_said(rng, first, 2), _said(rng, second), int(yes)))
-    return split_by_hash("made-up pairs", ("no", "yes"), tuple(found))
+        examples.append(Example(_text(rng, first, 2), _text(rng, second), int(yes)))
+    return split_by_hash("made-up pairs", ("no", "yes"), tuple(examples))
 
 
-def _said(rng: Any, kind: tuple[str, ...], words: int = 5) -> str:
-    said = [str(word) for word in rng.choice(PLAIN, words)]
-    said.insert(int(rng.integers(words + 1)), str(rng.choice(kind)))
-    return " ".join(said)
+def _text(rng: Any, kind: tuple[str, ...], words: int = 5) -> str:
+    """Neutral words with one word of this kind at a random position."""
+    text = [str(word) for word in rng.choice(PLAIN, words)]
+    text.insert(int(rng.integers(words + 1)), str(rng.choice(kind)))
+    return " ".join(text)
