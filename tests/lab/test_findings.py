@@ -70,6 +70,8 @@ def test_a_failure_may_be_allowed_or_demanded() -> None:
     assert summary(leaking, **allowed).verdict == "pass" and LEAK in summary(leaking, **allowed).why
     assert summary(sound, **allowed).why == "all 2 trials pass"
     assert summary(leaking, may_fail={"padding": ["odd"]}).verdict == "fail"
+    assert summary(leaking, may_fail={"causality": ["o*"]}).verdict == "pass"
+    assert summary(leaking, may_fail={"causality": ["x*"]}).verdict == "fail"
 
 
 def test_no_findings_no_summary() -> None:

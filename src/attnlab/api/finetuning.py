@@ -108,8 +108,8 @@ def predict(
     rows = encode_examples(
         encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"]
     )
-    found = predict(model, rows.batches_by_length(32))
-    shares = torch.from_numpy(found.logits).double().softmax(dim=1).tolist()
+    predictions = predict(model, rows.batches_by_length(32))
+    shares = torch.from_numpy(predictions.logits).double().softmax(dim=1).tolist()
     labels = document["labels"]
     answers = [
         {
@@ -119,7 +119,9 @@ def predict(
             "probabilities": dict(zip(labels, share, strict=True)),
             "cut_tokens": int(rows.lost_tokens[i]),
         }
-        for i, ((a, b), best, share) in enumerate(zip(pairs, found.classes, shares, strict=True))
+        for i, ((a, b), best, share) in enumerate(
+            zip(pairs, predictions.classes, shares, strict=True)
+        )
     ]
     return {"run": record.name, "predictions": answers}
 
@@ -139,10 +141,10 @@ def _row(run: str, out: Path) -> "tuple[Record, Row]":
 
 
 def _document(row: "Row") -> Mapping[str, Any]:
-    found = json.loads(row.documents["tuned.json"])
-    if not {"labels", "longest"} <= found.keys():
-        raise IntegrityError("tuned.json: not the description of a tuned model")
-    return found
+    document = json.loads(row.documents["tuned.json"])
+    if not {"labels", "longest"} <= document.keys():
+        raise IntegrityError("tuned.json does not describe a fine-tuned model")
+    return document
 
 
 def _pairs(
