@@ -72,7 +72,8 @@ def test_every_door_opens_and_none_before_it_is_asked() -> None:
 
 def test_a_type_checker_knows_the_doors(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    command = [sys.executable, "-m", "basedpyright", "--outputjson", "script.py"]
+    command = [sys.executable, "-m", "basedpyright", "--outputjson"]
+    command += ["--pythonpath", sys.executable, "script.py"]
     out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     lines = json.loads(out.stdout)["generalDiagnostics"]
     told = [line["message"] for line in lines if line["severity"] == "information"]

@@ -35,6 +35,7 @@ BY_NAME = {
     "lab/source.py": "the table of built-in studies, looked up when a run names one",
     "lab/study.py": "methods of a study that live in other files, imported at their first call",
     "__init__.py": "the doors of the package, opened when asked for",
+    "solvable/__init__.py": "public names, imported when asked for",
     "audit/catalogue.py": "the checks of a model, which need torch",
     "lab/engine/ray_cluster.py": "Ray, which need not be installed",
 }

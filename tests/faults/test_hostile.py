@@ -110,7 +110,7 @@ def read_model(folder: Path) -> None:
 def places(room: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Path, Open]]:
     """Every file that is read, and who reads it."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
-    from tests.train import drive
+    from tests.training import drive
 
     record = run_tiny(room / "runs", trials=2)
     with record.lock():

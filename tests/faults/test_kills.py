@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.conftest import Processes, run_tiny
 from tests.lab.test_kill import kill_until_done
-from tests.train.conftest import crash
+from tests.training.conftest import crash
 
 from .conftest import Note
 

@@ -91,7 +91,7 @@ class CheckpointWriter:
     """A training stopped after step 9: the checkpoint of step 10 is written, an old one removed."""
 
     def __init__(self) -> None:
-        sys.path.insert(0, str(ROOT / "tests" / "train"))
+        sys.path.insert(0, str(ROOT / "tests" / "training"))
         # they find each other as scripts of one folder do
         self.crash: Any = importlib.import_module("crash")
         self.training: Any = self.crash.training

@@ -20,12 +20,12 @@ import numpy as np
 from attnlab.construct.cone import find_direction, null_space
 from attnlab.construct.conflict import (
     describe_conflict,
-    describe_unit_limit,
     proves_infeasible,
     strongest_refutation,
 )
 from attnlab.construct.convex_solver import shortest_query
 from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.design_report import explain_failure, infeasible, report_before
 from attnlab.construct.goals import Goal, Target
 from attnlab.construct.inputs import AttentionInputs, Scale, attention_weights, check_members
 from attnlab.construct.numerics import Array
@@ -86,14 +86,14 @@ def _solve(problem: DesignProblem) -> Construction:
     """Refute the problem where a certificate is found; otherwise search for a query."""
     start, refutation = find_direction(problem.cone)
     if refutation is not None and proves_infeasible(problem, refutation.rows):
-        return _infeasible(problem, *describe_conflict(problem, refutation))
+        return infeasible(problem, *describe_conflict(problem, refutation))
     base = shortest_query(problem)
     if (
         base is None
         and refutation is not None
         and (proof := strongest_refutation(problem)) is not None
     ):
-        return _infeasible(problem, *describe_conflict(problem, proof))
+        return infeasible(problem, *describe_conflict(problem, proof))
     return _search(problem, base, start)
 
 
@@ -131,7 +131,7 @@ def _search(problem: DesignProblem, base: Array | None, start: Array | None) -> 
         for q in queries:
             if (answer := _describe(problem, q, base)) is not None:
                 return answer
-    return _infeasible(problem, *_explain_failure(problem), near=base)
+    return infeasible(problem, *explain_failure(problem), near=base)
 
 
 def _along_directions(
@@ -257,7 +257,7 @@ def _describe(problem: DesignProblem, q: Array, base: Array | None) -> Construct
     size = float(np.linalg.norm(q))
     also = {
         **result.also,
-        "before": _report_before(problem, before),
+        "before": report_before(problem, before),
         "shortest": not problem.leaving and least is not None and size <= least * (1 + 1e-6),
     }
     if least is not None and not problem.leaving:
@@ -267,44 +267,3 @@ def _describe(problem: DesignProblem, q: Array, base: Array | None) -> Construct
         total = f"{problem.before.total(before):.4g} of the weight in total"
         why = f"Before the change the query meets {problem.before.goal}: {total}. {why}"
     return replace(result, why=why, also=also, residual=max(problem.excess(q), 0.0))
-
-
-def _report_before(problem: DesignProblem, weights: Array) -> dict[str, Any]:
-    """The attention with the keys as given, and how well it meets the goal before the change."""
-    report: dict[str, Any] = {"weights": weights}
-    if problem.after.values is not None:
-        report["output"] = weights @ problem.after.values
-    if problem.before is not None:
-        report["total"] = problem.before.total(weights)
-        report["output_error"] = problem.before.output_error(weights)
-    return {name: value for name, value in report.items() if value is not None}
-
-
-def _explain_failure(problem: DesignProblem) -> tuple[dict[str, Any], str]:
-    """Why no candidate worked: a proof, or the admission that the question is open."""
-    if problem.cone.basis.shape[1] == 0:
-        sentence = "Only the zero query gives the equal scores, and it gives all keys equal weight."
-        return {"kind": "zero-query", "equations": problem.equations}, sentence
-    if problem.unit_norm and problem.width == 1 and problem.fixed and problem.joining:
-        size = abs(float(problem.keys[problem.fixed[0], 0]))
-        sentence = f"In one dimension a unit key is 1 or -1, and never scores like {size:.4g}."
-        return {"kind": "one-dimension", "key_size": size}, sentence
-    if problem.unit_norm:  # q = 0 has been tried
-        direction, ratio = problem.necessary_direction
-        if direction is None and ratio < 1 + 1e-6:
-            return describe_unit_limit(problem, ratio)
-    return {"kind": "open"}, "No query was found, but none was proven impossible either."
-
-
-def _infeasible(
-    problem: DesignProblem, certificate: dict[str, Any], why: str, near: Array | None = None
-) -> Construction:
-    """The query for the first goal, if there is one, with the best keys for the second."""
-    if near is None and problem.before is not None:
-        alone = replace(problem, after=problem.before, free=tuple(problem.staying[:0]))
-        near = shortest_query(alone)
-    q = np.zeros(problem.width) if near is None else near
-    result = replace_free_keys(problem, q)
-    before = attention_weights(problem.keys, q, problem.scale)
-    also = {**result.also, "before": _report_before(problem, before)}
-    return replace(result, feasible=False, why=why, certificate=certificate, also=also)

@@ -85,10 +85,11 @@ class FusedGPT(StaticGPT):
         return logits
 
     def _one(self) -> None:
-        kernels = _kernels()
+        from attnlab.decode import token_kernels  # triton is there with a GPU only
+
         config, model = self.model.config, self.model
         table: Any = model.position
-        kernels.embed[(self.batch,)](
+        token_kernels.embed[(self.batch,)](
             self.ids,
             self.at,
             model.embedding,
@@ -103,10 +104,10 @@ class FusedGPT(StaticGPT):
         self.logits = self.scores
         self._linear(Map(model.output_matrix, None, model.norm), self.x, self.logits)
         chunks = self.best.shape[1]
-        kernels.best_of_chunk[(self.batch, chunks)](
+        token_kernels.best_of_chunk[(self.batch, chunks)](
             self.logits, self.best, VOCABULARY=model.vocabulary, CHUNK=VOCABULARY, **self.early
         )
-        kernels.choose[(self.batch,)](
+        token_kernels.choose[(self.batch,)](
             self.best,
             self.ids,
             self.at,
