@@ -206,7 +206,7 @@ def test_a_gpu_computes_the_same_and_rows_that_see_no_latent_stay_finite(reads: 
         model.zero_grad()
         total, _ = model.nll(ids.to(device), targets.to(device))
         total.backward()
-        slopes.append([p.grad.cpu() for p in model.parameters() if p.grad is not None])
+        slopes.append([p.grad.cpu().clone() for p in model.parameters() if p.grad is not None])
     for here, there in zip(*slopes, strict=True):
         assert there.isfinite().all()
         scale = float(here.abs().max())
