@@ -247,11 +247,11 @@ def test_waiting_for_another_writer(pebbles: Path, monkeypatch: pytest.MonkeyPat
 
     with (
         shelf.write_lock(SDIST[0], Noted()),
-        pytest.raises(RunInUseError, match="being fetched by another"),
+        pytest.raises(RunInUseError, match="being downloaded by another"),
         shelf.write_lock(SDIST[0], Noted()),
     ):
         pass
-    assert Noted.seen == [f"waiting for another process that fetches {SDIST[0]}"]
+    assert Noted.seen == [f"waiting for another process that downloads {SDIST[0]}"]
 
 
 class TestPath:
@@ -304,10 +304,10 @@ class TestPath:
             ({"source": "path"}, "needs a path"),
             ({"path": wheels}, "needs a path"),
             ({"source": "hub", "path": wheels}, "needs a path"),
-            ({"source": "path", "path": wheels, "revision": "x"}, "revision belongs"),
+            ({"source": "path", "path": wheels, "revision": "x"}, "used with source"),
             ({"source": "regstry"}, "did you mean 'registry'"),
             ({"source": "path", "path": wheels / "none"}, "no such file"),
-            ({"source": "path", "path": pipe}, "not a file or a folder"),
+            ({"source": "path", "path": pipe}, "neither a file nor a folder"),
         )
         for arguments, words in cases:
             with pytest.raises(UsageError, match=words):

@@ -36,7 +36,7 @@ def test_a_finding_prints_in_one_line() -> None:
         "<Finding ✗ causality 0.812 (threshold 1e-06): it looks <one> token ahead>"
     )
     assert repr(SKIPPED) == "<Finding – cache-parity: it has no cache>"
-    html = FAIL._repr_html_()
+    html = FAIL._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert "<td>causality</td>" in html and "&lt;one&gt;" in html and "<one>" not in html
 
 
@@ -58,5 +58,5 @@ def test_verdicts_are_a_collection_by_name() -> None:
 def test_verdicts_print_a_summary_and_a_table() -> None:
     found = verdicts(FAIL, PASS, SKIPPED)
     assert repr(found) == "<Verdicts GPT: 1 pass, 1 fail, 1 not applicable: causality>"
-    html = found._repr_html_()
+    html = found._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert html.count("<tr>") == 4 and "1 fail" in html

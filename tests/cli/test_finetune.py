@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from attnlab.core.seeds import Seed
+from attnlab.lab.record import Record
 from tests.cli.conftest import Said, call
 from tests.models.tiny_encoder import BAD, GOOD, PLAIN, bert_folder
 
@@ -94,7 +95,7 @@ def test_it_learns_and_says_so(place: Path, full: dict[str, Any]) -> None:
 def test_a_second_time_nothing_is_run(place: Path, full: dict[str, Any]) -> None:
     said = finetune(place, "--method", "full", "--epochs", "6", "--set", "learning_rate=0.01")
     assert said.code == 0 and "nothing was run again" in said.err
-    assert said.out.splitlines()[0].endswith("above the most frequent answer.")
+    assert said.out.splitlines()[0].endswith("above the majority class.")
 
 
 def test_predict(place: Path, full: dict[str, Any]) -> None:
@@ -198,7 +199,9 @@ def test_a_planted_collapse_is_named(place: Path) -> None:
     results = json.loads((Path(found["path"]) / "results.json").read_text())
     audit = next(a for a in results["audits"] if a["name"] == "collapse")
     assert audit["verdict"] == "fail"
-    assert "within the first epoch" in audit["evidence"]["first_epoch"][0]
+    (row,) = Record.open(Path(found["path"])).table()
+    finding = row.failure("collapse")
+    assert finding and "within the first epoch" in finding.evidence["first_epoch"]
 
 
 WRONG: dict[str, tuple[list[str], str]] = {

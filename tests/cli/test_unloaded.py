@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from attnlab.api import running, targets
-from attnlab.api.asking import export_target
+from attnlab.api.questions import export_target
 from attnlab.api.targets import Found, find_target
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.lab.plan import MOST_TRIALS
@@ -150,7 +150,7 @@ def test_a_full_folder_is_no_place_for_a_model(here: Path, monkeypatch: pytest.M
     def loaded() -> Any:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("attnlab.api.asking.find_target", lambda *_: Found("run", loaded))
+    monkeypatch.setattr("attnlab.api.questions.find_target", lambda *_: Found("run", loaded))
     for taken in (here, here / "pebbles.py"):
         with pytest.raises(UsageError, match="not empty"):
             export_target("run", taken, here)

@@ -14,8 +14,8 @@ from scipy.linalg import null_space
 
 from attnlab.construct import Construction, average, select
 from attnlab.core.errors import UsageError
-from tests.construct.plain import directions, entropy, softmax
-from tests.construct.second import most_entropy, shortest_norm
+from tests.construct.brute_force import directions, entropy, softmax
+from tests.construct.cvxpy_reference import most_entropy, shortest_norm
 
 Array = NDArray[np.float64]
 SQUARE = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]])

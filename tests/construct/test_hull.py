@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from attnlab.construct.entropy import maximise_entropy
 from attnlab.construct.hull import infimum
 from attnlab.construct.span import orthonormal_basis
-from tests.construct.plain import entropy
-from tests.construct.second import most_entropy
+from tests.construct.brute_force import entropy
+from tests.construct.cvxpy_reference import most_entropy
 
 Array = NDArray[np.float64]
 

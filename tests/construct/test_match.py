@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from attnlab.construct import Construction, match
 from attnlab.core.errors import UsageError
-from tests.construct.plain import directions, entropy, softmax
-from tests.construct.second import most_entropy
+from tests.construct.brute_force import directions, entropy, softmax
+from tests.construct.cvxpy_reference import most_entropy
 
 Array = NDArray[np.float64]
 SQUARE = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]])

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnlab.construct import Construction, select
 from attnlab.core.errors import UsageError
-from tests.construct.plain import directions, entropy, radius, softmax
-from tests.construct.second import most_entropy, shortest_norm, widest_gap
+from tests.construct.brute_force import directions, entropy, radius, softmax
+from tests.construct.cvxpy_reference import most_entropy, shortest_norm, widest_gap
 
 Array = NDArray[np.float64]
 

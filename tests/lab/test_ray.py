@@ -271,12 +271,10 @@ def test_checkpoints_lie_in_the_run_where_the_node_sees_it(
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", absent)
-    with pytest.raises(UsageError, match=r"^engine 'ray' needs Ray 2.54 .*'attnlab\[cluster\]'$"):
+    monkeypatch.setattr("attnlab.core.extras.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"^engine 'ray' needs ray: .*'attnlab\[cluster\]'$"):
         engine_named("ray")
+    monkeypatch.setattr("attnlab.core.extras.find_spec", lambda name: name)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.53.1")
     with pytest.raises(UsageError, match=r"this is 2\.53\.1"):
         engine_named("ray")

@@ -7,7 +7,7 @@ import pytest
 
 from attnlab.solvable.phase import Branches, alpha_c, alpha_l, alpha_w, critical_alphas
 from attnlab.solvable.quadrature import Rule, lattice, sobol
-from attnlab.solvable.state_evolution import Evolution
+from attnlab.solvable.state_evolution import StateEvolution
 from attnlab.solvable.theory import (
     Branch,
     BranchTracer,
@@ -63,7 +63,7 @@ def test_gain_is_the_slope_of_the_nonlinear_map(order: Branch) -> None:
     small = 0.1
     size = small * np.sqrt(point.q * model.rho) if order == "semantic" else 0.01
     state = point.state._replace(**{"theta" if order == "semantic" else "m": size})
-    evolution = Evolution(model, order, rule)
+    evolution = StateEvolution(model, order, rule)
     root = np.sqrt(state.q)
     evolution.h = root * evolution.xi + np.array([[state.m], [-state.m]])
     free = np.sqrt(model.rho - state.theta**2 / state.q)
@@ -90,7 +90,7 @@ def test_without_semantics_there_is_nothing_to_recover() -> None:
     assert not crossing.converged
     assert "gain" in crossing.reason
     # T is F, whatever u: theta' = 0 for every theta, up to the integration error.
-    evolution = Evolution(Model(omega=1.0), "semantic", sobol(2**13))
+    evolution = StateEvolution(Model(omega=1.0), "semantic", sobol(2**13))
     state = State(0.06, 0.0, 25.0, 0.01)
-    evolution.refer(state)
+    evolution.place_points(state)
     assert abs(evolution.update(state, 1.0).theta) < 0.05 * state.theta

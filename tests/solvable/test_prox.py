@@ -96,12 +96,12 @@ def test_closed_cases() -> None:
 def test_following_minima_equals_a_new_search() -> None:
     h, target = problem(4001, seed=6, spread=0.2)
     t = np.stack([target[:, 0, 0], target[:, 1, 1]])
-    minima = Minima.none()
+    minima = Minima.empty()
     minima.search(ProxProblem(h.T.copy(), t, 20.0, SIGMA2))
     for scale in (1.003, 1.01, 1.03):
         moved = ProxProblem(scale * h.T, t, 20.0 * scale, SIGMA2)
         followed = minima.follow(moved).copy()
-        fresh = Minima.none()
+        fresh = Minima.empty()
         fresh.search(moved)
         assert (np.abs(followed - fresh.best).max(axis=0) > 1e-5).mean() < 1e-3
     assert minima.search(moved) <= 4  # and what following missed, a search repairs

@@ -16,7 +16,7 @@ RULES: list[Callable[[], Rule]] = [lambda: sobol(2**13), lambda: lattice(2**13)]
 
 @pytest.mark.parametrize("make", RULES)
 def test_low_moments(make: Callable[[], Rule]) -> None:
-    nodes, weights = make().signed(ETA)
+    nodes, weights = make().with_sign_flips(ETA)
     assert weights.sum() == pytest.approx(1, abs=1e-12)
     covariance = (nodes * weights) @ nodes.T
     # Plain Monte Carlo with as many points has an error of 1/sqrt(4096) = 0.016 here.
@@ -26,7 +26,7 @@ def test_low_moments(make: Callable[[], Rule]) -> None:
 
 @pytest.mark.parametrize("make", RULES)
 def test_discontinuous_integrand_with_a_closed_value(make: Callable[[], Rule]) -> None:
-    nodes, weights = make().signed(XI)
+    nodes, weights = make().with_sign_flips(XI)
     # E[sign(xi_1 - xi_2) xi_1] = E|xi_1 - xi_2| / 2 = 1 / sqrt(pi)
     value = (np.sign(nodes[0] - nodes[1]) * nodes[0]) @ weights
     assert value == pytest.approx(1 / np.sqrt(np.pi), abs=4e-3)
@@ -34,7 +34,7 @@ def test_discontinuous_integrand_with_a_closed_value(make: Callable[[], Rule]) -
 
 @pytest.mark.parametrize("order", [2, 6, 8])
 def test_gauss_hermite_is_exact_to_its_degree(order: int) -> None:
-    nodes, weights = gauss_hermite(order).signed(XI, ETA)
+    nodes, weights = gauss_hermite(order).with_sign_flips(XI, ETA)
     assert nodes.shape[1] == order**4
     for power in range(2 * order):
         exact = 0.0 if power % 2 else float(factorial2(power - 1)) if power else 1.0
@@ -46,7 +46,7 @@ def test_gauss_hermite_is_exact_to_its_degree(order: int) -> None:
 
 @pytest.mark.parametrize("make", [*RULES, lambda: gauss_hermite(6)])
 def test_odd_functions_of_a_closed_block_vanish_exactly(make: Callable[[], Rule]) -> None:
-    nodes, weights = make().signed(ETA)
+    nodes, weights = make().with_sign_flips(ETA)
     half = nodes.shape[1] // 2
     np.testing.assert_array_equal(nodes[XI, :half], nodes[XI, half:])
     np.testing.assert_array_equal(nodes[ETA, :half], -nodes[ETA, half:])

@@ -45,7 +45,7 @@ def test_small_separations_see_the_replicon(semantic: Point, pairs: Rule) -> Non
         shift[token] = step
         pulls = []
         for moved in (h + shift, h - shift):
-            minima = Minima.none()
+            minima = Minima.empty()
             minima.search(ProxProblem(moved, replicas.target, semantic.V, model.rho))
             pulls.append((minima.best - moved) / semantic.V)
         slope = (pulls[0] - pulls[1]) / (2 * step)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from attnlab.solvable.quadrature import Rule, gauss_hermite, lattice, sobol
-from attnlab.solvable.state_evolution import Evolution
+from attnlab.solvable.state_evolution import StateEvolution
 from attnlab.solvable.theory import (
     Branch,
     BranchTracer,
@@ -112,7 +112,7 @@ def test_positional_student_becomes_the_best_constant_vector() -> None:
     far = curve(model, [*np.geomspace(0.46, 400, 24)], "positional", points)[-1]
     assert far.converged
     assert far.q == pytest.approx(0.25 * far.m**2, rel=0.02)
-    nodes, weights = gauss_hermite(20).signed(slice(0, 2), slice(2, 4))
+    nodes, weights = gauss_hermite(20).with_sign_flips(slice(0, 2), slice(2, 4))
     t = model.target(0.5 * nodes[2:])
 
     def population(m: float) -> float:
@@ -190,8 +190,8 @@ def test_a_point_that_fails_is_marked_and_leaves_its_neighbours_alone() -> None:
 def test_symmetry_keeps_a_vanishing_overlap_at_zero(q: float, V: float, alpha: float) -> None:
     state = State(q, 0.0, V, 0.0)
     for branch in ("semantic", "positional"):
-        evolution = Evolution(Model(), branch, sobol(2**8))
-        evolution.refer(state)
+        evolution = StateEvolution(Model(), branch, sobol(2**8))
+        evolution.place_points(state)
         new = evolution.update(state, alpha)
         # What is left is the prox's own tolerance, 1e-7 in a last quadratic step.
         assert abs(new.theta) < 1e-9
@@ -201,11 +201,11 @@ def test_symmetry_keeps_a_vanishing_overlap_at_zero(q: float, V: float, alpha: f
 @pytest.mark.parametrize(("q", "m", "theta"), [(0.09, 0.0, 0.12), (0.05, 0.25, 0.0)])
 def test_weights_carry_small_moves_of_the_state(q: float, m: float, theta: float) -> None:
     branch: Branch = "semantic" if theta else "positional"
-    evolution = Evolution(Model(), branch, sobol(2**14))
+    evolution = StateEvolution(Model(), branch, sobol(2**14))
     there = State(1.03 * q, 1.02 * m, 15.0, 1.02 * theta)
-    evolution.refer(State(q, m, 15.0, theta))
+    evolution.place_points(State(q, m, 15.0, theta))
     carried = evolution.update(there, 1.3)
-    evolution.refer(there)
+    evolution.place_points(there)
     placed = evolution.update(there, 1.3)
     np.testing.assert_allclose(carried, placed, rtol=4e-3)
 
@@ -218,4 +218,4 @@ def test_models_that_mean_nothing_are_refused(rule: Rule) -> None:
     with pytest.raises(ValueError, match="positive"):
         curve(Model(), [-1.0], "semantic", rule)
     with pytest.raises(ValueError, match=r"R\^4"):
-        Evolution(Model(), "semantic", sobol(2**6, dimension=6))
+        StateEvolution(Model(), "semantic", sobol(2**6, dimension=6))

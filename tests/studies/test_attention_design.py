@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy.spatial import ConvexHull
 
-from attnlab.api import run
+from attnlab.api.conclude import draw_conclusions
+from attnlab.api.running import run
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
-from attnlab.lab.table import Table
+from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import TrialContext
 from attnlab.studies.attention_design.gaussian import (
     asymptotic_share,
@@ -19,6 +20,7 @@ from attnlab.studies.attention_design.gaussian import (
     facet_share,
 )
 from attnlab.studies.attention_design.study import AttentionDesign
+from attnlab.studies.attention_design.trial import RESIDUAL, hull_agreement, optimality
 
 
 def test_angles_of_simplices() -> None:
@@ -68,3 +70,31 @@ def test_keys_of_ones_own_and_in_space() -> None:
     done = made.run(made.trials()[0], TrialContext())
     assert done.metrics["selected"] == done.metrics["corners"] == 4
     assert made.figures(Table([])) == []
+
+
+def test_an_empty_table_decides_nothing_but_the_formulas() -> None:
+    found = draw_conclusions(AttentionDesign.at("smoke"), Table([]))
+    decided = {claim.name for claim in found.claims if claim.verdict != "undecided"}
+    assert decided == {"facets", "late"}
+    text = " ".join([found.answer, *(p for s in found.sections for p in s.paragraphs)])
+    assert text.startswith("Not settled") and "nan" not in text
+
+
+def sphere_row(seed: int, disagree: int) -> Row:
+    config = {"kind": "selectable", "law": "sphere", "n": 8, "h": 2}
+    metrics = {"share": 1.0, "disagree": disagree}
+    findings = [hull_agreement(disagree, checked=3)]
+    return Row(f"sphere {seed}", seed, "done", config, metrics, findings=findings)
+
+
+@pytest.mark.parametrize(("disagree", "verdict"), [(0, "holds"), (1, "undecided")])
+def test_a_hull_that_select_contradicts_decides_nothing(disagree: int, verdict: str) -> None:
+    rows = [sphere_row(seed, disagree if seed == 2 else 0) for seed in range(4)]
+    found = draw_conclusions(AttentionDesign.at("smoke"), Table(rows))
+    assert next(c.verdict for c in found.claims if c.name == "sphere") == verdict
+
+
+def test_audits_of_a_trial_can_fail() -> None:
+    assert optimality(RESIDUAL / 2).verdict == "pass"
+    assert optimality(2 * RESIDUAL).verdict == "fail"
+    assert hull_agreement(0, checked=0).verdict == "not-applicable"

@@ -447,7 +447,7 @@ def test_an_empty_table_breaks_nothing() -> None:
 @pytest.mark.assets
 @pytest.mark.slow
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
-    from attnlab.api import run
+    from attnlab.api.running import run
 
     done = run(
         "concepts", scale="smoke", out=tmp_path / "runs", workers=2, settings={"device": "cpu"}

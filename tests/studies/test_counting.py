@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.api import draw_conclusions
+from attnlab.api.conclude import draw_conclusions
 from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
@@ -275,7 +275,7 @@ def test_held_entries_are_a_finding() -> None:
 
 
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
-    from attnlab.api import run
+    from attnlab.api.running import run
 
     settings = {"device": "cpu", "steps": 20, "freed_steps": 5, "scored": 101}
     done = run("counting", scale="smoke", out=tmp_path / "runs", workers=2, settings=settings)

@@ -3,7 +3,7 @@
 import json
 import math
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +12,23 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.text import Text
 
-from attnlab.api import Run, run
+from attnlab.api.conclude import draw_conclusions
+from attnlab.api.running import Run, run
 from attnlab.core.errors import UsageError
+from attnlab.decode.draw import sample
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import TrialContext
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.report.style import panels
-from attnlab.studies.decoding import checks, work
-from attnlab.studies.decoding.compared import Beside, beside
-from attnlab.studies.decoding.evidence import (
-    PEOPLE,
-    Evidence,
-    _equal,  # pyright: ignore[reportPrivateUsage]
-    jackknife,
-    steepest,
-)
-from attnlab.studies.decoding.findings import findings
-from attnlab.studies.decoding.labels import label
-from attnlab.studies.decoding.material import Material, material, model_of, openings
-from attnlab.studies.decoding.placing import Name, place
-from attnlab.studies.decoding.related import against_others, by_words, related
-from attnlab.studies.decoding.settings import DecodingSettings
-from attnlab.studies.decoding.study import Decoding
+from attnlab.studies.decoding import checks, trial
+from attnlab.studies.decoding.comparison import Comparison, compare_with
+from attnlab.studies.decoding.data import Prompts, load_model, load_prompts, openings
+from attnlab.studies.decoding.evidence import TextArms, equal_tokens, jackknife, weakest_step
+from attnlab.studies.decoding.prompt_similarity import against_others, by_words, prompt_similarity
+from attnlab.studies.decoding.strategies import PEOPLE, label
+from attnlab.studies.decoding.study import Decoding, DecodingSettings
 
 
 def settings(**changed: Any) -> DecodingSettings:
@@ -52,9 +43,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run("decoding", scale="smoke", out=tmp_path_factory.mktemp("decoding"), workers=2)
 
 
+def arms_of(table: Table) -> TextArms:
+    return Decoding.at("smoke").evidence(table)
+
+
 @pytest.fixture(scope="module")
-def evidence(done: Run) -> Evidence:
-    return Evidence(done.table, settings())
+def evidence(done: Run) -> TextArms:
+    return arms_of(done.table)
 
 
 def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
@@ -64,7 +59,7 @@ def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
     heads = [section["heading"] for section in done.results["discussion"]]
     assert heads[0] == "Which strategy is best" and len(heads) == 8
     audits = {audit["name"]: audit["verdict"] for audit in done.results["audits"]}
-    for name in (*checks.TOLD, "seeds-and-interval"):
+    for name in ("sampler-table", "rescoring", *checks.OF_MODEL, "seeds-and-interval"):
         assert audits[name] == "pass", name
     verdicts = {claim["name"]: claim["verdict"] for claim in done.results["claims"]}
     assert len(verdicts) == 13
@@ -72,7 +67,7 @@ def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
     assert done.results["answer"].startswith("All limits are exact; it ")
 
 
-def test_every_strategy_goes_on_from_the_same_prompts(evidence: Evidence) -> None:
+def test_every_strategy_goes_on_from_the_same_prompts(evidence: TextArms) -> None:
     names = evidence.names()
     assert len(names) == 10 and names[:2] == ["greedy", "sample"]
     assert {len(evidence.rows(arm)) for arm in ("greedy", "beam:width=4")} == {1}
@@ -82,7 +77,7 @@ def test_every_strategy_goes_on_from_the_same_prompts(evidence: Evidence) -> Non
     assert evidence.real() == range(23, 34)
 
 
-def test_stored_numbers_are_those_of_the_texts(evidence: Evidence) -> None:
+def test_stored_numbers_are_those_of_the_texts(evidence: TextArms) -> None:
     for arm in ("greedy", "sample"):
         row = evidence.rows(arm)[0]
         ids, tokens = row.arrays["ids"], row.arrays["tokens"]
@@ -96,24 +91,24 @@ def test_stored_numbers_are_those_of_the_texts(evidence: Evidence) -> None:
     assert np.all(sampled <= kept) and sampled.mean() < 1
 
 
-def test_people_have_texts_after_the_real_beginnings_only(evidence: Evidence) -> None:
+def test_people_have_texts_after_the_real_beginnings_only(evidence: TextArms) -> None:
     for measure in ("nll", "repetition", "margin_words", "agreement"):
         values = evidence.items(PEOPLE, measure)
         assert np.isnan(values[:23]).all() and np.isfinite(values[23:]).all(), measure
     assert np.isnan(evidence.items(PEOPLE, "self_bleu")).all()  # one text has no other
-    found = beside(evidence)
+    found = compare_with(evidence)
     assert found is not None and len(found.differences) == 10 * 4
-    other = beside(evidence, "sample")  # minus plain sampling, which is not minus itself
+    other = compare_with(evidence, "sample")  # minus plain sampling, which is not minus itself
     assert other is not None and len(other.differences) == 9 * 4
-    alone = Evidence(Table([r for r in evidence.table if r["arm"] != PEOPLE]), evidence.s)
-    assert beside(alone) is None and len(alone.real()) == 0
+    alone = arms_of(Table([r for r in evidence.table if r["arm"] != PEOPLE]))
+    assert compare_with(alone) is None and len(alone.real()) == 0
 
 
 def test_the_same_trial_gives_the_same_numbers(done: Run) -> None:
     study = Decoding.at("smoke")
-    trial = next(t for t in study.trials() if t.config["arm"] == "top-p:p=0.7" and t.seed == 1)
-    (row,) = [row for row in done.table if row.id == trial.id]
-    again = study.run(trial, TrialContext())
+    one = next(t for t in study.trials() if t.config["arm"] == "top-p:p=0.7" and t.seed == 1)
+    (row,) = [row for row in done.table if row.id == one.id]
+    again = study.run(one, TrialContext())
     assert np.array_equal(again.arrays["ids"], row.arrays["ids"])
     assert again.metrics["repetition"] == row["repetition"]
 
@@ -145,15 +140,23 @@ def test_agreement_of_arrays_is_agreement_of_texts(
     one: list[list[int]], other: list[list[int]]
 ) -> None:
     a, b = (np.array([row + [-1] * (5 - len(row)) for row in rows]) for rows in (one, other))
-    for which, prefix in enumerate((True, False)):
-        expected = [work.agreement(x, y)[which] for x, y in zip(one, other, strict=True)]
-        assert _equal(a, b, prefix).tolist() == expected
+    pairs = list(zip(one, other, strict=True))
+    shares = [trial.equal_share(x, y) for x, y in pairs]
+    assert equal_tokens(a, b, prefix=False).tolist() == shares
+    assert equal_tokens(a, b, prefix=True).tolist() == [prefix_share(x, y) for x, y in pairs]
+
+
+def prefix_share(one: list[int], other: list[int]) -> float:
+    """The definition: tokens before the first difference, of the longer text."""
+    longest = max(len(one), len(other))
+    same = [x == y for x, y in zip(one, other, strict=False)]
+    return (same.index(False) if False in same else len(same)) / longest if longest else 1.0
 
 
 def test_agreement_counts_against_the_longer_text() -> None:
-    assert work.agreement([3, 5, 7], [3, 5, 7]) == (1.0, 1.0)
-    assert work.agreement([3, 5, 7, 2], [3, 1, 7]) == (1 / 4, 2 / 4)
-    assert work.agreement([], []) == (1.0, 1.0) and work.agreement([], [4]) == (0.0, 0.0)
+    assert trial.equal_share([3, 5, 7], [3, 5, 7]) == 1
+    assert trial.equal_share([3, 5, 7, 2], [3, 1, 7]) == 2 / 4
+    assert trial.equal_share([], []) == 1 and trial.equal_share([], [4]) == 0
 
 
 def test_a_shuffled_prompt_is_at_chance() -> None:
@@ -171,8 +174,8 @@ def test_words_in_common_bring_a_text_near_its_prompt() -> None:
     assert cosines[0, 0] > 0 == cosines[0, 1] == cosines[0, 2]
     assert np.all(cosines[1] == 0) and cosines[2, 2] > cosines[2, 1] > 0  # a shorter prompt
     assert np.allclose(np.diagonal(by_words(prompts, prompts)), 1)
-    data = Material(((1,), (2,), (3,)), tuple(prompts), 1, (), ())
-    one = related(["cat", "far", "far"], replace(data, own=3), "none", "cpu")
+    data = Prompts(((1,), (2,), (3,)), tuple(prompts), 1, (), ())
+    one = prompt_similarity(["cat", "far", "far"], replace(data, own=3), "none", "cpu")
     assert one["rank_words"].tolist() == [1.0, 1.0, 0.25] and len(one) == 2
 
 
@@ -180,15 +183,16 @@ def test_the_step_that_speaks_against_a_curve_decides() -> None:
     def e(low: float, high: float) -> Estimate:
         return Estimate((low + high) / 2, low, high, 5)
 
-    assert steepest([e(0.3, 0.5), e(0.1, 0.9)]) == 1
-    assert steepest([e(-0.9, 0.5), e(-0.3, -0.1)]) == 1  # one that is behind comes first
-    assert steepest([e(0.1, 0.2), Estimate(math.nan)]) == 1  # what was not measured
+    assert weakest_step([e(0.3, 0.5), e(0.1, 0.9)]) == 1
+    assert weakest_step([e(-0.9, 0.5), e(-0.3, -0.1)]) == 1  # one that is behind comes first
+    assert weakest_step([e(0.1, 0.2), Estimate(math.nan)]) == 1  # what was not measured
 
 
 def test_nearest_to_people_is_near_from_both_sides() -> None:
     far, near = Estimate(-0.5, -0.7, -0.3, 9), Estimate(0.2, -0.1, 0.5, 9)
-    found = Beside({("a", "x"): far, ("b", "x"): near})
-    assert found.nearest("x") == "b" and found.not_told() == ["b"] and found.told("a", "x")
+    found = Comparison({("a", "x"): far, ("b", "x"): near})
+    assert found.nearest("x") == "b" and found.not_told_apart() == ["b"]
+    assert found.tells_apart("a", "x") and not found.tells_apart("b", "x")
 
 
 @pytest.mark.parametrize(
@@ -276,22 +280,22 @@ def test_anyones_prompts_and_texts(tmp_path: Path) -> None:
     }
     study = Decoding.at("smoke", **own)
     study.fetch()
-    trial = next(t for t in study.trials() if t.config["arm"] == PEOPLE)
-    assert trial.config["prompts"] == "prompts.txt" and len(trial.config["human_sha256"]) == 64
-    outcome = study.run(trial, TrialContext())
+    people = next(t for t in study.trials() if t.config["arm"] == PEOPLE)
+    assert people.config["prompts"] == "prompts.txt" and len(people.config["human_sha256"]) == 64
+    outcome = study.run(people, TrialContext())
     held = json.loads(outcome.documents["texts.json"])
     assert len(held) == 5 and held[3].split() == ["sold", "a", "bridge", "."]
     prompts.write_text("Something else\nand more\n")
     with pytest.raises(UsageError, match="changed since"):
-        study.run(trial, TrialContext())
+        study.run(people, TrialContext())
     with pytest.raises(UsageError, match="2 texts have 7 tokens, not 3"):
         Decoding.at("smoke", **{**own, "human_texts": 3}).fetch()
     with pytest.raises(UsageError, match="leave room"):
         Decoding.at("smoke", **{**own, "human": "none", "new_tokens": 255}).fetch()
 
 
-def tiny() -> tuple[Any, Material]:
-    return model_of("tiny", "cpu"), material(settings(), model_of("tiny", "cpu"))
+def tiny() -> tuple[Any, Prompts]:
+    return load_model("tiny", "cpu"), load_prompts(settings(), load_model("tiny", "cpu"))
 
 
 def test_log_probabilities_that_are_off_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,51 +326,47 @@ def test_people_are_scored_as_the_model_reads_them() -> None:
 
 
 def test_a_limit_that_is_missed_fails_its_claim(done: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def off(model: Any, prompts: Any, strategy: Any, *rest: Any) -> Any:
-        asked = parse_strategy("sample") if str(strategy) == "top-k:k=1" else strategy
-        return work_written(model, prompts, asked, *rest)
+    def wrong(strategy: str) -> Any:
+        return parse_strategy("sample" if strategy == "top-k:k=1" else strategy)
 
-    work_written = work.written
-    monkeypatch.setattr(work, "written", off)
+    monkeypatch.setattr(trial, "parse_strategy", wrong)
     study = Decoding.at("smoke")
-    (trial,) = [t for t in study.trials() if t.config["arm"] == "limits"]
-    metrics = study.run(trial, TrialContext()).metrics
+    (limits,) = [t for t in study.trials() if t.config["arm"] == "limits"]
+    metrics = study.run(limits, TrialContext()).metrics
     assert metrics["greedy = top-k:k=1"] != 1 and metrics["greedy = top-p:p=0"] == 1
-    table = with_metrics(done.table, "limits", metrics)
-    verdicts = {claim.name: claim.verdict for claim in study.claims(table)}
+    conclusions = draw_conclusions(study, changed(done.table, "limits", metrics=metrics))
+    verdicts = {claim.name: claim.verdict for claim in conclusions.claims}
     assert verdicts["limits-greedy"] == "fails" and verdicts["limits-sampling"] == "holds"
 
 
-def with_metrics(table: Table, arm: str, metrics: Any) -> Table:
-    return Table(
-        [
-            replace(row, metrics={**row.metrics, **metrics}) if row["arm"] == arm else row
-            for row in table
-        ]
-    )
+def changed(table: Table, arm: str, **fields: Any) -> Table:
+    """The table with other metrics or findings of one arm."""
+    return Table([replace(row, **fields) if row["arm"] == arm else row for row in table])
 
 
 def test_a_broken_sampler_undermines_what_rests_on_draws(
     done: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_tokens(logits: Any, *, generator: Any, top_k: int = 0, **rest: Any) -> Any:
-        return checks_sample(logits, generator=generator, **rest)  # k is forgotten
+        return sample(logits, generator=generator, **rest)  # k is forgotten
 
-    checks_sample = checks.sample
     monkeypatch.setattr(checks, "sample", all_tokens)
     model, data = tiny()
     monkeypatch.setattr(checks, "OF_MODEL", ("non-finite",))
-    said = checks.of_model(model, data, settings())
-    assert said["audit_sampler-table"].startswith("fail") and said["audit_rescoring"] == "pass"
-    study, table = Decoding.at("smoke"), with_metrics(done.table, "audits", said)
-    found = {f.name: f for f in findings(table, study.claims(table))}
-    assert "greedy-repeats" in found["sampler-table"].undermines
-    assert "limits-greedy" not in found["sampler-table"].undermines
+    findings = checks.shared_findings(model, data, settings().new_tokens)
+    verdicts = {finding.name: finding.verdict for finding in findings}
+    assert verdicts["sampler-table"] == "fail" and verdicts["rescoring"] == "pass"
+    table = changed(done.table, "audits", findings=findings)
+    conclusions = draw_conclusions(Decoding.at("smoke"), table)
+    (sampler,) = [f for f in conclusions.findings if f.name == "sampler-table"]
+    assert sampler.verdict == "fail" and len(sampler.undermines) == 12
+    assert "greedy-repeats" in sampler.undermines and "limits-greedy" not in sampler.undermines
+    decided = {claim.name for claim in conclusions.claims if claim.verdict != "undecided"}
+    assert decided == {"limits-greedy"}
 
 
 def test_likelier_texts_fool_no_one(done: Run) -> None:
     """A strategy below people in perplexity is as far from them as one above."""
-    study = Decoding.at("smoke")
 
     def shifted(row: Row) -> Row:
         nll = row.arrays["nll"].copy()
@@ -374,46 +374,29 @@ def test_likelier_texts_fool_no_one(done: Run) -> None:
         return replace(row, load_arrays=lambda: arrays)
 
     rows = [shifted(row) if row["arm"] == "top-k:k=20" else row for row in done.table]
-    found = beside(Evidence(Table(rows), settings()))
-    before = beside(Evidence(done.table, settings()))
+    found = compare_with(arms_of(Table(rows)))
+    before = compare_with(arms_of(done.table))
     assert found is not None and before is not None
     moved = found.differences["top-k:k=20", "nll"].value
     assert moved == pytest.approx(before.differences["top-k:k=20", "nll"].value - 5)
-    assert study.discussion(Table(rows), study.claims(Table(rows)))
+    assert draw_conclusions(Decoding.at("smoke"), Table(rows)).sections
 
 
 def test_texts_are_as_diverse_as_all_of_them(done: Run) -> None:
     """One text of three is not a strategy that writes the same three times."""
     rows = [row for row in done.table if row["arm"] != "sample" or row.seed == 0]
-    found = Evidence(Table(rows), settings())
+    found = arms_of(Table(rows))
     assert np.isnan(found.items("sample", "self_bleu")).all()
     assert np.isfinite(found.items("sample", "nll")).all()
     assert np.nanmin(found.items("beam:width=4", "self_bleu")) == pytest.approx(1)
 
 
-def test_names_on_a_plane_cover_neither_marks_nor_each_other() -> None:
-    drawing, (ax,) = panels(height=3.0)
-    rng = np.random.default_rng(11)
-    points = [Estimate(float(x), float(x) - 0.01, float(x) + 0.01, 5) for x in rng.random(23)]
-    names = [
-        Name(x, y, f"T = {i}", "#555555")
-        for i, (x, y) in enumerate(zip(points[:11], points[11:22], strict=True))
-    ]
-    for name in names:
-        ax.plot(name.x.value, name.y.value, "o")
-    place(drawing, ax, names)
-    boxes = [Text.get_window_extent(text) for text in ax.texts]
-    assert len(boxes) == 11
-    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
-    marks = [ax.transData.transform((n.x.value, n.y.value)) for n in names]
-    assert not any(box.contains(*mark) for box in boxes for mark in marks)
-
-
 def test_without_trials_nothing_is_drawn_and_nothing_decided() -> None:
-    study, nothing = Decoding.at("smoke"), Table([])
-    made = study.claims(nothing)
-    assert {c.verdict for c in made} == {"undecided"} and study.figures(nothing) == []
-    assert study.discussion(nothing, made) == [] and study.answer(made).startswith("0 claims hold")
+    study = Decoding.at("smoke")
+    conclusions = draw_conclusions(study, Table([]))
+    assert {c.verdict for c in conclusions.claims} == {"undecided"}
+    assert study.figures(conclusions.evidence) == [] and conclusions.sections == []
+    assert conclusions.answer.startswith("0 claims hold")
 
 
 @pytest.mark.assets
@@ -429,10 +412,10 @@ def test_the_encoder_finds_the_prompt_a_text_belongs_to() -> None:
         "chop the carrots and onions.",
         "lives in the trees of the rain forest.",
     ]
-    data = Material(((1,), (2,), (3,)), prompts, 3, (), ())
-    found = related(texts, data, "minilm-l6", "cpu")
+    data = Prompts(((1,), (2,), (3,)), prompts, 3, (), ())
+    found = prompt_similarity(texts, data, "minilm-l6", "cpu")
     assert found["rank_judge"].tolist() == [1, 1, 1] and found["margin_judge"].min() > 0
-    empty = related(["", "", ""], data, "minilm-l6", "cpu")
+    empty = prompt_similarity(["", "", ""], data, "minilm-l6", "cpu")
     assert empty["margin_judge"].tolist() == [0, 0, 0]
 
 
@@ -440,7 +423,6 @@ def test_the_encoder_finds_the_prompt_a_text_belongs_to() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_every_trial_runs() -> None:
     study = Decoding.at("smoke", device="cuda", seeds=2)
-    for trial in study.trials():
-        metrics = study.run(trial, TrialContext(device="cuda")).metrics
-        failed = {k: v for k, v in metrics.items() if str(v).startswith("fail")}
-        assert not failed, (trial.config["arm"], failed)
+    for one in study.trials():
+        outcome = study.run(one, TrialContext(device="cuda"))
+        assert not [f for f in outcome.findings if f.verdict == "fail"], one.config["arm"]

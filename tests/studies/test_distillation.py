@@ -1,6 +1,7 @@
 """The study from start to report; its intervals, its texts written once, its planted faults."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,32 +9,35 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.api import Run, run
+from attnlab.api.conclude import draw_conclusions
+from attnlab.api.running import Run, run
+from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
-from attnlab.lab.table import Row, Table
+from attnlab.lab.table import Table
 from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.measure.intervals import Estimate
 from attnlab.models.hub import HubModel
-from attnlab.studies.distillation import checks, texts, tiny
+from attnlab.models.tiny_llama import tiny_llama, word_tokenizer
+from attnlab.models.trainable import redraw_weights, weights_sha256
+from attnlab.studies.distillation import checks, teacher_texts
 from attnlab.studies.distillation.claims import decisive
-from attnlab.studies.distillation.evidence import Arms, crossed, mean_of
-from attnlab.studies.distillation.findings import findings
+from attnlab.studies.distillation.data import load_splits
+from attnlab.studies.distillation.evidence import ScoredArms, mean_of
 from attnlab.studies.distillation.models import (
+    build_student,
+    check_pair,
     layers_kept,
-    redrawn,
-    student_of,
-    teacher_of,
-    weights_sha256,
+    load_teacher,
 )
-from attnlab.studies.distillation.scoring import a_sentence_a_line, on_one_line
-from attnlab.studies.distillation.settings import DistilSettings
-from attnlab.studies.distillation.study import Distillation
-from attnlab.studies.distillation.work import prompter_of, training
+from attnlab.studies.distillation.scoring import on_one_line, one_sentence_per_line
+from attnlab.studies.distillation.study import Distillation, DistilSettings
+from attnlab.studies.distillation.trial import prompter_of, train_settings
+from attnlab.tasks.made_up_articles import PHRASES, made_up_articles
 from attnlab.tasks.prompts import PromptExample, collate
 from attnlab.tasks.summaries import split_rows
-from attnlab.train.distillation import DistillationLoss, sequence_nll
+from attnlab.train.distillation import DIVERGENCES, DistillationLoss, sequence_nll
 from attnlab.train.update import Loss
 
 
@@ -68,6 +72,7 @@ def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
         "rouge",
         "eval-determinism",
         "causality",
+        "seeds-and-interval",
     ):
         assert audits[name] == "pass", name
     verdicts = {claim["name"]: claim["verdict"] for claim in done.results["claims"]}
@@ -86,11 +91,11 @@ def test_metrics_are_the_means_of_the_items_that_are_stored(done: Run) -> None:
 
 
 def test_arms_share_everything_but_what_they_learn_from(done: Run) -> None:
-    arms = Arms(done.table)
+    arms = ScoredArms(done.table, Distillation.arms)
     assert arms.names() == ["teacher", "untuned", "text", "logits", "human", "lead"]
-    sizes = {arms.metric(arm, "parameters") for arm in ("untuned", "text", "logits", "human")}
-    assert len(sizes) == 1 and arms.metric("teacher", "parameters") > max(sizes)
-    assert {arms.metric(arm, "steps") for arm in ("text", "logits", "human")} == {16}
+    sizes = {arms.mean(arm, "parameters") for arm in ("untuned", "text", "logits", "human")}
+    assert len(sizes) == 1 and arms.mean("teacher", "parameters") > max(sizes)
+    assert {arms.mean(arm, "steps") for arm in ("text", "logits", "human")} == {16}
     assert all(len(arms.rows(arm)) == 3 for arm in ("text", "logits", "human"))
     first, other = (json.loads(row.documents["summaries.json"]) for row in arms.rows("human")[:2])
     assert len(first) == len(other) == 24
@@ -99,7 +104,7 @@ def test_arms_share_everything_but_what_they_learn_from(done: Run) -> None:
 
 
 def test_the_weights_of_the_lowest_dev_loss_are_scored(done: Run) -> None:
-    arms = Arms(done.table)
+    arms = ScoredArms(done.table, Distillation.arms)
     for arm in ("text", "logits", "human"):
         for row in arms.rows(arm):
             least = min(row.curves["dev_nll"])
@@ -109,9 +114,9 @@ def test_the_weights_of_the_lowest_dev_loss_are_scored(done: Run) -> None:
 
 
 def test_people_are_learnt_from(done: Run) -> None:
-    arms = Arms(done.table)
-    assert arms.metric("human", "test_nll") < arms.metric("untuned", "test_nll") - 0.5
-    assert arms.metric("logits", "last_divergence") < 0.1
+    arms = ScoredArms(done.table, Distillation.arms)
+    assert arms.mean("human", "test_nll") < arms.mean("untuned", "test_nll") - 0.5
+    assert arms.mean("logits", "last_divergence") < 0.1
     assert "last_nll" not in arms.rows("logits")[0].metrics  # two losses never share a name
 
 
@@ -128,19 +133,6 @@ def test_the_same_trial_gives_the_same_numbers(
     if torch.get_num_threads() == 1:
         assert numbers == {k: row.metrics[k] for k in numbers}
     assert [p.name for p in (tmp_path / "made").iterdir()] == ["teacher-texts"]
-
-
-def test_both_variances_are_in_the_interval() -> None:
-    """Seeds and items drawn anew each time: 95 % intervals cover the mean about as often."""
-    rng, inside, times = np.random.default_rng(11), 0, 400
-    for _ in range(times):
-        seeds, items = rng.normal(0, 0.7, (5, 1)), rng.normal(0, 1.9, (1, 43))
-        e = crossed(0.3 + seeds + items + rng.normal(0, 0.5, (5, 43)))
-        inside += e.low < 0.3 < e.high
-    # 0.95 ± 3 binomial standard errors at 400 draws; the interval may be too long, not too short
-    assert inside / times > 0.95 - 3 * (0.95 * 0.05 / times) ** 0.5
-    assert crossed(np.ones((3, 7))).half_width == 0
-    assert not crossed(np.arange(3.0)[:, None]).has_interval  # one item says nothing of others
 
 
 def test_seeds_are_counted_where_there_are_any_and_items_where_there_are_none() -> None:
@@ -169,17 +161,17 @@ def test_the_teacher_is_best_only_where_nothing_speaks_against_it() -> None:
 def test_the_teacher_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATTNLAB_CACHE", str(tmp_path))
     s = settings()
-    teacher = teacher_of(s)
-    articles = [row.article for row in tiny.rows(5)]
+    teacher = load_teacher(s)
+    articles = [row.article for row in made_up_articles(5)]
 
-    def ask(count: int = 5) -> texts.Written:
-        return texts.teacher_texts(teacher, prompter_of(s, teacher), articles[:count], 7, 3)
+    def ask(count: int = 5) -> teacher_texts.Summaries:
+        return teacher_texts.teacher_texts(teacher, prompter_of(s, teacher), articles[:count], 7, 3)
 
     first = ask()
-    assert len(first.texts) == 5 and not first.texts[0].finished and first.texts[0].tokens == 7
+    assert len(first.each) == 5 and not first.each[0].finished and first.each[0].tokens == 7
     (file,) = (tmp_path / "made" / "teacher-texts").iterdir()
     with monkeypatch.context() as patch:
-        patch.setattr(texts, "write", lambda *_: pytest.fail("written again"))
+        patch.setattr(teacher_texts, "summarize", lambda *_: pytest.fail("written again"))
         assert ask() == first
     ask(4)  # other prompts are another file
     with torch.no_grad():
@@ -188,8 +180,8 @@ def test_the_teacher_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(list(file.parent.iterdir())) == 3
     with torch.no_grad():
         teacher.library.model.norm.weight.sub_(1e-3)
-    file.write_text(file.read_text().replace(first.texts[0].text, "something else"))
-    assert ask().texts == first.texts  # a damaged file is written anew
+    file.write_text(file.read_text().replace(first.each[0].text, "something else"))
+    assert ask().each == first.each  # a damaged file is written anew
 
 
 def test_layers_and_first_weights_of_a_student() -> None:
@@ -198,17 +190,17 @@ def test_layers_and_first_weights_of_a_student() -> None:
     with pytest.raises(UsageError, match="1 to 5"):
         layers_kept(5, 7, "ends")
     s = settings()
-    teacher = teacher_of(s)
+    teacher = load_teacher(s)
     before = weights_sha256(teacher.library)
-    student = student_of(s, teacher, Seed(1))
+    student = build_student(s, teacher, Seed(1))
     last = teacher.library.model.layers[4].mlp.up_proj.weight
     assert torch.equal(student.library.model.layers[1].mlp.up_proj.weight, last)
     one, same, other = (
-        weights_sha256(student_of(settings(init="random"), teacher, Seed(i)).library)
+        weights_sha256(build_student(settings(init="random"), teacher, Seed(i)).library)
         for i in (1, 1, 2)
     )
     assert one == same != other and before == weights_sha256(teacher.library)
-    assert weights_sha256(redrawn(student.library, Seed(1))) == one
+    assert weights_sha256(redraw_weights(student.library, Seed(1))) == one
 
 
 @pytest.mark.parametrize(
@@ -236,14 +228,14 @@ def test_what_suits_the_data_yields_to_what_is_said() -> None:
 
 def saved(folder: Path, words: str) -> Path:
     """A tiny model as a folder, as a person would name it."""
-    tokenizer = tiny.tokenizer(words)
-    tiny.llama(len(tokenizer), Seed(5)).save_pretrained(folder)
+    tokenizer = word_tokenizer([*PHRASES, words])
+    tiny_llama(len(tokenizer), Seed(5)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
 def written_rows(path: Path) -> Path:
-    rows = [{"document": row.article, "summary": row.summary} for row in tiny.rows()]
+    rows = [{"document": row.article, "summary": row.summary} for row in made_up_articles()]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -276,11 +268,8 @@ def test_any_pair_of_models_and_any_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 def check_without_lines(study: Study) -> None:
     """`fetch` without the court cases, which are an asset."""
-    from attnlab.studies.distillation.data import splits_of
-    from attnlab.studies.distillation.models import check_pair
-
     assert isinstance(study.settings, DistilSettings)
-    splits_of(study.settings)
+    load_splits(study.settings)
     check_pair(study.settings)
 
 
@@ -293,29 +282,45 @@ def fresh(study: Study) -> Outcome:
 
 def pieces() -> tuple[DistilSettings, HubModel, HubModel, list[PromptExample]]:
     s = settings()
-    teacher = teacher_of(s)
-    student = student_of(s, teacher, Seed(0))
+    teacher = load_teacher(s)
+    student = build_student(s, teacher, Seed(0))
     ask = prompter_of(s, student)
-    return s, teacher, student, [ask.example(r.article, r.summary, 24) for r in tiny.rows(5)]
+    return s, teacher, student, [ask.example(r.article, r.summary, 24) for r in made_up_articles(5)]
 
 
-def judged(
+def audit_training(
     s: DistilSettings, student: HubModel, examples: list[PromptExample], loss: Loss
-) -> dict[str, str]:
-    plan = training(s, len(examples), 0, "cpu")
-    return checks.of_training(student, examples, prompter_of(s, student), loss, plan)
+) -> dict[str, Finding]:
+    plan = train_settings(s, len(examples), 0, "cpu")
+    prompter = prompter_of(s, student)
+    return {f.name: f for f in checks.training_findings(student, examples, prompter, loss, plan)}
 
 
 def test_the_audits_of_training_pass_and_leave_the_student_as_it_was() -> None:
     s, teacher, student, examples = pieces()
     before = weights_sha256(student.library)
-    found = judged(s, student, examples, DistillationLoss(teacher.library))
-    assert set(found.values()) == {"pass"} and weights_sha256(student.library) == before
-    zero = checks.identity(teacher, examples[0], DistillationLoss(teacher.library, "jsd", 2.0))
+    findings = audit_training(s, student, examples, DistillationLoss(teacher.library))
+    assert {f.verdict for f in findings.values()} == {"pass"}
+    assert weights_sha256(student.library) == before
+    loss = DistillationLoss(teacher.library, "jsd", 2.0)
+    zero = checks.identity(teacher, examples[0], loss)
     assert abs(zero["identity_loss"]) < 1e-6 > zero["identity_gradient"]
+    assert checks.identity_finding(zero, loss).verdict == "pass"
     student.library.train()
-    other = checks.identity(student, examples[0], DistillationLoss(teacher.library))
+    loss = DistillationLoss(teacher.library)
+    other = checks.identity(student, examples[0], loss)
     assert other["identity_loss"] > 1e-6  # a student that is not its teacher
+    assert checks.identity_finding(other, loss).verdict == "fail"
+
+
+def test_a_divergence_that_is_not_0_at_equality_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entropy(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+        return -(teacher.softmax(-1) * student.log_softmax(-1)).sum(-1)
+
+    monkeypatch.setitem(DIVERGENCES, "forward", entropy)
+    zero = {"identity_loss": 0.0, "identity_gradient": 0.0}
+    finding = checks.identity_finding(zero, DistillationLoss(torch.nn.Identity()))
+    assert finding.verdict == "fail"
 
 
 def test_a_step_in_pieces_is_audited_where_the_training_takes_it_in_pieces() -> None:
@@ -323,16 +328,17 @@ def test_a_step_in_pieces_is_audited_where_the_training_takes_it_in_pieces() -> 
     before = weights_sha256(student.library)
     cut = s.model_copy(update={"batch": 4, "accumulate": 2})
     for loss in (sequence_nll, DistillationLoss(teacher.library)):
-        assert judged(cut, student, examples, loss)["audit_gradient-accumulation"] == "pass"
+        findings = audit_training(cut, student, examples, loss)
+        assert findings["gradient-accumulation"].verdict == "pass"
     assert weights_sha256(student.library) == before
-    assert "audit_gradient-accumulation" not in judged(s, student, examples, sequence_nll)
+    assert "gradient-accumulation" not in audit_training(s, student, examples, sequence_nll)
 
 
 def test_a_frozen_tensor_is_found() -> None:
     s, _teacher, student, examples = pieces()
     student.library.model.norm.weight.requires_grad_(False)
-    found = judged(s, student, examples, sequence_nll)
-    assert found["audit_freeze"].startswith("fail") and "norm.weight" in found["audit_freeze"]
+    finding = audit_training(s, student, examples, sequence_nll)["freeze"]
+    assert finding.verdict == "fail" and "norm.weight" in finding.why
 
 
 def test_a_prompt_that_is_scored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,57 +350,48 @@ def test_a_prompt_that_is_scored_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         )
 
     monkeypatch.setattr(checks, "collate", leaking)
-    found = judged(s, student, examples, sequence_nll)
-    assert found["audit_loss-mask"].startswith("fail")
+    assert audit_training(s, student, examples, sequence_nll)["loss-mask"].verdict == "fail"
+
+
+def test_a_teacher_that_moved_or_was_left_training_is_found() -> None:
+    assert checks.teacher_unchanged(True, True).verdict == "pass"
+    assert checks.teacher_unchanged(False, True).verdict == "fail"
+    assert checks.teacher_unchanged(True, False).verdict == "fail"
 
 
 def test_what_trials_report_undermines_the_claims_that_rest_on_them(done: Run) -> None:
-    study = Distillation.at("smoke")
-
-    def with_metric(arm: str, **metrics: Any) -> dict[str, Any]:
+    def conclude(arm: str, finding: Finding) -> Finding:
+        """The run with this finding planted in the trials of an arm."""
         rows = [
-            Row(
-                r.id,
-                r.seed,
-                r.state,
-                r.config,
-                {**r.metrics, **metrics},
-                r.cost,
-                load_arrays=r.load_arrays,
-                load_curves=r.load_curves,
-            )
-            if r["arm"] == arm
-            else r
-            for r in done.table
+            replace(row, findings=[*(f for f in row.findings if f.name != finding.name), finding])
+            if row["arm"] == arm
+            else row
+            for row in done.table
         ]
-        table = Table(rows)
-        assert isinstance(study.settings, DistilSettings)
-        return {f.name: f for f in findings(table, study.claims(table), study.settings)}
+        conclusions = draw_conclusions(Distillation.at("smoke"), Table(rows))
+        return next(f for f in conclusions.findings if f.name == finding.name)
 
-    moved = with_metric("logits", teacher_unchanged=False)["teacher-unchanged"]
+    moved = conclude("logits", checks.teacher_unchanged(False, True))
     assert moved.verdict == "fail" and "logits-help" in moved.undermines
     assert "people-help" not in moved.undermines
-    training_mode = with_metric("text", teacher_in_eval=False)["teacher-unchanged"]
-    assert training_mode.verdict == "fail"
-    unlike = with_metric("logits", identity_loss=1e-3)["distillation-identity"]
-    assert unlike.verdict == "fail" and "0.001" in unlike.why
-    shared = with_metric("lead", **{"audit_split-overlap": "fail: 3 rows"})["split-overlap"]
+    shared = conclude("lead", Finding("split-overlap", "fail", 3, 0, "3 rows"))
     assert shared.verdict == "fail" and len(shared.undermines) == 14
 
 
 def test_made_up_articles_are_in_one_split_each_and_have_several_sentences() -> None:
-    parts = split_rows(tiny.rows())
+    parts = split_rows(made_up_articles())
     assert all(len(part) > 4 for part in parts.as_dict().values())
-    for row in tiny.rows(9):
-        assert len(a_sentence_a_line(row.summary).split("\n")) == 2
+    for row in made_up_articles(9):
+        assert len(one_sentence_per_line(row.summary).split("\n")) == 2
         assert "\n" not in on_one_line(row.summary)
 
 
 def test_without_trials_nothing_is_drawn_and_nothing_decided() -> None:
     study, nothing = Distillation.at("smoke"), Table([])
-    claims = study.claims(nothing)
-    assert {c.verdict for c in claims} == {"undecided"} and study.figures(nothing) == []
-    assert study.discussion(nothing, claims) == [] and study.answer(claims).startswith("Not")
+    conclusions = draw_conclusions(study, nothing)
+    assert {c.verdict for c in conclusions.claims} == {"undecided"}
+    assert conclusions.sections == [] and conclusions.answer.startswith("Not settled: no estimate")
+    assert study.figures(conclusions.evidence) == []
 
 
 @pytest.mark.assets
@@ -402,15 +399,17 @@ def test_without_trials_nothing_is_drawn_and_nothing_decided() -> None:
 def test_smollm2_ends_its_summaries_and_is_asked_by_its_template() -> None:
     """Its pad is its end: both ids are 2, and the end is still learnt."""
     s = DistilSettings(train=2, test=2, dev=2)
-    teacher = teacher_of(s)
+    teacher = load_teacher(s)
     ask = prompter_of(s, teacher)
     assert ask.chats and ask.end == teacher.tokenizer.library.pad_token_id  # type: ignore[union-attr]
     examples = [ask.example("A cat sat on a mat in Leeds.", text, 40) for text in ("A cat.", "So")]
     batch = collate(examples, pad=ask.end)
     assert int((batch.targets == ask.end).sum()) == 2
-    made = texts.write(teacher, ask, ["The mayor of Leeds opened a new bridge on Monday."], 40, 1)
-    assert "Leeds" in made.words[0] or "bridge" in made.words[0]
-    student = student_of(s, teacher, Seed(0))
+    made = teacher_texts.summarize(
+        teacher, ask, ["The mayor of Leeds opened a new bridge on Monday."], 40, 1
+    )
+    assert "Leeds" in made.texts[0] or "bridge" in made.texts[0]
+    student = build_student(s, teacher, Seed(0))
     assert len(student.library.model.layers) == s.student_layers
     assert student.parameter_count() < teacher.parameter_count()
 
@@ -426,5 +425,4 @@ def test_on_a_gpu_the_arms_run_in_mixed_precision_and_repeat(
     for trial in study.trials():
         one, other = (study.run(trial, TrialContext(device="cuda")) for _ in range(2))
         assert one.metrics == other.metrics, trial.config["arm"]
-        failed = {k: v for k, v in one.metrics.items() if str(v).startswith("fail")}
-        assert not failed, failed
+        assert not [f for f in one.findings if f.verdict == "fail"]

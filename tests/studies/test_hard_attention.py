@@ -11,19 +11,27 @@ import numpy as np
 import pytest
 import torch
 
+from attnlab.api.conclude import draw_conclusions
+from attnlab.audit.finding import Finding
 from attnlab.construct.hard import jacobian_norms
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.hard_attention import work
-from attnlab.studies.hard_attention.arms import HARD, HARD_FIXED, OFF, SOFT, THROUGH, arms
-from attnlab.studies.hard_attention.evidence import Evidence
+from attnlab.studies.hard_attention import trial as trial_file
+from attnlab.studies.hard_attention.evidence import (
+    ARMS,
+    HARD,
+    HARD_FIXED,
+    OFF,
+    SOFT,
+    THROUGH,
+    Evidence,
+)
 from attnlab.studies.hard_attention.gradients import by_formula, given, query_slopes, turned_slope
 from attnlab.studies.hard_attention.model import Choice, Lookup
-from attnlab.studies.hard_attention.settings import HardSettings
-from attnlab.studies.hard_attention.study import HardAttention
+from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 
 SIZES = Sizes(pairs=5, symbols=11, answers=7, width=13)
@@ -103,7 +111,7 @@ def test_scores_start_with_a_spread_near_one(rows: Rows) -> None:
 
 
 def test_arms_share_their_start_and_differ_in_their_choice(rows: Rows) -> None:
-    plan = arms(HardSettings())
+    plan = choices(HardSettings())
     made = {name: lookup(**choice) for name, choice in plan.items()}
     for other in made.values():
         assert torch.equal(other.maps, made[SOFT].maps)
@@ -121,22 +129,22 @@ def test_arms_share_their_start_and_differ_in_their_choice(rows: Rows) -> None:
 
 def test_reading_with_argmax_changes_the_reading_only(rows: Rows) -> None:
     made = lookup()
-    before = work.scored(made, rows)
-    hard = work.hardened(made, rows)
+    before = trial_file.score(made, rows)
+    hard = trial_file.score_with_argmax(made, rows)
     assert hard["found"] == before["found"], "the largest weight is the highest score"
-    assert hard == work.scored(lookup(normalise="argmax"), rows)
-    assert work.scored(made, rows) == before, "put back"
+    assert hard == trial_file.score(lookup(normalise="argmax"), rows)
+    assert trial_file.score(made, rows) == before, "put back"
 
 
 def test_first_gradients(rows: Rows) -> None:
     """Argmax: exactly 0 for queries and keys; the batch's own T counts, not the last one's."""
     fresh = Fresh(SIZES, 17, 7, (1.0, 1.0), Seed(1))
-    hard = work.pull(lookup(normalise="argmax"), fresh)
+    hard = trial_file.first_gradient(lookup(normalise="argmax"), fresh)
     assert hard["gradient_query"] == hard["gradient_key"] == 0.0 and hard["log_noise"] is None
     value = hard["gradient_value"]
     assert isinstance(value, float) and value > 0
     for name in ("softmax", "straight-through"):
-        found = work.pull(lookup(normalise=name), fresh)
+        found = trial_file.first_gradient(lookup(normalise=name), fresh)
         assert all(isinstance(v, float) and v != 0 for v in found.values())
     made = lookup()
     total, count = loss(made, replace(rows, temperature=0.5))
@@ -188,12 +196,14 @@ def test_errors_push_what_the_loss_says() -> None:
         picked = int(steps.weights[0, 0, 0].argmax())
         assert items.grad[0, [i for i in range(5) if i != picked]].abs().max() == 0
         sizes[picked == int(row.place)].append(float(items.grad[0, picked].norm()))
-    assert min(map(len, sizes.values())) >= work.ENOUGH
+    assert min(map(len, sizes.values())) >= trial_file.ENOUGH
     wanted = np.mean(sizes[False]) / np.mean(sizes[True])
-    assert work.pushed(made, rows, hard)["pushed_wrong"] == pytest.approx(wanted, rel=1e-4)
+    assert trial_file.push_ratio(made, rows, hard)["pushed_wrong"] == pytest.approx(
+        wanted, rel=1e-4
+    )
     few = draw(SIZES, 7, Seed(1))
-    assert work.pushed(made, few, hard) == {"pushed_wrong": None}
-    assert work.pushed(made, rows, Choice()) == {}
+    assert trial_file.push_ratio(made, few, hard) == {"pushed_wrong": None}
+    assert trial_file.push_ratio(made, rows, Choice()) == {}
 
 
 @pytest.mark.parametrize("temperature", [2.0, 0.5, 0.1])
@@ -283,9 +293,7 @@ def test_the_plan(scale: str) -> None:
     models = [t for t in trials if t.config["kind"] == "model"]
     seeds = {t.seed for t in models}
     assert len(seeds) >= (3 if scale == "smoke" else 5)
-    assert len(models) == len(seeds) * len(arms(HardSettings())) * len(
-        study.settings_json()["rates"]
-    )
+    assert len(models) == len(seeds) * len(ARMS) * len(study.settings_json()["rates"])
     assert {t.config["kind"] for t in trials} == {"given", "slopes", "model", "baselines"}
 
 
@@ -318,7 +326,6 @@ GOOD = {
     "moved_key": 0.5,
     "log_noise": 0.0,
     "gradient_query": 0.1,
-    "collapse": "pass",
 }
 POOR = {
     **GOOD,
@@ -339,10 +346,20 @@ def model_row(arm: str, seed: int, rate: float = 0.01, **changes: Any) -> Row:
     metrics = {**(POOR if arm in (HARD, HARD_FIXED, OFF) else GOOD), **changes}
     metrics["accuracy"] += jitter
     metrics["nll"] += jitter
-    order = list(arms(HardSettings())).index(arm)
+    order = list(ARMS).index(arm)
     config = {"kind": "model", "arm": arm, "rate": rate, "order": order}
     curves = {"step": [1.0], "accuracy": [0.5], "found": [0.5]}
-    return Row(f"{arm}{seed}{rate}", seed, "done", config, metrics, load_curves=lambda: curves)
+    failing = metrics.pop("failing", "")
+    verdict = "fail" if failing else "pass"
+    return Row(
+        f"{arm}{seed}{rate}",
+        seed,
+        "done",
+        config,
+        metrics,
+        findings=[Finding("collapse", verdict, 0, 0, failing)],
+        load_curves=lambda: curves,
+    )
 
 
 def judged(**changes: Mapping[str, Any]) -> tuple[HardAttention, Table, dict[str, Claim]]:
@@ -351,13 +368,9 @@ def judged(**changes: Mapping[str, Any]) -> tuple[HardAttention, Table, dict[str
     study = HardAttention.at("quick")
     assert isinstance(study, HardAttention)
     table = Table(
-        [
-            model_row(arm, seed, **planted.get(arm, {}))
-            for arm in arms(HardSettings())
-            for seed in range(5)
-        ]
+        [model_row(arm, seed, **planted.get(arm, {})) for arm in ARMS for seed in range(5)]
     )
-    return study, table, {c.name: c for c in study.claims(table)}
+    return study, table, {c.name: c for c in study.claims(study.evidence(table))}
 
 
 def test_verdicts_follow_the_table() -> None:
@@ -393,18 +406,18 @@ def test_a_planted_fault_turns_a_verdict(arm: str, changes: dict[str, Any], clai
     table = Table(
         [
             model_row(name, seed, **(changes if name == arm else {}))
-            for name in arms(HardSettings())
+            for name in ARMS
             for seed in range(5)
         ]
     )
-    found = {c.name: c for c in study.claims(table)}
+    found = {c.name: c for c in study.claims(study.evidence(table))}
     assert found[claim].verdict != "holds"
 
 
 def test_the_rate_is_chosen_on_dev_rows_and_reported_on_test_rows() -> None:
     rows = [model_row(SOFT, seed, 0.01, dev_accuracy=0.7, accuracy=0.9) for seed in range(3)]
     rows += [model_row(SOFT, seed, 0.1, dev_accuracy=0.8, accuracy=0.6) for seed in range(3)]
-    e = Evidence(Table(rows))
+    e = Evidence(Table(rows), {arm: arm for arm in ARMS})
     assert {row["rate"] for row in e.best(SOFT)} == {0.1}
     assert e.estimate(SOFT, "accuracy").value == pytest.approx(0.6, abs=1e-3)
     assert e.ids(SOFT) == [row.id for row in rows[3:]]
@@ -412,37 +425,39 @@ def test_the_rate_is_chosen_on_dev_rows_and_reported_on_test_rows() -> None:
 
 def test_audits_name_what_is_wrong() -> None:
     study, table, _ = judged()
-    found = {f.name: f for f in study.audits(table)}
+    found = {f.name: f for f in draw_conclusions(study, table).findings}
     assert found["collapse"].verdict == "pass" and found["attention-worth"].verdict == "pass"
-    study, table, _ = judged(argmax={"collapse": "fail: all are 3"})
-    finding = {f.name: f for f in study.audits(table)}["collapse"]
-    assert finding.verdict == "fail" and "argmax first: all are 3" in finding.why
+    study, table, _ = judged(argmax={"failing": "all are 3"})
+    finding = {f.name: f for f in draw_conclusions(study, table).findings}["collapse"]
+    assert finding.verdict == "fail" and "argmax: all are 3" in finding.why
     study, table, _ = judged(attention_off={"nll": 0.01})
-    assert {f.name: f for f in study.audits(table)}["attention-worth"].verdict == "fail"
+    assert {f.name: f for f in draw_conclusions(study, table).findings}[
+        "attention-worth"
+    ].verdict == "fail"
 
 
 def test_an_empty_table_breaks_nothing() -> None:
     study = HardAttention.at("smoke")
-    claims = study.claims(Table([]))
-    assert {c.verdict for c in claims} == {"undecided"} and len({c.name for c in claims}) == 20
-    assert study.answer(claims).startswith("Not settled")
-    assert study.figures(Table([])) == []
-    assert study.audits(Table([])) and study.discussion(Table([]), claims)
+    drawn = draw_conclusions(study, Table([]))
+    assert {c.verdict for c in drawn.claims} == {"undecided"}
+    assert len({c.name for c in drawn.claims}) == 20
+    assert drawn.answer.startswith("Not settled") and drawn.sections and drawn.findings
+    assert study.figures(drawn.evidence) == []
 
 
 def test_a_part_of_a_table_breaks_nothing() -> None:
     """Models alone: figures and paragraphs of what is there."""
-    study, table, found = judged()
-    names = {figure.name for figure in study.figures(table)}
-    assert names == {"learning", "accuracy", "rates"}
-    for figure in study.figures(table):
+    study, table, _ = judged()
+    drawn = draw_conclusions(study, table)
+    shown = study.figures(drawn.evidence)
+    assert {figure.name for figure in shown} == {"learning", "accuracy", "rates"}
+    for figure in shown:
         figure.draw()
-    assert study.discussion(table, list(found.values()))
-    assert "staircase" not in study.answer(list(found.values()))
+    assert drawn.sections and "staircase" not in drawn.answer
 
 
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
-    from attnlab.api import run
+    from attnlab.api.running import run
 
     settings = {"device": "cpu", "steps": 20, "scored": 101, "many": 101}
     done = run("hard-attention", scale="smoke", out=tmp_path / "runs", workers=2, settings=settings)

@@ -13,18 +13,19 @@ from matplotlib.text import Text
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
+from attnlab.api.conclude import draw_conclusions
 from attnlab.construct.inputs import attention_weights
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import apply_audits
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial, TrialContext
-from attnlab.studies.head_robustness import work as work_file
+from attnlab.studies.head_robustness import trial as trial_file
 from attnlab.studies.head_robustness.checks import UNDERMINED, agreement, allowed, quadrature
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.exact import law, limit, numbers, returns_own
 from attnlab.studies.head_robustness.plan import BETA, NOISE, SWEPT, VARIES, line
 from attnlab.studies.head_robustness.study import HeadRobustness
-from attnlab.studies.head_robustness.work import Drawn, draws, orthonormal
+from attnlab.studies.head_robustness.trial import Sample, draws, orthonormal
 
 POINT: dict[str, Any] = {
     "keys": 5,
@@ -69,7 +70,7 @@ def test_draws_are_attention_on_keys_drawn_one_by_one() -> None:
     Both compute in doubles; scores are below 60, so a weight is right to 60 · 2⁻⁵² < 1e-13.
     """
     trial = drawn(17)
-    seen, c = Drawn(trial), trial.config
+    seen, c = Sample(trial), trial.config
     means = orthonormal(5, 11, trial.stream.child("means").numpy_generator())
     noise = trial.stream.child("noise").numpy_generator()
     length = trial.stream.child("length").numpy_generator()
@@ -89,7 +90,7 @@ def test_draws_are_attention_on_keys_drawn_one_by_one() -> None:
 
 def test_draws_do_not_depend_on_how_many_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = draws(drawn(101))
-    monkeypatch.setattr(work_file, "_AT_ONCE", 7 * 5 * 11)
+    monkeypatch.setattr(trial_file, "_AT_ONCE", 7 * 5 * 11)
     parts = draws(drawn(101))
     assert parts.metrics == pytest.approx(whole.metrics, rel=1e-12) and len(parts.arrays) == 3
     assert parts.arrays["keys"].shape == (7, 5, 2), "shown draws come from the first part only"
@@ -168,7 +169,7 @@ def test_exact_and_draws_agree_and_a_wrong_law_is_seen() -> None:
 
     bad = agreement(Evidence(Table([planted(row) for row in table]), study.settings))
     assert bad.verdict == "fail" and "one_off" in bad.why and bad.undermines == UNDERMINED
-    claims = apply_audits(study.claims(table), [bad])
+    claims = apply_audits(study.claims(study.evidence(table)), [bad])
     assert {c.verdict for c in claims if c.name in UNDERMINED} == {"undecided"}
     assert {c.name for c in claims} >= set(UNDERMINED)
 
@@ -186,7 +187,7 @@ def test_a_coarse_quadrature_is_seen() -> None:
 def test_the_verdicts_follow_the_table() -> None:
     """The smoke draws, then the same with the arms exchanged: the answer turns round."""
     study, table = smoke()
-    claims = {c.name: c for c in study.claims(table)}
+    claims = {c.name: c for c in study.claims(study.evidence(table))}
     for name in (
         "one-head-swings",
         "two-heads-swing-less",
@@ -199,7 +200,7 @@ def test_the_verdicts_follow_the_table() -> None:
         "equal-lengths",
     ):
         assert claims[name].verdict == "holds", name
-    assert study.answer(list(claims.values())).startswith("Yes, but not always: two heads miss")
+    assert draw_conclusions(study, table).answer.startswith("Yes, but not always: two heads miss")
 
     def exchanged(row: Row) -> Row:
         other = {"one": "two", "two": "one"}
@@ -207,7 +208,7 @@ def test_the_verdicts_follow_the_table() -> None:
         return replace(row, metrics=metrics)
 
     swapped = [exchanged(row) if row["kind"] == "draws" else row for row in table]
-    against = {c.name: c for c in study.claims(Table(swapped))}
+    against = {c.name: c for c in study.claims(study.evidence(Table(swapped)))}
     for name in (
         "one-head-swings",
         "two-heads-swing-less",
@@ -217,9 +218,9 @@ def test_the_verdicts_follow_the_table() -> None:
         "larger-beta-two",
     ):
         assert against[name].verdict == "fails", name
-    assert study.answer(list(against.values())).startswith("No")
+    assert draw_conclusions(study, Table(swapped)).answer.startswith("No")
     two_seeds = Table([row for row in table if row.seed < 2])
-    assert study.answer(study.claims(two_seeds)).startswith("Not settled")
+    assert draw_conclusions(study, two_seeds).answer.startswith("Not settled")
 
 
 def test_two_heads_are_off_where_head_one_loses_its_key() -> None:
@@ -264,17 +265,16 @@ def test_settings_that_make_no_study_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_an_empty_table_breaks_nothing() -> None:
     study = HeadRobustness.at("smoke")
-    claims = study.claims(Table([]))
-    assert {c.verdict for c in claims} == {"undecided"}
-    assert study.answer(claims).startswith("Not settled")
-    assert study.figures(Table([])) == []
-    assert {f.verdict for f in study.audits(Table([]))} == {"not-applicable"}
-    assert study.discussion(Table([]), claims)
+    drawn = draw_conclusions(study, Table([]))
+    assert {c.verdict for c in drawn.claims} == {"undecided"}
+    assert drawn.answer.startswith("Not settled") and drawn.sections
+    assert study.figures(drawn.evidence) == []
+    assert {f.verdict for f in drawn.findings} == {"not-applicable"}
 
 
 def test_words_in_figures_are_large_enough_and_inside() -> None:
     study, table = smoke()
-    made = study.figures(table)
+    made = study.figures(study.evidence(table))
     assert [f.name for f in made] == [
         "draws",
         "distribution",
@@ -299,7 +299,7 @@ def test_words_in_figures_are_large_enough_and_inside() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"keys": 2, "dims": 2, "alpha": 0.0}])
 def test_the_smoke_scale_runs_to_its_report(settings: dict[str, Any], tmp_path: Path) -> None:
-    from attnlab.api import run
+    from attnlab.api.running import run
 
     few = {"draws": 500, "line_points": 0, **settings}
     done = run("head-robustness", scale="smoke", out=tmp_path, workers=1, settings=few)

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from attnlab.api import asking
+from attnlab.api import questions as asking
+from attnlab.api.conclude import Conclusions, draw_conclusions
 from attnlab.api.targets import own_model as own_model_of
 from attnlab.audit.catalogue import check
+from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.decode.generate import generate
@@ -21,19 +24,16 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.perceiver import Perceiver
-from attnlab.studies.knowledge import work
+from attnlab.report.prose import study_prose
+from attnlab.studies.knowledge import checks as checks_file
+from attnlab.studies.knowledge import trial as trial_file
 from attnlab.studies.knowledge.arms import LABELS, changes
-from attnlab.studies.knowledge.checks import checks
-from attnlab.studies.knowledge.claims import claims
 from attnlab.studies.knowledge.data import material
-from attnlab.studies.knowledge.discussion import answer
-from attnlab.studies.knowledge.evidence import Arms
 from attnlab.studies.knowledge.scoring import (
     answers,
     recalled,
     sequence_probability,
 )
-from attnlab.studies.knowledge.settings import KnowledgeSettings
 from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.people import normalise
 from attnlab.tasks.prompts import PromptExample
@@ -70,7 +70,7 @@ def done(files: Mapping[str, Any]) -> Iterator[tuple[Knowledge, Table]]:
     """Without the audits of each model at its start and end, which take a minute here."""
     study = study_of(files)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(work, "audit_metrics", lambda model, when: {})
+        patch.setattr(trial_file, "model_findings", lambda model, when: [])
         yield study, Table([row_of(t, study.run(t, TrialContext())) for t in study.trials()])
 
 
@@ -78,7 +78,7 @@ def done(files: Mapping[str, Any]) -> Iterator[tuple[Knowledge, Table]]:
 def test_every_model_is_audited_at_its_start_and_end(files: Mapping[str, Any]) -> None:
     study = study_of(files, arms=["perceiver-local", "none"])
     table = Table([row_of(trial, study.run(trial, TrialContext())) for trial in study.trials()])
-    found = {finding.name: finding.verdict for finding in study.audits(table)}
+    found = {f.name: f.verdict for f in draw_conclusions(study, table).findings}
     assert found["causality"] == found["padding"] == found["non-finite"] == "pass"
 
 
@@ -89,6 +89,7 @@ def row_of(trial: Trial, out: Outcome) -> Row:
         "done",
         trial.config,
         out.metrics,
+        findings=out.findings,
         load_arrays=lambda: out.arrays,
         load_curves=lambda: out.curves,
         load_samples=lambda: out.samples,
@@ -114,38 +115,40 @@ def test_every_arm_reads_is_asked_and_examined(done: tuple[Knowledge, Table]) ->
         assert ("reading_loss" in row.curves) == (row["arm"] != "none")
         assert all(0 <= p <= 1 for p in row.arrays["invented_confidence"])
         assert 0 < row["surname_p"] <= 1 and row["surname_names"] >= 4
-    blind = {row["arm"] for row in table if str(row["audit_coverage"]).startswith("fail")}
+    blind = {
+        row["arm"]
+        for row in table
+        if any(f.name == "coverage" and f.verdict == "fail" for f in row.findings)
+    }
     assert blind == {"perceiver-course"}
 
 
 def test_the_audits_find_the_traps_that_are_shown(done: tuple[Knowledge, Table]) -> None:
     study, table = done
-    found = {finding.name: finding for finding in study.audits(table)}
+    drawn = draw_conclusions(study, table)
+    found = {finding.name: finding for finding in drawn.findings}
     assert found["coverage"].verdict == "pass" and "perceiver-course fails" in found["coverage"].why
     assert found["schedule"].verdict == "pass" and "rises again" in found["schedule"].why
     assert found["split-overlap"].verdict == found["contamination"].verdict == "pass"
-    assert study.figures(table) and study.discussion(table, study.claims(table))
-    for figure in study.figures(table):
+    assert drawn.sections and drawn.answer.startswith("Not settled")
+    shown = study.figures(drawn.evidence)
+    assert shown
+    for figure in shown:
         figure.draw()
-    assert study.answer(study.claims(table)).startswith("Not settled")
 
 
 def test_a_course_mask_that_is_not_blind_would_be_a_failure(done: tuple[Knowledge, Table]) -> None:
     study, table = done
-    turned = Table(
-        [
-            Row(r.id, r.seed, r.state, r.config, {**r.metrics, "audit_coverage": "pass"})
-            for r in table
-        ]
-    )
-    found = {f.name: f for f in checks(Arms(turned), study.settings, [])}
-    assert found["coverage"].verdict == "fail"
+    sighted = [Finding("coverage", "pass", 0, 0, "it reads every token")]
+    turned = Table([replace(row, findings=sighted) for row in table])
+    found = {f.name: f for f in draw_conclusions(study, turned).findings}
+    assert found["coverage"].verdict == "fail" and "must fail" in found["coverage"].why
 
 
 def test_a_trial_is_a_function_of_itself(
     files: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "audit_metrics", lambda model, when: {})
+    monkeypatch.setattr(trial_file, "model_findings", lambda model, when: [])
     study = study_of(files, arms=["pretrained"], mix=0.25)
     (trial,) = study.trials()
     one, two = (study.run(trial, TrialContext()) for _ in range(2))
@@ -174,63 +177,54 @@ def table_of(values: Mapping[str, list[tuple[float, float]]]) -> Table:
     return Table(rows)
 
 
-def verdicts(found: list[Claim]) -> dict[str, str]:
+def verdicts(found: Sequence[Claim]) -> dict[str, str]:
     return {claim.name: claim.verdict for claim in found}
 
 
+def concluded(values: Mapping[str, list[tuple[float, float]]]) -> Conclusions:
+    """Without the audits of the data, which need the people."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks_file, "_data", lambda s: [])
+        return draw_conclusions(Knowledge.at("quick"), table_of(values))
+
+
 def test_verdicts_follow_the_numbers_both_ways() -> None:
-    settings = KnowledgeSettings(arms=("none", "pretrained"))
-    knows = Arms(
-        table_of(
-            {
-                "none": [(0.2, 0.0), (0.22, 0.0), (0.18, 0.0)],
-                "pretrained": [(0.8, 0.99), (0.84, 0.97), (0.79, 0.98)],
-            }
-        )
+    knows = concluded(
+        {
+            "none": [(0.2, 0.0), (0.22, 0.0), (0.18, 0.0)],
+            "pretrained": [(0.8, 0.99), (0.84, 0.97), (0.79, 0.98)],
+        }
     )
-    found = claims(knows, settings)
-    assert verdicts(found) == {
+    assert verdicts(knows.claims) == {
         "pretraining-knows": "holds",
         "no-text-no-knowledge": "holds",
         "memorised-not-extracted": "holds",
         "sure-of-invented": "holds",
         "sure-of-unread": "fails",
     }
-    assert answer(found).startswith("Yes: ")
-    blank = Arms(
-        table_of(
-            {
-                "none": [(0.5, 0.0), (0.55, 0.0), (0.52, 0.0)],
-                "pretrained": [(0.5, 0.5), (0.56, 0.5), (0.52, 0.52)],
-            }
-        )
+    assert knows.answer.startswith("Yes: ")
+    blank = concluded(
+        {
+            "none": [(0.5, 0.0), (0.55, 0.0), (0.52, 0.0)],
+            "pretrained": [(0.5, 0.5), (0.56, 0.5), (0.52, 0.52)],
+        }
     )
-    other = claims(blank, settings)
-    assert (
-        verdicts(other)["pretraining-knows"] == verdicts(other)["no-text-no-knowledge"] == "fails"
-    )
-    assert answer(other).startswith("No: ")
-    few = claims(Arms(table_of({"none": [(0.2, 0)], "pretrained": [(0.9, 1)]})), settings)
-    assert set(verdicts(few).values()) == {"undecided"}
-    audits = {f.name: f.verdict for f in checks_of(knows, settings, found)}
-    assert audits["baselines"] == "pass"
-    assert {f.name: f.verdict for f in checks_of(blank, settings, other)}["small-sample"] == "fail"
-
-
-def checks_of(arms: Arms, settings: KnowledgeSettings, found: list[Claim]) -> list[Any]:
-    """Without the audits of the data, which need the people."""
-    from attnlab.studies.knowledge import checks as room
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "_data", lambda s: [])
-        return room.checks(arms, settings, found)
+    study = Knowledge.at("quick")
+    claims = study.claims(blank.evidence)  # before the correction for many comparisons
+    other = verdicts(claims)
+    assert other["pretraining-knows"] == other["no-text-no-knowledge"] == "fails"
+    assert study_prose(study, blank.evidence, claims)[0].startswith("No: ")
+    few = concluded({"none": [(0.2, 0)], "pretrained": [(0.9, 1)]})
+    assert set(verdicts(few.claims).values()) == {"undecided"}
+    assert {f.name: f.verdict for f in knows.findings}["baselines"] == "pass"
+    assert {f.name: f.verdict for f in blank.findings}["small-sample"] == "fail"
 
 
 def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping[str, Any]) -> None:
     c = study_of(files).settings_json()
     data = material(c, 0)
     config = c | changes("pretrained")
-    model = work.built(config, data.vocabulary.size, Seed(3)).eval()
+    model = trial_file.build_model(config, data.vocabulary.size, Seed(3)).eval()
     questions = data.world.read
     found = answers(model, data, questions, longest=3, batch=3)
     examples = [
@@ -252,7 +246,8 @@ def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping
 def test_larger_embeddings_are_all_that_an_arm_changes(files: Mapping[str, Any]) -> None:
     c = study_of(files).settings_json()
     plain, large = (
-        work.built(c | changes(arm), 31, Seed(3)) for arm in ("pretrained", "embeddings-6")
+        trial_file.build_model(c | changes(arm), 31, Seed(3))
+        for arm in ("pretrained", "embeddings-6")
     )
     for (name, one), other in zip(plain.named_parameters(), large.parameters(), strict=True):
         assert torch.equal(other, one * (6 if name == "embedding" else 1)), name
@@ -264,10 +259,10 @@ def test_a_map_from_tokens_to_latents_is_refused_in_one_line(
     rows = {row["arm"]: row for row in done[1]}
     monkeypatch.setattr(asking, "load_target", lambda name, *_: own_model_of(name, rows[name]))
     text = f"Where was {NAMES[0]} born?"
-    assert asking.attention_of("pretrained", text, Path(), "cpu").weights.shape[2:] == (24, 24)
+    assert asking.attend("pretrained", text, Path(), "cpu").weights.shape[2:] == (24, 24)
     for arm, words in (("perceiver-local", text), ("perceiver-course", "born")):  # square, even so
         with pytest.raises(UsageError, match="not from token to token"):
-            asking.attention_of(arm, words, Path(), "cpu")
+            asking.attend(arm, words, Path(), "cpu")
 
 
 def test_the_models_of_a_run_open_as_targets_and_answer_as_they_did(

@@ -11,15 +11,13 @@ from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
-from attnlab.models.build import build_model
+from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
+from attnlab.report.prose import study_prose
 from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
-from attnlab.studies.knowledge.claims import claims
-from attnlab.studies.knowledge.discussion import discussion
-from attnlab.studies.knowledge.evidence import Arms
 from attnlab.studies.knowledge.scoring import together, told
-from attnlab.studies.knowledge.settings import KnowledgeSettings
+from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.birthplaces import Question
 
 
@@ -49,18 +47,18 @@ def test_the_report_tells_memorised_from_extracted_and_names_what_decides() -> N
             "surname_p": 0.01 if seed == 1 else 0.4,
         }
         rows.append(Row(f"p{seed}", seed, "done", {"arm": "pretrained"}, metrics))
-    arms, settings = Arms(Table(rows)), KnowledgeSettings(arms=("pretrained",))
-    found = claims(arms, settings)
-    assert verdicts(found)["surname-decides"] == verdicts(found)["memorised-not-extracted"]
-    assert verdicts(found)["surname-decides"] == "holds"
-    said = {s.heading: s for s in discussion(arms, found, settings)}
-    _, row = said["Why a memorised fact is not always given when asked for"].table
+    study = Knowledge.at("quick", arms=["pretrained"])
+    evidence = study.evidence(Table(rows))
+    claims = study.claims(evidence)
+    assert verdicts(claims)["surname-decides"] == verdicts(claims)["memorised-not-extracted"]
+    assert verdicts(claims)["surname-decides"] == "holds"
+    sections = {s.heading: s for s in study_prose(study, evidence, claims)[1]}
+    _, row = sections["Why a memorised fact is not always given when asked for"].table
     assert [cell.split(" %")[0] for cell in row[1:]] == ["80.0", "25.0", "50.0"]
-    text = " ".join(said["What it makes up"].paragraphs)
+    text = " ".join(sections["What it makes up"].paragraphs)
     assert "not in every world more than chance" in text
-    assert "surname-decides" not in verdicts(
-        claims(arms, settings.model_copy(update={"crossed": 0}))
-    )
+    plain = Knowledge.at("quick", arms=["pretrained"], crossed=0)
+    assert "surname-decides" not in verdicts(plain.claims(evidence))
 
 
 def test_a_sentence_is_told_of_whole_names_up_to_the_place_after_them() -> None:
@@ -88,7 +86,7 @@ def test_memorised_and_asked_are_counted_together() -> None:
 def test_a_perceiver_answers_rows_together_as_it_does_alone(reads: str) -> None:
     """Against `generate`, which reads every row alone; lengths differ, one outgrows the block."""
     base = GPTConfig(vocab=11, block=17, layers=4, heads=1, d_model=13).to_json()
-    model = build_model(base | {"latents": 3, "reads": reads}, Seed(5).torch_generator()).eval()
+    model = model_from_json(base | {"latents": 3, "reads": reads}, Seed(5).torch_generator()).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(7)  # far from ties

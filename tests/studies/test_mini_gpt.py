@@ -1,31 +1,32 @@
 """The studies of mini GPTs: probes find what they should, claims read the table right."""
 
-import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from attnlab.lab.study import Study
+from attnlab.api.conclude import draw_conclusions
+from attnlab.audit.during_training import AUDITED
+from attnlab.audit.finding import Finding
 from attnlab.lab.table import Row, Table
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.studies.mini_gpt.arms import MERGING, OFF, POSITIONS, depth_arm
-from attnlab.studies.mini_gpt.evidence import Arms, ratio_claim
-from attnlab.studies.mini_gpt.head_merging import HeadMerging
-from attnlab.studies.mini_gpt.positions import Positions
+from attnlab.studies.mini_gpt.head_merging import MERGING, HeadMerging
+from attnlab.studies.mini_gpt.positions import POSITIONS, Positions
 from attnlab.studies.mini_gpt.probes import (
-    at_start,
+    measure_start,
     neighbour_moved,
     past_moved,
     score_spread,
     twin_gap,
 )
-from attnlab.studies.mini_gpt.projection_depth import ALL_DEPTHS, ProjectionDepth
+from attnlab.studies.mini_gpt.projection_depth import ALL_DEPTHS, ProjectionDepth, depth_parts
+from attnlab.studies.mini_gpt.study import OFF, GPTArms, MiniGPTStudy
 from attnlab.tasks.batches import Batch, sequential_batches
 
-STUDIES: list[type[Study]] = [Positions, HeadMerging, ProjectionDepth]
+STUDIES: list[type[MiniGPTStudy]] = [Positions, HeadMerging, ProjectionDepth]
 DIMS: dict[str, Any] = {"vocab": 31, "block": 23, "layers": 2, "heads": 3, "d_model": 18}
 
 
@@ -79,8 +80,8 @@ def test_the_twin_is_a_twin_of_nothing_else(batch: Batch) -> None:
 
 def test_deep_maps_kill_the_scores_unless_variance_is_kept(batch: Batch) -> None:
     def start(depth: int, init: str) -> dict[str, float]:
-        config = GPTConfig.from_json({**GPTConfig(**DIMS).to_json(), **depth_arm(depth, init)})
-        return at_start(GPT(config, torch.Generator().manual_seed(11)), batch)
+        config = GPTConfig.from_json({**GPTConfig(**DIMS).to_json(), **depth_parts(depth, init)})
+        return measure_start(GPT(config, torch.Generator().manual_seed(11)), batch)
 
     shallow, deep = start(1, "torch"), start(30, "torch")
     assert deep["initial_score_spread"] < 1e-6 * shallow["initial_score_spread"]
@@ -102,7 +103,7 @@ def test_the_spread_is_of_scores_over_keys(batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_the_plan(study: type[Study]) -> None:
+def test_the_plan(study: type[MiniGPTStudy]) -> None:
     for scale in ("smoke", "quick", "full"):
         made = study.at(scale)
         trials = made.trials()
@@ -115,9 +116,13 @@ def test_the_plan(study: type[Study]) -> None:
     assert set(ALL_DEPTHS) == set(ProjectionDepth.at("full").settings_json()["depths"])
 
 
-def row(arm: str, seed: int, **metrics: float) -> Row:
-    config = {"kind": "gpt", "arm": arm, "place": 0}
-    return Row(id=f"{arm}{seed}", seed=seed, state="done", config=config, metrics=metrics)
+def row(arm: str, seed: int, failing: Sequence[str] = (), **metrics: Any) -> Row:
+    findings = [
+        Finding(audit, "fail" if audit in failing else "pass", 0, 0, f"{audit} of {arm}")
+        for audit in AUDITED
+    ]
+    metrics = {"parameters": 7, "vocabulary": 31, "train_sentences": 17, "text": "mine"} | metrics
+    return Row(f"{arm}{seed}", seed, "done", {"arm": arm}, metrics, findings=findings)
 
 
 def test_ratios_are_paired_and_geometric() -> None:
@@ -128,25 +133,78 @@ def test_ratios_are_paired_and_geometric() -> None:
         for s, p in pairs.items()
         for i, arm in enumerate(("a", "b"))
     ]
-    arms = Arms(Table(rows))
-    claim = ratio_claim(arms, "x", "a is worse than b", ("a", "b"), above=1.0)
+    arms = GPTArms(Table(rows), {"a": "a", "b": "b"})
+    claim = arms.compare("x", "a is worse than b", ("a", "b"), above=1.0)
     assert claim.verdict == "holds" and claim.estimate.value == pytest.approx(1.1, rel=1e-12)
     assert len(claim.runs) == 3
-    same = ratio_claim(arms, "y", "level", ("a", "b"), above=0.9, below=1.2)
+    same = arms.compare("y", "level", ("a", "b"), above=0.9, below=1.2)
     assert same.verdict == "holds" and not same.runs, "a claim of equality is no difference found"
-    fewer = ratio_claim(Arms(Table(rows[:4])), "z", "a is worse", ("a", "b"), above=1.0)
+    fewer = GPTArms(Table(rows[:4]), arms.labels).compare("z", "worse", ("a", "b"), above=1.0)
     assert fewer.verdict == "undecided"
 
 
+CAUGHT = {
+    "re-weight by batch": ("causality", "padding", "batch-independence"),
+    "re-weight by heads": ("causality", "padding"),
+    "shuffle each time": ("eval-determinism",),
+}
+
+
+def merging_table(failing: Mapping[str, Sequence[str]]) -> Table:
+    """Three seeds of every way of merging; `failing` names the audits that an arm fails."""
+    level = {"attention off": 130.0, "re-weight by batch": 80.0, "shuffle each time": 110.0}
+    leaks = {"re-weight by batch": 3.0, "re-weight by heads": 2.0}
+    rows = []
+    for arm in MERGING:
+        for seed in range(3):
+            perplexity = level.get(arm, 100.0) + seed + 0.1 * len(arm) / 20
+            metrics: dict[str, Any] = {
+                "dev_perplexity": perplexity,
+                "dev_sentence_mean": 1.3 * perplexity,
+                "log_alone_over_batched": 3.0 if arm == "re-weight by batch" else 0.0,
+                "past_moved": leaks.get(arm, 0.0) * (1 + 0.1 * seed),
+                "neighbour_moved": leaks.get(arm, 0.0) * (1 + 0.1 * seed),
+                "alone_perplexity": 9 * perplexity,
+                "off_dev_perplexity": 3 * perplexity,
+                "twin_gap": 1e-6 * (1 + seed),
+            }
+            rows.append(row(arm, seed, failing.get(arm, ()), **metrics))
+    return Table(rows)
+
+
+def causality(failing: Mapping[str, Sequence[str]]) -> Finding:
+    drawn = draw_conclusions(HeadMerging.at("quick"), merging_table(failing))
+    return next(finding for finding in drawn.findings if finding.name == "causality")
+
+
+def test_arms_that_leak_must_be_caught() -> None:
+    assert causality(CAUGHT).verdict == "pass" and "must fail do" in causality(CAUGHT).why
+    missed = causality({})
+    assert missed.verdict == "fail" and missed.number == 6
+    other = causality({**CAUGHT, "shift": ("causality",)})
+    assert other.verdict == "fail" and "causality of shift" in other.why
+    assert "shift-is-nothing" in other.undermines
+
+
+def test_the_answer_follows_the_table() -> None:
+    drawn = draw_conclusions(HeadMerging.at("quick"), merging_table(CAUGHT))
+    assert {finding.verdict for finding in drawn.findings} == {"pass"}
+    assert {claim.verdict for claim in drawn.claims} == {"holds"}
+    assert drawn.answer.startswith("No: it looks better in batches (0.8")
+    assert "20 times as high" in drawn.answer
+    headings = [section.heading for section in drawn.sections]
+    assert headings == ["What it means", "How to read the perplexities", "What it cost"]
+    words = " ".join(p for section in drawn.sections for p in section.paragraphs)
+    assert "1.30 to 1.30 times" in words and "nan" not in words.lower()
+
+
 @pytest.mark.parametrize("study", STUDIES)
-def test_an_empty_table_breaks_nothing(study: type[Study]) -> None:
+def test_an_empty_table_breaks_nothing(study: type[MiniGPTStudy]) -> None:
     made = study.at("smoke")
-    claims = made.claims(Table([]))
-    assert {c.verdict for c in claims} == {"undecided"}
-    assert made.answer(claims).startswith("Not settled")
-    assert made.figures(Table([])) == [] or all(f.trials == () for f in made.figures(Table([])))
-    assert made.audits(Table([])) and made.discussion(Table([]), claims)
-    assert not any(math.isnan(len(s.paragraphs)) for s in made.discussion(Table([]), claims))
+    drawn = draw_conclusions(made, Table([]))
+    assert {claim.verdict for claim in drawn.claims} == {"undecided"}
+    assert drawn.answer.startswith("Not settled") and drawn.findings and drawn.sections
+    assert all(figure.trials == () for figure in made.figures(drawn.evidence))
 
 
 TEXT = "\n\n".join(
@@ -161,9 +219,9 @@ TEXT = "\n\n".join(
 @pytest.mark.parametrize(
     "study", [STUDIES[0], *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES[1:])]
 )
-def test_the_smoke_scale_runs_to_its_report(study: type[Study], tmp_path: Any) -> None:
+def test_the_smoke_scale_runs_to_its_report(study: type[MiniGPTStudy], tmp_path: Any) -> None:
     """On a text of its own, so that nothing need be fetched."""
-    from attnlab.api import run
+    from attnlab.api.running import run
 
     text = tmp_path / "text.txt"
     text.write_text(TEXT, encoding="utf-8")

@@ -1,6 +1,5 @@
 """The study phase-transition: its plan, its verdicts on planted tables, and a whole smoke run."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,16 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from attnlab.api import Run, run
+from attnlab.api.conclude import draw_conclusions
+from attnlab.api.running import Run, run
 from attnlab.lab.study import SCALES
 from attnlab.lab.table import Row, Table
-from attnlab.studies.phase_transition.discussion import answer
 from attnlab.studies.phase_transition.evidence import (
     Evidence,
-    crossing,
     gap,
     pooled_crossing,
 )
-from attnlab.studies.phase_transition.settings import PhaseSettings
-from attnlab.studies.phase_transition.study import PhaseTransition
+from attnlab.studies.phase_transition.study import PhaseSettings, PhaseTransition
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -51,14 +48,6 @@ def test_a_trial_keeps_its_id() -> None:
     "phase-transition","version":1}' (one line) | sha256sum | cut -c1-16."""
     trial = PhaseTransition.at("smoke").trial(3, kind="instance", alpha=1.5)
     assert trial.id == "9f7335a021a01faa"
-
-
-def test_crossings_of_known_lines() -> None:
-    alphas = np.array([1.0, 1.2, 1.4, 1.6])
-    assert crossing(alphas, alphas - 1.31) == pytest.approx(1.31)
-    assert math.isnan(crossing(alphas, alphas)) and math.isnan(crossing(alphas, -alphas))
-    shuffled = np.array([2, 0, 3, 1])
-    assert crossing(alphas[shuffled], alphas[shuffled] - 1.31) == pytest.approx(1.31)
 
 
 def figure_two_row(alpha: float, seed: int, difference: float) -> Row:
@@ -97,7 +86,11 @@ def planted(sign: Callable[[float], float], value: float = 1.25) -> Table:
 
 
 def verdicts(table: Table) -> dict[str, str]:
-    return {c.name: c.verdict for c in PhaseTransition.at().claims(table)}
+    return {c.name: c.verdict for c in draw_conclusions(PhaseTransition.at(), table).claims}
+
+
+def answer(table: Table) -> str:
+    return draw_conclusions(PhaseTransition.at(), table).answer
 
 
 def test_verdicts_follow_the_table() -> None:
@@ -110,12 +103,10 @@ def test_verdicts_follow_the_table() -> None:
 
 
 def test_answers_follow_the_verdicts() -> None:
-    study = PhaseTransition.at()
-    true = answer(study.claims(planted(lambda a: 1.0 if a > 1.25 else -1.0)))
-    assert true.startswith("Above α_c = 1.250")
-    turned = answer(study.claims(planted(lambda a: -1.0 if a > 1.25 else 1.0)))
-    assert "contradicts" in turned
-    assert answer(study.claims(Table([]))).startswith("Not settled")
+    true = answer(planted(lambda a: 1.0 if a > 1.25 else -1.0))
+    assert true.startswith("Above α_c = 1.250 ± 0.000 samples per dimension the semantic solution")
+    assert "contradicts" in answer(planted(lambda a: -1.0 if a > 1.25 else 1.0))
+    assert answer(Table([])).startswith("Not settled")
 
 
 def test_two_runs_are_not_a_result() -> None:
@@ -124,13 +115,45 @@ def test_two_runs_are_not_a_result() -> None:
     assert verdicts(few)["semantic-wins-above"] == "undecided"
 
 
+def open_rows(points: dict[float, tuple[float, float]]) -> list[Row]:
+    """ω -> (separation of the replicas, excess of the measured overlaps); theory has 0.1."""
+    at = {"part": "open questions", "kind": "instance", "alpha": 1.25, "dim": 500}
+    theory = {"part": "theory", "kind": "stability", "alpha": 1.25}
+    overlaps = {"m": 0.1, "theta": 0.1}
+    rows = []
+    for omega, (separation, excess) in points.items():
+        for branch in ("positional", "semantic"):
+            config = {**theory, "omega": omega, "branch": branch}
+            values = {**overlaps, "separation": separation}
+            rows.append(Row(f"theory {omega} {branch}", 0, "done", config, values))
+        for seed in range(4):
+            measured = 0.1 * (1 + excess) * (1 + 1e-3 * seed)
+            values = {
+                f"{branch}_{name}": value
+                for branch, overlap in (("positional", "m"), ("semantic", "theta"))
+                for name, value in ((overlap, measured), ("returned", 1e-3))
+            }
+            rows.append(Row(f"{omega} {seed}", seed, "done", {**at, "omega": omega}, values))
+    return rows
+
+
+@pytest.mark.parametrize(("sign", "words"), [(1, "instability of"), (-1, "does not settle it")])
+def test_the_text_asks_whether_the_gap_follows_the_instability(sign: int, words: str) -> None:
+    """An excess that grows with the separation is explained by it; one that falls is not."""
+    points = {0.1: (0.0, 0.1), 0.2: (0.2, 0.1 + 0.05 * sign), 0.3: (0.5, 0.1 + 0.08 * sign)}
+    found = draw_conclusions(PhaseTransition.at(), Table(open_rows(points)))
+    verdict = next(c.verdict for c in found.claims if c.name == "positional-gap")
+    (text,) = next(s.paragraphs for s in found.sections if "disagree" in s.heading)
+    assert verdict == "holds" and words in text and "nan" not in text
+
+
 def test_an_empty_table_is_undecided() -> None:
     """Everything failed: the report must still come out."""
     study, empty = PhaseTransition.at(), Table([])
-    assert set(verdicts(empty).values()) == {"undecided"}
-    assert {f.verdict for f in study.audits(empty)} == {"not-applicable"}
-    study.discussion(empty, study.claims(empty))
-    assert study.figures(empty) == []
+    found = draw_conclusions(study, empty)
+    assert {c.verdict for c in found.claims} == {"undecided"}
+    assert {f.verdict for f in found.findings} == {"not-applicable"}
+    assert found.sections and study.figures(found.evidence) == []
 
 
 @pytest.mark.parametrize(
@@ -154,11 +177,11 @@ def test_losing_any_part_spoils_no_other(smoke: Run, lost: str) -> None:
     """Every trial of one part failed: claims, text and the remaining figures still come out."""
     study = PhaseTransition.at("smoke")
     rest = Table([row for row in smoke.table if row.config["part"] != lost])
-    found = study.claims(rest)
-    assert any(c.verdict == "undecided" for c in found)
-    study.answer(found)
-    study.discussion(rest, found)
-    for figure in study.figures(rest):
+    found = draw_conclusions(study, rest)
+    assert any(c.verdict == "undecided" for c in found.claims)
+    text = " ".join([found.answer, *(p for s in found.sections for p in s.paragraphs)])
+    assert "nan" not in text and "None" not in text and " ." not in text and "()" not in text
+    for figure in study.figures(found.evidence):
         figure.draw()
 
 
@@ -211,7 +234,7 @@ def test_running_again_runs_nothing(smoke: Run) -> None:
 
 def test_theory_in_the_table_is_the_library(smoke: Run) -> None:
     """Golden: α_l(0.3) = 1.49 elsewhere, within the coarseness of the smoke rule."""
-    found, _ = Evidence(smoke.table, PhaseSettings()).critical_at("alpha_l")
+    found = Evidence(smoke.table, PhaseSettings()).critical_at("alpha_l")
     assert found.value == pytest.approx(1.49, abs=0.05)
 
 

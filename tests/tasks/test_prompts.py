@@ -13,7 +13,8 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubTokenizer
-from attnlab.studies.distillation import tiny
+from attnlab.models.tiny_llama import tiny_llama, word_tokenizer
+from attnlab.tasks.made_up_articles import PHRASES
 from attnlab.tasks.prompts import (
     PromptBatches,
     PromptBuilder,
@@ -30,7 +31,7 @@ _ = IGNORE
 
 
 def prompter(instruction: str = "Say less.", context: int = 97, **changed: Any) -> PromptBuilder:
-    library = tiny.tokenizer(instruction)
+    library = word_tokenizer([*PHRASES, instruction])
     for name, value in changed.items():
         setattr(library, name, value)
     return PromptBuilder(HubTokenizer(library), instruction, context)
@@ -69,7 +70,7 @@ def test_pads_that_are_called_like_the_end_leave_the_end_scored() -> None:
 
 
 def test_the_loss_of_a_model_does_not_depend_on_the_side_of_the_pads() -> None:
-    model = tiny.llama(31, Seed(2)).double()
+    model = tiny_llama(31, Seed(2)).double()
     with torch.no_grad():
         totals = [sequence_nll(model, collate([LONG, SHORT], side)) for side in ("left", "right")]
     (left, one), (right, other) = totals

@@ -19,6 +19,7 @@ import torch
 from stack import Stack, content
 from tiny import ROWS, Endless, Tiny, dev_loss, one_thread, settings
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from attnlab.core.errors import AttnlabError, StorageError
 from attnlab.train import fsdp
@@ -28,6 +29,7 @@ from attnlab.train.loop import train
 from attnlab.train.optimizer import build_optimizer, optimizer_tensors
 from attnlab.train.ranks import Ranks, join_process_group
 from attnlab.train.result import Hooks, TrainResult
+from attnlab.train.sharded_checkpoint import write_shards
 from attnlab.train.tensors import local_tensor, model_tensors
 from attnlab.train.update import Updater, nll
 
@@ -125,7 +127,7 @@ def averaged(folder: Path) -> None:
         def prepare_model(self, model: nn.Module) -> None:
             super().prepare_model(model)
             for module in model.__dict__[fsdp.ROOT_ATTRIBUTE].modules():
-                if isinstance(module, fsdp.FSDPModule):
+                if isinstance(module, FSDPModule):
                     module.set_gradient_divide_factor(float(self.size))
 
     for name, kind in (("sum", ShardedProcessGroup), ("average", Averaging)):
@@ -182,7 +184,7 @@ def faults(folder: Path) -> None:
     own = folder / "refused"
 
     def refused(ranks: Ranks) -> Any:
-        real = fsdp.write_shards
+        real = write_shards
 
         def refusing(partial: Path, *args: Any) -> Any:
             if ranks.rank == 1 and partial.name.endswith("9"):

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from attnlab.core.errors import IntegrityError, RunInUseError, UsageError
-from attnlab.train import loop
 from attnlab.train.atomic_folder import lock_folder
 from attnlab.train.checkpoint import CheckpointWarning, best_checkpoint, latest_checkpoint
+from attnlab.train.determinism import environment
 from attnlab.train.log import MetricLog, parse_log
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks, Progress, TrainResult
@@ -265,4 +265,4 @@ def test_the_state_is_what_the_loop_says(in_memory: Path) -> None:
     state = newest.state
     assert (state.step, state.tokens, state.best_step) == (12, found.tokens, found.best_step)
     assert state.settings == settings().identity() and "keep" not in state.settings
-    assert [dict(e) for e in state.environments] == [loop.environment(torch.device("cpu"))]
+    assert [dict(e) for e in state.environments] == [environment(torch.device("cpu"))]

@@ -158,7 +158,7 @@ def test_adapter_effect_audit(encoder: Encoder, method: Method) -> None:
     unused = {"no part": lambda: answers(model)}
     assert adapter_effect(lambda: answers(model), unused).verdict == "fail"
     lost = adapter_effect(lambda: answers(model), {}, lambda: answers(none))
-    assert lost.verdict == "fail" and "read from disk" in lost.why
+    assert lost.verdict == "fail" and "after loading" in lost.why
     assert adapter_effect(lambda: answers(model), {}).verdict == "not-applicable"
     broken = adapter_effect(lambda: answers(model) * float("nan"), unused)
     assert broken.verdict == "fail"

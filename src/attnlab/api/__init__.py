@@ -1,6 +1,6 @@
-"""The doors in Python, above all rooms: what the command line does, it does through these."""
+"""What Python and the command line call: one function for each thing a person can ask for.
 
-from attnlab.api.conclude import conclude, draw_conclusions, draw_pdf
-from attnlab.api.running import Run, plan, run
-
-__all__ = ["Run", "conclude", "draw_conclusions", "draw_pdf", "plan", "run"]
+running.run, running.plan    a study            training.train       a GPT on one's own text
+questions.attend, .audit …   any model          finetuning.finetune  a classifier
+generating.generate          texts              targets.load         a model by its name
+"""

@@ -9,28 +9,81 @@ from attnlab.core.devices import resolve_device
 from attnlab.core.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
+    from attnlab.api.progress import ProgressChoice
     from attnlab.api.running import Run
+    from attnlab.lab.plan import Plan
     from attnlab.lab.record import Record
     from attnlab.lab.table import Row
+
+
+def finetune(  # noqa: PLR0913  (each is one choice of a training)
+    data: str | Path,
+    *,
+    text: str = "text",
+    label: str = "label",
+    second: str = "",
+    method: str = "full",
+    model: str = "minilm-l6",
+    epochs: float = 3.0,
+    seed: int = 0,
+    threads: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    out: str | Path = "runs",
+    progress: "ProgressChoice" = None,
+) -> "Run":
+    """Fine-tune an encoder on labelled texts: a .csv, .tsv or .jsonl file, a folder, or an asset.
+
+    `text`, `second` and `label` name columns; `method` is full, head, prefix, prefix-layers or
+    lora. The class of new texts comes from `attnlab predict RUN`.
+    """
+    from attnlab.api.running import run
+
+    chosen = {
+        "data": str(data),
+        "text": text,
+        "label": label,
+        "second": second,
+        "method": method,
+        # a folder by its whole path, so that `predict` finds it from anywhere
+        "model": str(Path(model).resolve()) if Path(model).is_dir() else model,
+        "epochs": epochs,
+        "threads": threads,
+        "device": device,
+        "first_seed": seed,
+    }
+    planned = plan_finetuning(chosen, settings or {})
+    return run(planned, out=out, engine="inline", progress=progress)
+
+
+def plan_finetuning(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan":
+    """The plan of one fine-tuning; `more` are settings without a parameter of their own."""
+    from attnlab.api.running import plan
+    from attnlab.lab.engine.local import default_workers
+
+    for key in more.keys() & (chosen.keys() - {"first_seed"}):
+        raise UsageError(f"--set {key}: it has its own option, --{key}")
+    threads = chosen["threads"] or default_workers("cpu")
+    return plan("finetune", "quick", {**more, **chosen, "threads": threads})
 
 
 def finetune_document(done: "Run") -> dict[str, Any]:
     """What `attnlab finetune --json` prints, of the first seed; `collapse` is null or says why."""
     row = next(iter(done.table.done()))
-    said = str(row["audit_collapse"])
+    collapse = row.failure("collapse")
     return {
         "run": done.record.name,
         "accuracy": row["accuracy"],
         "interval": [row["accuracy_low"], row["accuracy_high"]],
         "majority": row["majority"],
         "parameters": {name: row[name] for name in ("trained", "stored", "head")},
-        "collapse": said.removeprefix("fail: ") if said.startswith("fail") else None,
+        "collapse": collapse.why if collapse else None,
         "tested": row["tested"],
         "path": str(done.path),
     }
 
 
-def predicted(
+def predict(
     run: str, texts: Sequence[str], out: Path, device: str = "cpu", seconds: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The class and the probabilities of each text, by the classifier a run holds."""

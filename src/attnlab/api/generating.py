@@ -1,4 +1,4 @@
-"""What any model goes on with after a prompt, by one strategy or by several side by side."""
+"""Continue a prompt with any model, by one decoding strategy or by several side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """Who may watch: each method is called as things happen, and need do nothing."""
+    """Who follows a generation: methods are called as things happen, and may do nothing."""
 
     def remark(self, text: str) -> None:
         """Something a person should know about how the model is used."""
@@ -32,19 +32,39 @@ class Listener(Protocol):
         ...
 
 
-def continued(  # noqa: PLR0913  (what a person may choose)
+class Silent:
+    """Shows nothing."""
+
+    def remark(self, text: str) -> None:
+        """Drop it."""
+
+    def begins(self, strategy: "Strategy") -> None:
+        """Show nothing."""
+
+    def piece(self, text: str) -> None:
+        """Show nothing."""
+
+    def ends(self, texts: "Sequence[Generated]") -> None:
+        """Show nothing."""
+
+
+def generate(  # noqa: PLR0913  (what a person may choose)
     target: str,
     prompt: str,
-    out: Path,
-    device: str,
+    out: Path = Path("runs"),
+    device: str = "cpu",
     *,
-    strategies: Sequence[str],
+    strategies: Sequence[str] = ("temperature:t=0.8",),
     n: int = 1,
     max_new_tokens: int = 60,
     seed: int = 0,
-    listener: Listener,
+    listener: Listener | None = None,
 ) -> dict[str, Any]:
-    """n texts after a prompt by each strategy; `text` is what follows the prompt."""
+    """n continuations of a prompt by each strategy: the document of `attnlab generate --json`.
+
+    `strategies` are written as on the command line: "greedy", "top-p:p=0.7", "beam:width=4" …
+    """
+    listener = listener or Silent()
     place = find_target(target, out, device)  # a wrong name first: torch is slow to load
     from attnlab.decode.strategy import parse_strategy
 

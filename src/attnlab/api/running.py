@@ -1,29 +1,33 @@
 """The first door in Python: `attnlab.run("phase-transition")` does what `attnlab run` does."""
 
 import html
+import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attnlab.api.conclude import conclude
+from attnlab.api.progress import ProgressChoice, resolve_progress
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.extras import require
 from attnlab.lab.claim import MARKS
 from attnlab.lab.engine import Engine, engine_named
-from attnlab.lab.execute import Progress, running
+from attnlab.lab.execute import running
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class, read_source, source_of
 from attnlab.lab.study import Study
 from attnlab.lab.table import Table
 from attnlab.lab.trial import FINISHED
+from attnlab.report.text import with_interval
 
 REPORT = "report.html"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: its folder, table, claims, audits and report."""
 
@@ -66,14 +70,32 @@ class Run:
             "audits": self.results["audits"],
         }
 
+    def __repr__(self) -> str:
+        """The run's name, its answer in short, and how its claims were decided."""
+        verdicts = Counter(claim["verdict"] for claim in self.results["claims"])
+        decided = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+        answer = textwrap.shorten(self.results["answer"], 80, placeholder=" …")
+        return f"<Run {self.record.name}: {answer} ({decided or 'no claims'})>"
+
     def _repr_html_(self) -> str:
-        """In a notebook: the answer and the verdicts."""
+        """In a notebook: the answer, the claims with their numbers, failed audits, the report."""
         rows = "".join(
-            f"<tr><td>{html.escape(c['statement'])}</td>"
-            f"<td>{MARKS[c['verdict']]} {c['verdict']}</td></tr>"
+            f"<tr><td>{MARKS[c['verdict']]} {c['verdict']}</td>"
+            f"<td style='text-align:left'>{html.escape(c['statement'])}</td>"
+            f"<td>{html.escape(with_interval(c['effect'], c['interval']))}</td>"
+            f"<td>{c['n']}</td></tr>"
             for c in self.results["claims"]
         )
-        return f"<p><b>{html.escape(self.results['answer'])}</b></p><table>{rows}</table>"
+        head = "<tr><th>verdict</th><th>claim</th><th>ours</th><th>n</th></tr>"
+        failed = "".join(
+            f"<p>✗ audit {html.escape(a['name'])}: {html.escape(a['why'])}</p>"
+            for a in self.results["audits"]
+            if a["verdict"] == "fail"
+        )
+        return (
+            f"<p><b>{html.escape(self.results['answer'])}</b></p>"
+            f"<table>{head}{rows}</table>{failed}<p>{html.escape(str(self.report))}</p>"
+        )
 
 
 def plan(
@@ -121,19 +143,26 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     workers: int | None = None,
     engine: str | Engine = "local",
     address: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressChoice = None,
     settings: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    device: str | None = None,
 ) -> Run:
-    """Run what is missing of a study, judge its claims, draw its figures, write its report."""
+    """Run what is missing of a study, judge its claims, draw its figures, write its report.
+
+    `study`: a name of `attnlab list`, a file ("./mine.py") or a study object. `seeds` and `device`
+    are settings like any other; `progress=True` shows how far the run is.
+    """
     # first: a name that does not exist must not leave a folder behind
     chosen = engine_named(engine, address) if isinstance(engine, str) else engine
-    planned = plan(study, scale, settings)
+    named = {"seeds": seeds, "device": device}
+    given = {key: value for key, value in named.items() if value is not None}
+    planned = plan(study, scale, {**(settings or {}), **given})
     for extra in planned.study.extras:
         require(extra, f"study {planned.study.name}")
     planned.study.fetch()
-    with running(
-        planned, out=Path(out), workers=workers, engine=chosen, progress=progress
-    ) as record:
+    shown = resolve_progress(progress, planned.trials)
+    with running(planned, out=Path(out), workers=workers, engine=chosen, progress=shown) as record:
         if not record.complete:
             conclude(record, planned.study)
         if not (record.path / REPORT).is_file():

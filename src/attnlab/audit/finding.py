@@ -49,8 +49,8 @@ class Finding:
     def cells(self) -> tuple[str, str, str, str, str]:
         """Mark, name, number, threshold and sentence, as every table of findings shows them."""
         name = f"{self.name} ({self.when})" if self.when else self.name
-        numbers = ("" if n is None else f"{n:.3g}" for n in (self.number, self.threshold))
-        return (AUDIT_MARKS[self.verdict], name, *numbers, self.why)
+        number, threshold = ("" if n is None else f"{n:.3g}" for n in (self.number, self.threshold))
+        return AUDIT_MARKS[self.verdict], name, number, threshold, self.why
 
     def __repr__(self) -> str:
         mark, name, number, threshold, why = self.cells()

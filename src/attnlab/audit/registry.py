@@ -11,7 +11,7 @@ finding, here and nowhere else.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from attnlab.audit.finding import Finding
 
@@ -61,7 +61,7 @@ def audit(
                 return Finding.not_applicable(name, unmet.reason, **fields)
 
         if question:
-            REGISTRY[name] = Audit(name, question, run)
+            REGISTRY[name] = Audit(name, question, cast(Any, run))
         return run
 
     return decorate

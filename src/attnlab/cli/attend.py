@@ -36,11 +36,11 @@ def attend(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """Show the attention of TARGET on a text: every layer and head, or one of them."""
-    from attnlab.api.asking import attention_of
+    from attnlab.api.questions import attend
     from attnlab.report import attention as maps
 
     with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = attention_of(target, text, out, device)
+        found = attend(target, text, out, device)
     columns, rows = maps.table(found, layer, head)  # before any file: a wrong layer is said first
     if picture is not None:
         maps.save(maps.picture(found, layer, head), picture)

@@ -41,7 +41,7 @@ def audit(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """Look for silent failures: a leaking mask, rows that read each other, a blind spot."""
-    from attnlab.api.asking import audited
+    from attnlab.api.questions import audit
     from attnlab.audit.finding import AUDIT_MARKS, Finding
 
     def on_finding(finding: Finding) -> None:
@@ -49,7 +49,7 @@ def audit(  # noqa: PLR0913  (each is one documented option)
             note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
 
     with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = audited(
+        found = audit(
             target,
             out,
             device,

@@ -35,7 +35,7 @@ def compare(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """Largest and mean gap of the logits of A and B on one text, and how often they agree."""
-    from attnlab.api.asking import gap_between
+    from attnlab.api.questions import compare
     from attnlab.core.errors import UsageError
     from attnlab.tasks.corpus import read_text
 
@@ -43,7 +43,7 @@ def compare(  # noqa: PLR0913  (each is one documented option)
         raise UsageError("compare reads --text or --file, not both")
     read = read_text(file) if file is not None else text
     with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = gap_between(first, second, None if read is None else str(read), out, device)
+        found = compare(first, second, None if read is None else str(read), out, device)
     if json:
         say_json(found)
         return

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from attnlab.core.notes import note as note
+
 OutOption = Annotated[Path, typer.Option("--out", help="Folder where runs live.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or its name.")]
@@ -63,13 +65,6 @@ def say(text: str = "") -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         let_go_of_stdout()
-
-
-def note(text: str) -> None:
-    """One line on stderr: progress and remarks, never results; nobody need listen."""
-    with suppress(OSError, ValueError):
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
 
 
 def say_json(value: Any) -> None:

@@ -20,7 +20,7 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write the model of a run so that transformers' AutoModelForCausalLM reads it."""
-    from attnlab.api.asking import export_target
+    from attnlab.api.questions import export_target
 
     files = export_target(target, folder, out)
     if json:

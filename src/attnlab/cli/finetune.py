@@ -11,23 +11,11 @@ from attnlab.cli.console import (
     JsonOption,
     OutOption,
     SetOption,
-    note,
     say,
     say_json,
     say_table,
 )
-
-OWN_OPTIONS = {
-    "data": "--data",
-    "text": "--text",
-    "second": "--second",
-    "label": "--label",
-    "method": "--method",
-    "model": "--model",
-    "epochs": "--epochs",
-    "threads": "--threads",
-    "device": "--device",
-}
+from attnlab.cli.training import TrainingProgress
 
 
 def register(app: typer.Typer) -> None:
@@ -49,8 +37,10 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     model: Annotated[
         str, typer.Option(help="An asset, a Hugging Face folder, or a hub's name.")
     ] = "minilm-l6",
-    epochs: Annotated[float, typer.Option(help="Times every row is met.")] = 3.0,
-    seed: Annotated[int, typer.Option(min=0, help="Of head, adapter and order.")] = 0,
+    epochs: Annotated[float, typer.Option(help="Passes over the training rows.")] = 3.0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the new weights and of the order of rows.")
+    ] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: cores.")] = None,
     set_: SetOption = None,
     device: DeviceOption = "auto",
@@ -59,50 +49,32 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Fine-tune an encoder on labelled texts; stopped, the same command goes on from there."""
-    from attnlab.api import plan, run
-    from attnlab.api.finetuning import finetune_document
-    from attnlab.cli.progress import progress_for
+    from attnlab.api.finetuning import finetune_document, plan_finetuning
+    from attnlab.api.running import run
     from attnlab.cli.settings import assigned
-    from attnlab.core.errors import UsageError
-    from attnlab.lab.engine.local import default_workers
 
-    settings = assigned(set_)
-    for key in settings.keys() & OWN_OPTIONS.keys():
-        raise UsageError(f"--set {key}: it has its own option, {OWN_OPTIONS[key]}")
-    settings |= {
+    chosen = {
         "data": data,
         "text": text,
         "label": label,
         "second": second,
         "method": method,
-        "model": _place(model),
+        # a folder by its whole path, so that `predict` finds it from anywhere
+        "model": str(Path(model).resolve()) if Path(model).is_dir() else model,
         "epochs": epochs,
-        "threads": threads or default_workers("cpu"),
+        "threads": threads,
         "device": device,
         "first_seed": seed,
     }
-    planned = plan("finetune", "quick", settings)
-    if not quiet:
-        note(f"run {planned.name}: {method} on {model}, {planned.study.settings.device}")
-    progress = progress_for(planned.trials, quiet)
-    done = run(planned, out=out, engine="inline", progress=progress)
-    if progress and not progress.started:
-        note("this training is stored already: nothing was run again")
-    for row in done.table:
-        if row.state != "done":
-            why = row.reasons.get("accuracy") or (row.error.strip().splitlines() or [""])[-1]
-            note(f"{row.state}: {why}")
-            raise typer.Exit(1)
-    found = finetune_document(done)
+    planned = plan_finetuning(chosen, assigned(set_))
+    shown = TrainingProgress(planned, quiet, f"{method} on {model}")
+    done = run(planned, out=out, engine="inline", progress=shown.progress)
+    shown.check(done, "accuracy")
+    document = finetune_document(done)
     if json:
-        say_json(found)
+        say_json(document)
     else:
-        _show(found, done)
-
-
-def _place(model: str) -> str:
-    """A folder by its whole path, so that `predict` finds it from anywhere."""
-    return str(Path(model).resolve()) if Path(model).is_dir() else model
+        _show(document, done)
 
 
 def _show(found: dict[str, Any], done: Any) -> None:

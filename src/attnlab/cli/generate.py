@@ -50,12 +50,12 @@ def generate(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """Go on from a prompt; the first text of a strategy is shown as it comes on a terminal."""
-    from attnlab.api.generating import continued
+    from attnlab.api.generating import generate
 
     names = strategy or [DEFAULT]
     prompt = _prompt(prompt, prompt_file)
     listener = Quiet() if json else Printer(prompt, len(names) == 1 and n == 1)
-    found = continued(
+    found = generate(
         target,
         prompt,
         out,

@@ -34,7 +34,7 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
     json: JsonOption = False,
 ) -> None:
     """exp(Σ NLL / Σ tokens) of a text; with --lines also the mean over lines of exp(loss)."""
-    from attnlab.api.asking import perplexity_of
+    from attnlab.api.questions import perplexity
     from attnlab.core.errors import UsageError
     from attnlab.tasks.corpus import read_text
 
@@ -42,7 +42,7 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
         raise UsageError("perplexity needs FILE or --text, one of them")
     read = text if file is None else read_text(file)
     with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = perplexity_of(target, str(read), out, device, lines=lines, stride=stride)
+        found = perplexity(target, str(read), out, device, lines=lines, stride=stride)
     if json:
         say_json(found)
     else:

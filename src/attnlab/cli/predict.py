@@ -31,9 +31,9 @@ def predict(
     json: JsonOption = False,
 ) -> None:
     """Say which class a text belongs to, and how sure the classifier is."""
-    from attnlab.api.finetuning import predicted
+    from attnlab.api.finetuning import predict
 
-    found = predicted(run, text, out, device, second or [])
+    found = predict(run, text, out, device, second or [])
     if json:
         say_json(found)
         return

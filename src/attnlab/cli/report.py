@@ -25,7 +25,7 @@ def report(
 
     path = find_run(run, out)
     if pdf:
-        from attnlab.api import draw_pdf
+        from attnlab.api.conclude import draw_pdf
 
         with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
             drawn = draw_pdf(path)

@@ -48,9 +48,9 @@ def run(  # noqa: PLR0913  (each is one documented option)
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
 ) -> None:
     """Answer a question: run what is missing of STUDY and write its report."""
-    from attnlab.api import plan
-    from attnlab.api import run as execute
-    from attnlab.cli.progress import progress_for
+    from attnlab.api.progress import progress_for
+    from attnlab.api.running import plan
+    from attnlab.api.running import run as execute
     from attnlab.cli.settings import settings_from
     from attnlab.lab.engine import engine_named
 
@@ -105,7 +105,7 @@ def print_results(results: Mapping[str, Any]) -> None:
 def _dry_run(name: str, trials: Any, as_json: bool) -> None:
     from collections import Counter
 
-    from attnlab.cli.progress import stage_of
+    from attnlab.api.progress import stage_of
 
     parts = Counter(stage_of(t) for t in trials)
     if as_json:

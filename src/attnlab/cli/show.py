@@ -32,7 +32,7 @@ def show(
     json: JsonOption = False,
 ) -> None:
     """A study's question, settings at a scale, and how long it should take."""
-    from attnlab.api import plan
+    from attnlab.api.running import plan
 
     with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
         planned = plan(study, scale, {"device": "cpu"})  # no need to look for a GPU

@@ -1,9 +1,23 @@
-"""Attention by hand: queries and keys that do what is asked, or the proof that none can.
+"""Construct queries and keys that do what you ask of attention, or prove that none can.
 
     weights = softmax(scale * K q),    output = weights @ V,    scale 1 or 1 / sqrt(h)
 
-Functions and the files they live in share names, so they are imported here at once: every file
-of this room imports numpy and nothing heavier when it is opened.
+>>> from attnlab import construct
+>>> keys = [[1, 0], [0, 1], [-1, 0], [0, -1], [0.2, 0.1]]
+>>> print(construct.select(keys, 0, weight=0.99).why)
+Key 0 gets weight 0.99 from a query of length 6.3009; no shorter query does.
+>>> construct.select(keys, 4, weight=0.5).feasible  # key 4 lies in the convex hull of the others
+False
+
+select, select_many, identity    the shortest query for one key, for many, for each of them
+average, average_scale, match    equal weights on several keys; any distribution over the keys
+replace_key, design              a new key for a given query; a query and new keys together
+extract                          the matrix that recovers one of two averaged vectors
+hard_attention, jacobian_norms, gradient_curve    argmax attention and its gradients
+robustness, compare_heads, noisy_covariances      attention over random keys
+
+The modules share names with these functions, so all are imported at once; they import numpy and
+nothing heavier, and load scipy, cvxpy and torch when a function needs them.
 """
 
 from attnlab.construct.average import average

@@ -64,8 +64,8 @@ def identity(
     failed = [i for i, row in enumerate(rows) if not row.feasible]
     why = f"Each of the {len(rows)} keys gets weight {weight:g} from its own query."
     if failed:
-        why = f"{len(failed)} of {len(rows)} keys get weight {weight:g} from no query:"
-        why += f" {name_keys(failed)}."
+        why = f"No query gives weight {weight:g} to {name_keys(failed)}:"
+        why += f" {len(failed)} of {len(rows)} keys cannot be selected."
     return Constructions(
         query=np.stack([row.query for row in rows if row.query is not None]),
         rows=rows,

@@ -1,15 +1,15 @@
-"""Argmax attention and its gradients, beside softmax(scores / T) and the straight-through estimate.
+"""Gradients of argmax attention, of softmax(scores / T) and of the straight-through estimator.
 
     argmax             output = v_i, i the key of the highest score (the first of equals):
                        d output / d query = d output / d keys = 0 wherever no two scores tie;
-                       d output / d values = the one-hot weights: values still train
+                       d output / d values = the one-hot weights, so values still train
     softmax at T       d output / d query = (scale / T) sum_i w_i (v_i - output) k_i^T, which falls
-                       like exp(-gap / T) / T as T -> 0, gap = lead of the highest score
-    straight-through   forward the argmax, backward the softmax at T: what autograd reports is not
-                       the slope of the output, which finite differences show to be 0
+                       like exp(-gap / T) / T as T -> 0, gap = highest minus second-highest score
+    straight-through   argmax in the forward pass, softmax at T in the backward pass: autograd's
+                       gradient is not that of the output, which by finite differences is 0
 
-Every Jacobian is measured twice: by autograd through the parts of `attnlab.parts.normalise`, and
-by central differences of the forward pass. A norm here is the Frobenius norm of a Jacobian.
+Every Jacobian is measured twice, by autograd through the parts of `attnlab.parts.normalise` and by
+central differences of the forward pass. Norms are Frobenius norms of Jacobians.
 """
 
 from __future__ import annotations
@@ -19,27 +19,25 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attnlab.construct.inputs import Scale, check_keys, check_values, check_vector, resolve_scale
+from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
+from attnlab.construct.numerics import Array
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = NDArray[np.float64]
-
 KINDS = ("softmax", "argmax", "straight-through")
-_STEP = 1e-5  # of a score, in units of T: near the cube root of rounding, where both errors meet
+_STEP = 1e-5  # of a score, in units of T: near the cube root of machine epsilon
 
 
 @dataclass(frozen=True, eq=False)
 class HardAttention:
-    """What argmax attention returns: `ties` are all keys of the highest score, the first wins."""
+    """The result of argmax attention; of all `ties` for the highest score the first wins."""
 
     index: int
     ties: tuple[int, ...]
-    gap: float | None  # lead over the next lower score; None where there is no lower one
+    gap: float | None  # highest score minus the next lower one; None where all scores tie
     weights: Array
     output: Array
 
@@ -48,7 +46,7 @@ class HardAttention:
 class JacobianNorms:
     """Norms of d output / d (query, keys, values), by autograd and by finite differences.
 
-    `floor`: a difference of outputs that rounding hides, as a slope; less than it reads as 0.
+    `floor` is the smallest derivative that finite differences can tell from rounding.
     """
 
     kind: str
@@ -62,13 +60,13 @@ class JacobianNorms:
     floor: float
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers."""
+        """All fields, as a dictionary of numbers."""
         return asdict(self)
 
 
 def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> HardAttention:
-    """v_i of the key with the highest scale * k_i . q; ties (equal to rounding) are all named."""
-    k, q, v, factor = _given(keys, query, values, scale)
+    """The value of the key with the highest score; keys that tie up to rounding are all listed."""
+    k, q, v, factor = _check(keys, query, values, scale)
     scores = factor * (k @ q)
     # Rounding of a sum of h products, in units of the largest of them.
     near = 4 * k.shape[1] * np.finfo(np.float64).eps * factor * float((np.abs(k) @ np.abs(q)).max())
@@ -88,17 +86,17 @@ def jacobian_norms(
     temperature: float = 1.0,
     scale: Scale = 1.0,
 ) -> JacobianNorms:
-    """The three Jacobians' norms, each by autograd and by central differences."""
-    k, q, v, factor = _given(keys, query, values, scale)
+    """The norms of the three Jacobians, each by autograd and by central differences."""
+    k, q, v, factor = _check(keys, query, values, scale)
     if kind not in KINDS:
         from attnlab.core.config import suggest
 
         raise UsageError(f"unknown kind of attention {kind!r}: {suggest(kind, KINDS)}")
     if not (np.isfinite(temperature) and temperature > 0):
-        raise UsageError(f"a temperature is above 0: got {temperature!r}")
+        raise UsageError(f"a temperature must be above 0: got {temperature!r}")
     attend = _forward(kind, factor / temperature)
     by_autograd = _autograd(attend, q, k, v)
-    # The step follows the scale on which the output bends: scores that change by T.
+    # The output varies on the scale of scores that change by T: the step is a part of that.
     bend = temperature / factor
     by_difference = _differences(attend, (q, k, v), bend)
     size = max(float(np.abs(k).max()), float(np.abs(q).max()))
@@ -109,9 +107,9 @@ def jacobian_norms(
 def gradient_curve(
     keys: Any, query: Any, values: Any, temperatures: Sequence[float], scale: Scale = 1.0
 ) -> list[JacobianNorms]:
-    """`jacobian_norms` of every kind at every temperature: the rows of a picture.
+    """`jacobian_norms` of every kind at every temperature, as the rows of a plot.
 
-    The argmax knows no temperature; its rows repeat, so that every curve has the same abscissae.
+    Argmax does not depend on the temperature; its rows repeat so that all curves share one x axis.
     """
     return [
         jacobian_norms(keys, query, values, kind, temperature, scale)
@@ -120,16 +118,16 @@ def gradient_curve(
     ]
 
 
-def _given(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
-    k = check_keys(keys)
-    v = check_values(values, len(k))
-    if v is None:
-        raise UsageError("values are needed: one a key")
-    return k, check_vector(query, k.shape[1], "query"), v, resolve_scale(scale, k.shape[1])
+def _check(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
+    inputs = AttentionInputs.check(keys, scale, values)
+    if inputs.values is None:
+        raise UsageError("values are needed, one per key")
+    q = check_vector(query, inputs.keys.shape[1], "query")
+    return inputs.keys, q, inputs.values, inputs.scale
 
 
 def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """(query, keys, values) -> output, through the part that models are built from."""
+    """The function (query, keys, values) -> output, built from the part that models use."""
     import torch
 
     from attnlab.parts.normalise import Normalise
@@ -150,10 +148,10 @@ def _autograd(
 ) -> tuple[float, float, float]:
     import torch
 
-    found = torch.autograd.functional.jacobian(
+    jacobians = torch.autograd.functional.jacobian(
         attend, tuple(torch.tensor(part, dtype=torch.float64) for part in inputs)
     )
-    query, keys, values = (float(torch.linalg.vector_norm(part)) for part in found)
+    query, keys, values = (float(torch.linalg.vector_norm(part)) for part in jacobians)
     return query, keys, values
 
 
@@ -162,7 +160,7 @@ def _differences(
     inputs: tuple[Array, Array, Array],
     bend: float,
 ) -> tuple[float, float, float]:
-    """(f(x + e) - f(x - e)) / 2e in every entry; the error is of order e^2 and rounding / e."""
+    """Norms of (f(x + e) - f(x - e)) / 2e over every entry; the error is of order e^2 + EPS / e."""
     import torch
 
     query, keys, _ = inputs

@@ -1,8 +1,4 @@
-"""What `robustness` returns: the law of the weights and of the output, and draws beside it.
-
-one head    w_a / (w_a + w_b) = sigmoid(z_a - z_b), z_a - z_b ~ N(m, t^2): the logit-normal
-            density phi((logit s - m)/t) / (t s (1 - s))
-"""
+"""The result of `robustness`: the distribution of weights and output, and a Monte Carlo check."""
 
 from __future__ import annotations
 
@@ -10,19 +6,17 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.construct.inputs import Scale
+from attnlab.construct.numerics import Array
 from attnlab.construct.result import plain
 from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
 from attnlab.core.errors import UsageError
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class RobustnessSettings:
-    """`tolerance`: an output is wrong where the weight of a or of b is below 1/2 - tolerance."""
+    """The output counts as wrong where the weight of a or of b is below 1/2 - `tolerance`."""
 
     scale: Scale = 1.0
     tolerance: float = 0.25
@@ -31,30 +25,33 @@ class RobustnessSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 0.5:
-            raise UsageError(f"the tolerance lies between 0 and 1/2: got {self.tolerance!r}")
+            raise UsageError(f"the tolerance must lie between 0 and 1/2: got {self.tolerance!r}")
         if self.samples < 2:
             raise UsageError(f"at least 2 samples are needed: got {self.samples}")
 
 
 @dataclass(frozen=True)
 class MonteCarlo:
-    """Means over random draws, with their standard errors."""
+    """Means over random draws and their standard errors, to check the exact numbers against."""
 
     samples: int
     weights: Array
     weights_error: Array
     wrong: float
     wrong_error: float
-    pair_weights: Array  # (sample, 2): weights of a and b, for a picture
+    pair_weights: Array  # (sample, 2): weights of a and b, for figures
 
 
 @dataclass(frozen=True, eq=False)
 class Robustness:
-    """The law of the mean weights over the heads, and of the output.
+    """Mean and covariance of the weights, averaged over the heads, and of the output.
 
-    wrong      P(weight of a or of b < 1/2 - tolerance); its standard error, 0 where it is exact
-    negative   P(score < 0) of keys a and b, a row a head
-    share      one head: mean and standard deviation of z_a - z_b; w_a/(w_a + w_b) is its sigmoid
+    wrong      P(weight of a or of b < 1/2 - tolerance); `wrong_error` is its standard error, 0 if
+               it is exact
+    negative   P(score < 0) of keys a and b, one row per head
+    share      of one head: mean and standard deviation of the score difference z_a - z_b, whose
+               sigmoid is w_a / (w_a + w_b), which is therefore logit-normal
+    how        the method by which `weights` and `wrong` were computed
     """
 
     pair: tuple[int, int]
@@ -73,38 +70,44 @@ class Robustness:
     law: ScoreDistribution
 
     def weight_below(self, points: Any, key: int) -> Array:
-        """P(weight of `key`, mean over the heads, < x) for every x in `points`.
+        """P(weight of `key`, averaged over the heads, < x) for every x in `points`.
 
-        Exact where one normal is all the randomness there is; else by even points.
+        Exact where the weights depend on a single normal variable, otherwise by Sobol points.
         """
         x = np.asarray(points, dtype=np.float64).reshape(-1)
         if len(self.law.factors) == 1:
-            of = lambda at: self.law.weights(at[:, None]).mean(axis=1)[:, [key]]  # noqa: E731
-            return np.array([probability_negative(lambda at, c=c: of(at) - c) for c in x])
+            return np.array([self._weight_below(c, key) for c in x])
         if not self.law.factors:
             return (self.weights[key] < x).astype(np.float64)
-        parts = [np.sort(w.mean(axis=1)[:, key]) for w in self.law.even(0)]
+        parts = [np.sort(w.mean(axis=1)[:, key]) for w in self.law.sobol_weights(0)]
         return np.mean([np.searchsorted(part, x) / len(part) for part in parts], axis=0)
 
+    def _weight_below(self, x: float, key: int) -> float:
+        return probability_negative(
+            lambda normal: self.law.weights(normal[:, None]).mean(axis=1)[:, [key]] - x
+        )
+
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers; the draws themselves are left out."""
-        found = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "law"}
-        found["sampled"] = {
-            item.name: getattr(self.sampled, item.name)
-            for item in fields(self.sampled)
-            if item.name != "pair_weights"
-        }
-        return plain({name: value for name, value in found.items() if value is not None})
+        """All numbers, without the score distribution and the single Monte Carlo draws."""
+        values = _fields(self, without="law")
+        values["sampled"] = _fields(self.sampled, without="pair_weights")
+        return plain({name: value for name, value in values.items() if value is not None})
 
 
 @dataclass(frozen=True, eq=False)
 class HeadComparison:
-    """The same keys seen by one head, beta (mu_a + mu_b), and by two, beta mu_a and beta mu_b."""
+    """One head with the query beta (mu_a + mu_b), and two with beta mu_a and beta mu_b."""
 
     one: Robustness
     two: Robustness
     why: str
 
     def as_json(self) -> dict[str, Any]:
-        """Both laws and the sentence."""
+        """The numbers of both and the sentence that compares them."""
         return {"one": self.one.as_json(), "two": self.two.as_json(), "why": self.why}
+
+
+def _fields(record: Any, without: str) -> dict[str, Any]:
+    return {
+        item.name: getattr(record, item.name) for item in fields(record) if item.name != without
+    }

@@ -1,9 +1,10 @@
-"""Scores of random keys: k_i ~ N(mu_i, Sigma_i) independent, z_i = scale Q k_i, a row of Q a head.
+"""Scores of independent random keys k_i ~ N(mu_i, Sigma_i): z_i = scale Q k_i, Q one row per head.
 
-    z_i ~ N(scale Q mu_i, scale^2 Q Sigma_i Q^T):  as many normals a key as that matrix has rank
+    z_i ~ N(scale Q mu_i, scale^2 Q Sigma_i Q^T):  the rank of that matrix is the number of
+    independent normal variables that the scores of key i depend on
 
-A number that depends on one normal in all is found exactly; on more, by scrambled Sobol points
-(several scramblings, so that the error is known) and, beside it, by plain random draws.
+A number that depends on a single normal variable in all is computed exactly. Others are computed
+with scrambled Sobol points (several scramblings give the error) and by plain Monte Carlo.
 """
 
 from __future__ import annotations
@@ -15,36 +16,35 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from attnlab.construct.numerics import Array
 
 _CHUNK = 4_000_000  # scores held at once
 _SCRAMBLINGS = 16
-_POINTS = 2**12  # of each
-_REACH, _GRID = 9.0, 6001  # standard deviations; less than 1e-18 lies beyond
-_LOST = 1e-12  # of the largest variance: less is no randomness
+_POINTS = 2**12  # per scrambling
+_REACH, _GRID = 9.0, 6001  # standard deviations (less than 1e-18 lies beyond) and grid points
+_ZERO = 1e-12  # a smaller share of the largest variance counts as no randomness
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreDistribution:
-    """The joint law of all scores: mean (head, key), covariance (key, head, head)."""
+    """The joint normal distribution of scores: mean (head, key), covariance (key, head, head)."""
 
     mean: Array
     covariance: Array
 
     @staticmethod
     def of(means: Array, covariances: Array, queries: Array, scale: float) -> ScoreDistribution:
-        """Of these keys, seen by these queries."""
+        """The scores that these queries give to keys with these means and covariances."""
         mean = scale * (queries @ means.T)
         covariance = scale**2 * np.einsum("ad,idc,bc->iab", queries, covariances, queries)
         return ScoreDistribution(mean, 0.5 * (covariance + covariance.transpose(0, 2, 1)))
 
     @cached_property
     def factors(self) -> list[tuple[int, Array]]:
-        """(key, column): z of that key moves along the column with one normal each."""
+        """(key, column) per normal variable: column times variable is added to the key's scores."""
         values, vectors = np.linalg.eigh(self.covariance)
-        least = _LOST * float(values.max(initial=0.0))
+        least = _ZERO * float(values.max(initial=0.0))
         return [
             (i, math.sqrt(values[i, r]) * vectors[i, :, r])
             for i in range(len(values))
@@ -54,19 +54,19 @@ class ScoreDistribution:
 
     @property
     def spread(self) -> Array:
-        """Standard deviations (head, key)."""
+        """The standard deviation of every score, (head, key)."""
         return np.sqrt(np.maximum(np.einsum("iaa->ai", self.covariance), 0.0))
 
     @property
     def heads_are_independent(self) -> bool:
-        """Whether no key's scores are correlated between heads."""
+        """Whether the scores of every key are uncorrelated between heads."""
         spread = self.spread
-        limit = _LOST * spread.T[:, :, None] * spread.T[:, None, :]
+        limit = _ZERO * spread.T[:, :, None] * spread.T[:, None, :]
         off = ~np.eye(len(self.mean), dtype=bool)
         return bool((np.abs(self.covariance) <= limit)[:, off].all())
 
     def weights(self, normals: Array) -> Array:
-        """softmax of the scores these normals give: (draw, head, key)."""
+        """softmax of the scores at values of the normal variables: (draw, head, key)."""
         scores = np.repeat(self.mean[None], len(normals), axis=0)
         for column, (key, factor) in enumerate(self.factors):
             scores[:, :, key] += normals[:, column, None] * factor
@@ -74,15 +74,15 @@ class ScoreDistribution:
         np.exp(scores, out=scores)
         return scores / scores.sum(axis=2, keepdims=True)
 
-    def sampled(self, count: int, generator: np.random.Generator) -> Iterator[Array]:
+    def sample_weights(self, count: int, generator: np.random.Generator) -> Iterator[Array]:
         """`count` random draws of the weights, in parts that fit into memory."""
         part = max(1, _CHUNK // self.mean.size)
         for start in range(0, count, part):
             shape = (min(part, count - start), len(self.factors))
             yield self.weights(generator.standard_normal(shape))
 
-    def even(self, seed: int) -> Iterator[Array]:
-        """Weights on scrambled Sobol points, one array a scrambling."""
+    def sobol_weights(self, seed: int) -> Iterator[Array]:
+        """The weights at scrambled Sobol points, one array per scrambling."""
         from scipy.special import ndtri
         from scipy.stats import qmc
 
@@ -95,13 +95,16 @@ class ScoreDistribution:
 
 
 def probability_negative(event: Callable[[Array], Array]) -> float:
-    """P(some entry of event(x) < 0), x one standard normal: the roots, then differences of Phi.
+    """P(some entry of event(x) < 0) for a standard normal x: find the roots, add intervals of Phi.
 
-    `event` maps points (m,) to (m, entries), continuous and with no two roots of one entry within
-    0.003 of each other.
+    `event` maps points (m,) to (m, entries). It must be continuous, and two roots of one entry
+    must be at least 0.003 apart.
     """
     from scipy.optimize import root_scalar
     from scipy.special import ndtr
+
+    def value(x: float, entry: int) -> float:
+        return float(event(np.array([x]))[0, entry])
 
     grid = np.linspace(-_REACH, _REACH, _GRID)
     values = event(grid)
@@ -109,18 +112,19 @@ def probability_negative(event: Callable[[Array], Array]) -> float:
     for entry in range(values.shape[1]):
         sign = values[:, entry] < 0
         for at in np.flatnonzero(sign[1:] != sign[:-1]):
-            one = lambda x, entry=entry: float(event(np.array([x]))[0, entry])  # noqa: E731
             ends = (float(grid[at]), float(grid[at + 1]))
-            if one(ends[0]) * one(ends[1]) < 0:
-                cuts.append(float(root_scalar(one, bracket=ends, xtol=1e-14).root))
+            at_low, at_high = value(ends[0], entry), value(ends[1], entry)
+            if at_low * at_high < 0:
+                solution = root_scalar(value, args=(entry,), bracket=ends, xtol=1e-14)
+                cuts.append(float(solution.root))
             else:  # an end is the root itself
-                cuts.append(ends[0] if one(ends[0]) == 0 else ends[1])
+                cuts.append(ends[0] if at_low == 0 else ends[1])
     cuts.sort()
-    found = 0.0
+    probability = 0.0
     for low, high in itertools.pairwise(cuts):
         if high > low and bool((event(np.array([0.5 * (low + high)])) < 0).any()):
             a = -math.inf if low == -_REACH else low
             b = math.inf if high == _REACH else high
-            # Far right of 0 both values of Phi are near 1: use the mirror image.
-            found += float(ndtr(-a) - ndtr(-b)) if a > 0 else float(ndtr(b) - ndtr(a))
-    return found
+            # Far right of 0 both values of Phi are close to 1: use the mirror image.
+            probability += float(ndtr(-a) - ndtr(-b)) if a > 0 else float(ndtr(b) - ndtr(a))
+    return probability

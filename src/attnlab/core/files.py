@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from attnlab.core.config import content_hash
 from attnlab.core.errors import IntegrityError, StorageError, from_os_error
 
 
@@ -78,6 +79,18 @@ def sha256_file(path: Path) -> str:
 def sha256_files(paths: Iterable[Path]) -> str:
     """SHA-256 over the SHA-256 of each file, in the order given."""
     return hashlib.sha256("".join(map(sha256_file, paths)).encode()).hexdigest()
+
+
+def sha256_of_paths(*names: str) -> str:
+    """One hash over the files that these names mean, of folders all files; '' where there is none.
+
+    A name that is no path here, such as that of a model on a hub, adds nothing.
+    """
+    lines = []
+    for path in (Path(name) for name in names if name):
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        lines += [f"{file.name} {sha256_file(file)}" for file in files if file.is_file()]
+    return content_hash(lines) if lines else ""
 
 
 def sync_folder(folder: Path) -> None:

@@ -8,17 +8,20 @@ number, threshold, verdict, sentence and evidence; `summarize` makes one finding
     not applicable  the audit applies to no trial
 
 A study declares exceptions as data: `may_fail = {"collapse": ["off"]}` (audit -> arms) for arms
-whose failure is no news, `must_fail = {...}` for arms that show a fault and must be caught.
+whose failure is no news, `must_fail = {...}` for arms that show a fault and must be caught. An arm
+may be a pattern: "rate *" stands for every arm that begins so, "*" for all.
 """
 
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, get_args
 
 from attnlab.audit.finding import AuditVerdict, Finding
 from attnlab.core.config import canonical_json
 from attnlab.core.errors import IntegrityError
+from attnlab.core.plural import counted
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 
@@ -95,9 +98,9 @@ def _summary(
     must_fail: Collection[str],
 ) -> Finding:
     rows = [row for row in table if any(f.name == name for f in row.findings)]
-    failures = {row.id: first for row in rows if (first := _first_failure(name, row))}
-    expected = {row.id for row in rows if row.get("arm") in must_fail}
-    allowed = {row.id for row in rows if row.get("arm") in may_fail}
+    failures = {row.id: first for row in rows if (first := row.failure(name))}
+    expected = {row.id for row in rows if _is_one_of(row, must_fail)}
+    allowed = {row.id for row in rows if _is_one_of(row, may_fail)}
     wrong = (failures.keys() - allowed) ^ expected
     evidence = {
         "trials": len(rows),
@@ -107,7 +110,7 @@ def _summary(
     }
     if wrong:
         first = next(row for row in rows if row.id in wrong)
-        why = f"{len(wrong)} of {len(rows)} trials; first, {_label(first)}: " + (
+        why = f"{len(wrong)} of {counted(len(rows), 'trial')}; first, {_label(first)}: " + (
             failures[first.id].why if first.id in failures else "it passes, though it must fail"
         )
         hit = () if name in ABOUT_RESULTS else _resting_on(claims, wrong)
@@ -115,21 +118,23 @@ def _summary(
     single = [f for row in rows for f in row.findings if f.name == name]
     if all(f.verdict == "not-applicable" for f in single):
         return Finding(name, "not-applicable", None, 0, single[0].why, evidence)
-    return Finding(name, "pass", 0, 0, _passing(rows, failures, expected), evidence)
+    moments = " and at the ".join(dict.fromkeys(f.when for f in single if f.when))
+    why = _passing(rows, failures) + (f", at the {moments}" if moments else "")
+    for what, ids in (("as it must", expected), ("which is allowed", failures.keys() - expected)):
+        first = next((row for row in rows if row.id in ids), None)
+        if first is not None:
+            why += f"; {_label(first)} fails, {what}: {failures[first.id].why}"
+    return Finding(name, "pass", 0, 0, why, evidence)
 
 
-def _passing(rows: Sequence[Row], failures: Mapping[str, Finding], expected: set[str]) -> str:
+def _passing(rows: Sequence[Row], failures: Mapping[str, Finding]) -> str:
     passing = len(rows) - len(failures)
-    why = f"{'all ' if not failures else ''}{passing} trial{'s' * (passing != 1)} pass"
-    why += f"; the {len(expected)} that must fail do" if expected else ""
-    excused = next((row for row in rows if row.id in failures.keys() - expected), None)
-    if excused is not None:
-        why += f"; {_label(excused)} fails, which is allowed: {failures[excused.id].why}"
-    return why
+    why = "1 trial passes" if passing == 1 else f"{passing} trials pass"
+    return f"all {why}" if passing == len(rows) > 1 else why
 
 
-def _first_failure(name: str, row: Row) -> Finding | None:
-    return next((f for f in row.findings if f.name == name and f.verdict == "fail"), None)
+def _is_one_of(row: Row, arms: Collection[str]) -> bool:
+    return any(fnmatchcase(str(row.get("arm")), arm) for arm in arms)
 
 
 def _resting_on(claims: Sequence[Claim], trials: Collection[str]) -> tuple[str, ...]:

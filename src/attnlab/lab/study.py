@@ -162,23 +162,23 @@ class Study(ABC):
         return table
 
     @abstractmethod
-    def claims(self, evidence: Any) -> Sequence[Claim]:
+    def claims(self, evidence: Any, /) -> Sequence[Claim]:
         """Sentences with computed verdicts."""
 
     def fetch(self) -> None:
         """Have at hand what the trials need, an asset say; called once, before they start."""
         return
 
-    def audits(self, evidence: Any, claims: Sequence[Claim]) -> Sequence[Finding]:
+    def audits(self, evidence: Any, claims: Sequence[Claim], /) -> Sequence[Finding]:
         """Checks of the run as a whole. The lab itself adds two kinds: whether every difference
         rests on enough seeds after correction, and a summary of what audits said of the trials."""
         return []
 
-    def figures(self, evidence: Any) -> Sequence[Figure]:
+    def figures(self, evidence: Any, /) -> Sequence[Figure]:
         """Pictures of the table."""
         return []
 
-    def facts(self, evidence: Any, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    def facts(self, evidence: Any, claims: Sequence[Claim], /) -> Mapping[str, Any]:
         """Names for the template beside `claim`, `arms` and `settings`."""
         return {}
 
@@ -187,6 +187,6 @@ class Study(ABC):
         count = {v: sum(c.verdict == v for c in claims) for v in ("holds", "fails", "undecided")}
         return f"{count['holds']} claims hold, {count['fails']} fail, {count['undecided']} open."
 
-    def discussion(self, evidence: Any, claims: Sequence[Claim]) -> Sequence[Section]:
+    def discussion(self, evidence: Any, claims: Sequence[Claim], /) -> Sequence[Section]:
         """What it means, and why it differs from what was reported; replaced by a template."""
         return []

@@ -1,6 +1,7 @@
 """The results of a run as rows: one a trial, its configuration and metrics side by side."""
 
 import csv
+import html
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Scalar
 
 FIRST = ("id", "seed", "state")
+SHOWN_ROWS = 20  # in a notebook
 Loader = Callable[[], Mapping[str, Any]]
 
 
@@ -48,6 +50,10 @@ class Row:
     def get(self, key: str, default: Any = None) -> Any:
         """row[key], or `default` when the trial has no such column."""
         return self.metrics.get(key, self.config.get(key, default))
+
+    def failure(self, audit: str) -> Finding | None:
+        """What the audit found wrong with this trial; None where it passed or did not run."""
+        return next((f for f in self.findings if f.name == audit and f.verdict == "fail"), None)
 
     @property
     def arrays(self) -> Mapping[str, np.ndarray]:
@@ -99,7 +105,13 @@ def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return made.getvalue()
 
 
-@dataclass(frozen=True)
+def _cell(value: Any) -> str:
+    """A value in few characters."""
+    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows sorted by trial id, with the three verbs figures and claims need."""
 
@@ -130,6 +142,34 @@ class Table:
         for row in self.rows:
             found.setdefault(tuple(row.get(k) for k in keys), []).append(row)
         return {key: Table(found[key]) for key in sorted(found)}
+
+    def to_pandas(self, cost: bool = False) -> Any:
+        """A DataFrame with one row a trial: id, seed, state, settings, metrics; needs pandas."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise UsageError("Table.to_pandas needs pandas: pip install pandas") from None
+        columns, rows = flat(self, cost)
+        return DataFrame(rows, columns=columns)
+
+    def __repr__(self) -> str:
+        """How many trials and columns: the rows themselves would fill screens."""
+        return f"<Table: {len(self.rows)} trials, {len(flat(self)[0])} columns>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the first rows, with every column that differs between trials."""
+        columns, rows = flat(self)
+        varying = [
+            i for i in range(len(columns)) if i < len(FIRST) or len({str(r[i]) for r in rows}) > 1
+        ]
+        head = "".join(f"<th>{html.escape(columns[i])}</th>" for i in varying)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_cell(row[i]))}</td>" for i in varying) + "</tr>"
+            for row in rows[:SHOWN_ROWS]
+        )
+        more = len(rows) - SHOWN_ROWS
+        rest = f"<p>and {more} more trials</p>" if more > 0 else ""
+        return f"<table><tr>{head}</tr>{body}</table>{rest}"
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Layers, heads and places are counted from 0, as in the arrays they come from.
 """
 
 import functools
+import html
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from attnlab.report.tokens import shown_tokens
 TOLERANCE = 2.0**-7
 
 
-@dataclass(frozen=True, eq=False)  # eq: arrays have no single truth value
+@dataclass(frozen=True, eq=False, repr=False)  # eq: arrays have no single truth value
 class AttentionMaps:
     """Where a model looks: one square map a layer and head over the tokens of one text."""
 
@@ -41,6 +42,25 @@ class AttentionMaps:
         weights.setflags(write=False)
         object.__setattr__(self, "tokens", tuple(str(token) for token in self.tokens))
         object.__setattr__(self, "weights", weights)
+
+    def __repr__(self) -> str:
+        """The model and the sizes; the weights themselves are in `weights`."""
+        return (
+            f"<AttentionMaps of {self.target}: {self.layers} layers, {self.heads} heads, "
+            f"{len(self.tokens)} tokens>"
+        )
+
+    def _repr_html_(self) -> str:
+        """In a notebook: every head as a small picture."""
+        import base64
+        import io
+
+        from attnlab.report.attention import picture
+
+        buffer = io.BytesIO()
+        picture(self).savefig(buffer, format="png", dpi=110)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        return f'<p>{html.escape(repr(self))}</p><img src="data:image/png;base64,{data}"/>'
 
     @property
     def layers(self) -> int:

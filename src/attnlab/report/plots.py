@@ -39,6 +39,7 @@ class Curve:
     color: str
     x: np.ndarray
     estimates: Sequence[Estimate]
+    style: str = "-"
 
 
 def dot(ax: Axes, y: float, e: Estimate, series: Series, limits: Limits | None = None) -> None:
@@ -122,7 +123,7 @@ def draw_curve(ax: Axes, curve: Curve, limits: Limits | None = None, label: bool
     )
     if limits:
         low, high = np.clip(low, *limits), np.clip(high, *limits)
-    ax.plot(curve.x, value, color=curve.color)
+    ax.plot(curve.x, value, color=curve.color, linestyle=curve.style)
     ax.fill_between(curve.x, low, high, color=curve.color, alpha=0.15, linewidth=0)
     if label:
         direct_label(ax, curve.x, value, curve.label, curve.color)

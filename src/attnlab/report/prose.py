@@ -14,8 +14,9 @@
 
 What stands before the first heading is the answer. In a template one may use `claim(name)`,
 `table(head, rows)`, `settings`, `arms` (the study's evidence) and what its `facts` returns; the
-filters are `number`, `interval`, `percent`, `points`, `verdict`, `listed` and Jinja's own. A name
-that does not exist raises. Text that comes from data stays on one line and never becomes a heading.
+filters are `number`, `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's
+own; studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist
+raises. Text that comes from data stays on one line and never becomes a heading.
 """
 
 import inspect
@@ -45,25 +46,31 @@ def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[s
         "arms": evidence,
         **study.facts(evidence, claims),
     }
-    return render_prose(template_text(study), names)
+    file = template_file(study)
+    return render_prose(file.read_text(encoding="utf-8"), names, file.parent)
 
 
-def template_text(study: Study) -> str:
+def template_file(study: Study) -> Path:
     """The template file that lies beside the class which names it."""
     owner = next(kind for kind in type(study).__mro__ if "template" in vars(kind))
     file = inspect.getsourcefile(owner) or getattr(sys.modules[owner.__module__], "__file__", "")
-    return (Path(str(file)).parent / study.template).read_text(encoding="utf-8")
+    return Path(str(file)).parent / study.template
 
 
-def render_prose(template: str, names: Mapping[str, Any]) -> tuple[str, list[Section]]:
-    """Answer (before the first `## `) and sections of a template filled with `names`."""
+def render_prose(
+    template: str, names: Mapping[str, Any], folder: Path | None = None
+) -> tuple[str, list[Section]]:
+    """Answer (before the first `## `) and sections of a template filled with `names`.
+
+    Templates that it includes are read from `folder`.
+    """
     tables: list[tuple[tuple[str, ...], ...]] = []
 
     def table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
         tables.append(tuple(tuple(str(cell) for cell in row) for row in (head, *rows)))
         return _TABLE.format(len(tables) - 1)
 
-    text = _environment().from_string(template).render({**names, "table": table})
+    text = _environment(folder).from_string(template).render({**names, "table": table})
     answer, *parts = ("\n" + text).split("\n## ")
     sections = [_section(part, tables) for part in parts]
     return " ".join(answer.split()), [section for section in sections if not section.empty]
@@ -77,8 +84,9 @@ def _section(text: str, tables: Sequence[tuple[tuple[str, ...], ...]]) -> Sectio
     return Section(heading.strip(), tuple(b for b in blocks if b not in places), shown)
 
 
-def _environment() -> jinja2.Environment:
+def _environment(folder: Path | None) -> jinja2.Environment:
     environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder) if folder else None,
         autoescape=False,  # plain text: the page escapes it
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -91,6 +99,7 @@ def _environment() -> jinja2.Environment:
         "percent": percent,
         "points": points,
         "verdict": verdict,
+        "measured": measured,
         "listed": listed,
         "counted": counted,
     }
@@ -136,6 +145,13 @@ def points(e: Estimate, decimals: int = 1) -> str:
 def verdict(claim: Claim) -> str:
     """`holds (interval [1.2, 1.3] lies inside …)`."""
     return f"{claim.verdict} ({claim.why})"
+
+
+def measured(claim: Claim) -> str:
+    """`1.25 [1.23, 1.29] (rotary-wins: fails)`: the estimate with the claim's name and verdict."""
+    known = math.isfinite(claim.estimate.value)
+    value = interval(claim.estimate) if known else "not measured"
+    return f"{value} ({claim.name}: {claim.verdict})"
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:

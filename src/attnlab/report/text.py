@@ -7,6 +7,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from attnlab.core.plural import counted as counted  # part of this vocabulary
+
 MISSING = "–"
 SIGNIFICANT = 4
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -87,11 +89,6 @@ def typeset(text: str) -> str:
     """A sentence with -0.5 and 3e-05 in it, with the true minus and powers of ten instead."""
     raised = _EXPONENT.sub(lambda m: f"{m[1]} × 10{_raised(int(m[2]))}", text)
     return _HYPHEN_MINUS.sub("−", raised)
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 trial`, `12 trials`, `10,000 trials`."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def _divide_by_power(x: float, power: int) -> float:

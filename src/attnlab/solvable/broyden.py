@@ -1,9 +1,10 @@
-"""f(x) = F(x) - x = 0 in two or three unknowns: Newton, the Jacobian measured once, then updated.
+"""Broyden's method for f(x) = F(x) - x = 0 in two or three unknowns.
 
     x+ = x - B^-1 f,    B+ = B + (df - B dx) dx^T / |dx|^2     (Broyden's first method)
 
-The Jacobian is handed on along a curve, so that a continued point costs a handful of evaluations.
-Damped iteration needs a hundred: the map's eigenvalues reach below -3 on the positional branch.
+The Jacobian is measured once and passed on along a curve, so that a further point costs a handful
+of evaluations. Damped iteration needs a hundred: the map has eigenvalues below -3 on the positional
+branch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PROBE = 1e-3
 
 @dataclass(frozen=True)
 class BroydenResult:
-    """The best place found, its largest residual, and the Jacobian there (for the next point)."""
+    """The best x, its largest residual, and the Jacobian there, to start the next point with."""
 
     x: Array
     residual: float
@@ -30,7 +31,7 @@ class BroydenResult:
 
 
 def jacobian(problem: Problem, x: Array, f: Array) -> Array:
-    """df/dx by one-sided differences, a column per evaluation."""
+    """df/dx by one-sided differences, one column per evaluation."""
     columns: list[Array] = []
     for i in range(x.size):
         probe = x.copy()
@@ -42,7 +43,7 @@ def jacobian(problem: Problem, x: Array, f: Array) -> Array:
 def broyden_solve(
     problem: Problem, x: Array, tol: float, slope: Array | None, reach: Array, steps: int = 10
 ) -> BroydenResult:
-    """The root nearest to x, or where Newton left the box x +- reach."""
+    """The root near x, or the point where the iteration left the box x +- reach."""
     start = x
     f = problem(x)
     fresh = slope is None
@@ -64,7 +65,7 @@ def broyden_solve(
             slope = slope + np.outer(new - f - slope @ step, step) / (step @ step)
             x, f = x + step, new
         if (outside or slow) and not fresh:
-            # An inherited Jacobian may lead astray: measure one here.
+            # The Jacobian of another point may mislead: measure it here.
             slope, fresh = jacobian(problem, x, f), True
         worst = float(np.abs(f).max())
         if worst < best.residual:

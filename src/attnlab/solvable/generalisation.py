@@ -1,7 +1,7 @@
-"""Test error of trained weights, ε_g = E (1/2D)‖Y − A X‖²: sampled, and as an exact integral.
+"""Test error of trained weights, ε_g = E (1/2D)‖Y − A X‖²: from samples, and as an integral.
 
-The loss of a fresh sample depends on x only through its part in span{W, W*, 1_D} (dimension
-k ≤ rank + rank* + 1) and the squared size of the rest, which averages to σ²(D−k)‖A*−A‖²:
+The loss of a new sample depends on x only through its projection on span{W, W*, 1_D} (dimension
+k ≤ rank + rank* + 1) and the squared norm of the rest, whose mean is σ²(D−k)‖A*−A‖²:
 
     2D·ε_g = E_c[ ‖(A*−A)c − A s vᵀ‖² + σ²(D−k)‖A*−A‖²_F ],   c_l ~ N(0, σ² I_k)
 
@@ -23,7 +23,7 @@ from attnlab.solvable.teacher import Dataset, Teacher, mixed_attention, softmax_
 
 @dataclass(frozen=True)
 class TestErrors:
-    """Mean over fresh samples, its standard error, and the linear baseline on the same samples."""
+    """Mean test error and standard error per student, and that of the linear baseline."""
 
     students: Float[Tensor, " student"]
     standard_error: Float[Tensor, " student"]
@@ -33,7 +33,7 @@ class TestErrors:
 def sample_test_error(
     teacher: Teacher, weights: Weights, linear: Float[Tensor, "l m"], samples: int, seed: Seed
 ) -> TestErrors:
-    """ε_g over `samples` fresh sequences that are drawn, scored and dropped chunk by chunk."""
+    """ε_g over `samples` new sequences, drawn and evaluated chunk by chunk to save memory."""
     total = torch.zeros(2, weights.shape[0], dtype=torch.float64, device=weights.device)
     baseline = 0.0
     for tokens in teacher.chunks(samples, seed, torch.float32):
@@ -50,7 +50,7 @@ def sample_test_error(
 def exact_test_error(
     teacher: Teacher, weights: Float[Tensor, "rank dim"], points_log2: int = 14, seed: int = 0
 ) -> float:
-    """ε_g of one student by scrambled Sobol points in the span of W, W* and 1_D."""
+    """ε_g of one student, integrated with scrambled Sobol points in the span of W, W* and 1_D."""
     s = teacher.settings
     w, w_star = weights.double().cpu(), teacher.weights.double().cpu()
     ones = torch.full((1, s.dim), s.position_size, dtype=torch.float64)
@@ -71,7 +71,7 @@ def exact_test_error(
 
 
 def linear_fit(data: Dataset, ridge: float) -> tuple[Float[Tensor, "l m"], float]:
-    """The best L×L map y = M x (it sees x without positions) in closed form, and its E.
+    """The best linear map y = M x over tokens, without positions, in closed form, and its E.
 
     M = (Σ_n A* G)(Σ_n G + λI)⁻¹ with G = x xᵀ/D; E = Σ_n (1/2D)‖Y − Mx‖² + (λ/2)‖M‖².
     """
@@ -84,7 +84,7 @@ def linear_fit(data: Dataset, ridge: float) -> tuple[Float[Tensor, "l m"], float
 
 
 def linear_losses(data: Dataset, fitted: Float[Tensor, "l m"]) -> Float[Tensor, " sample"]:
-    """(1/2D)‖Y − Mx‖² of every sample."""
+    """The loss (1/2D)‖Y − Mx‖² of the linear map on every sample."""
     return _quadratic(fitted, _plain_gram(data), data.attention)
 
 

@@ -1,4 +1,4 @@
-"""What one simulation needs, compared with what the machine has before anything is allocated."""
+"""Check the settings of a simulation, and its memory against that of the machine, beforehand."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,22 +11,22 @@ from attnlab.core.errors import UsageError
 
 STARTS = ("semantic", "positional", "random")
 MOST_SEED = 2**63
-MOST_TEST_SAMPLES = 10**9  # hours; 2 are needed for a standard error
-PER_TOKEN = 400  # bytes of fields, slopes and curvatures a token of a sample (measured: 350)
-PER_WEIGHT = 30  # copies of the weights a quasi-Newton solver keeps
+MOST_TEST_SAMPLES = 10**9  # takes hours
+PER_TOKEN = 400  # bytes of fields, gradients and Hessians per token of a sample (measured: 350)
+PER_WEIGHT = 30  # copies of the weights that the quasi-Newton solver keeps
 
 
 @contextmanager
 def translate_arithmetic_errors() -> Iterator[None]:
-    """Overflow or a division by zero inside means: settings nobody can compute with."""
+    """Turn an overflow or a division by zero in the block into a UsageError about the settings."""
     try:
         yield
     except ArithmeticError as error:
-        raise UsageError(f"cannot be computed with these settings: {error}") from None
+        raise UsageError(f"these settings cannot be computed: {error}") from None
 
 
 def check_simulation(settings: Mapping[str, Any], start: str, seed: int, device: str) -> None:
-    """UsageError unless the simulation is one that can start here."""
+    """Raise UsageError unless the settings are valid and the simulation fits in memory."""
     from attnlab.solvable.simulation import START, SimulationSettings
     from attnlab.solvable.solve import SolverSettings
 
@@ -45,7 +45,7 @@ def check_simulation(settings: Mapping[str, Any], start: str, seed: int, device:
 
 
 def refuse_too_large(chosen: Any, device: str) -> None:
-    """UsageError when the data and what is computed from it exceed the free memory."""
+    """Raise UsageError when the data and what is computed from them exceed the free memory."""
     need, free = simulation_bytes(chosen), free_bytes(device)
     if need > free:
         raise UsageError(
@@ -55,7 +55,7 @@ def refuse_too_large(chosen: Any, device: str) -> None:
 
 
 def simulation_bytes(chosen: Any) -> int:
-    """Tokens, one chunk of normals, fields of every sample, the solver's copies of the weights."""
+    """The memory of the tokens, one chunk of draws, the fields, and the solver's weights."""
     from attnlab.solvable.teacher import CHUNK_NUMBERS
 
     size = 4 if chosen.dtype == "float32" else 8
@@ -67,7 +67,7 @@ def simulation_bytes(chosen: Any) -> int:
 
 
 def free_bytes(device: str) -> int:
-    """Memory that can be had now: the GPU's, or what the kernel says, or all the machine has."""
+    """The free memory of the GPU or, on the CPU, of the machine (all of it if unknown)."""
     if device in ("auto", "cuda"):
         import torch
 
@@ -75,8 +75,8 @@ def free_bytes(device: str) -> int:
             return int(torch.cuda.mem_get_info()[0])
     try:
         with open("/proc/meminfo", encoding="ascii") as file:
-            known = dict(line.split(":", 1) for line in file)
-        return int(known["MemAvailable"].split()[0]) * 1024
+            meminfo = dict(line.split(":", 1) for line in file)
+        return int(meminfo["MemAvailable"].split()[0]) * 1024
     except (OSError, ValueError, KeyError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

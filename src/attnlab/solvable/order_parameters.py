@@ -1,11 +1,11 @@
-"""The order parameters, one definition for theory and data.
+"""The order parameters, defined once for theory and simulation.
 
     m = |W·1_D| / D      (positional: the mean of the student's field on token 1)
     θ = σ² |W·W*| / D    (semantic)
     q = σ² ‖W‖² / D      (variance of the student's field)
 
-Absolute values, because the model is even in W. For rank > 1: the norm of m over the rows, the
-singular values of the matrix θ (the largest is reported as θ) and the trace of q.
+Absolute values are taken because the model is even in W. For rank > 1, m is the norm over the
+rows, θ the largest singular value of the matrix θ, and q the trace.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Overlaps:
-    """m, θ, q of one student; `theta_values` are all singular values of θ."""
+    """m, θ and q of one student; `theta_values` holds all singular values of θ."""
 
     m: float
     theta: float
@@ -28,7 +28,7 @@ class Overlaps:
 def measure_overlaps(
     weights: Float[Tensor, "rank dim"], teacher: Float[Tensor, "rank2 dim"], sigma: float
 ) -> Overlaps:
-    """m, θ, q of student `weights` against teacher weights."""
+    """The order parameters of student `weights` with respect to the teacher weights."""
     dim = weights.shape[1]
     singular = torch.linalg.svdvals(sigma**2 * weights @ teacher.T / dim)
     return Overlaps(

@@ -1,8 +1,8 @@
-"""alpha_c, alpha_l, alpha_w: the three lines of the phase diagram, by root finding on branches.
+"""The critical points of the phase diagram, by root finding on the branches.
 
-alpha_c   training errors of the semantic and the positional branch are equal
-alpha_l   test error of the branch with the lower training error equals the linear baseline's
-alpha_w   theta = 0 stops being stable: the gain of a small theta at m = theta = 0 is one
+alpha_c   the semantic and the positional branch have equal training errors
+alpha_l   the branch with the lower training error has the test error of the linear baseline
+alpha_w   theta = 0 becomes unstable: a small theta at m = theta = 0 grows by a factor of one
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scipy.optimize import root_scalar
 from attnlab.solvable.quadrature import Rule
 from attnlab.solvable.theory import BranchTracer, Model, Point, linear_test_error
 
-_LEAST, _MOST = 0.15, 60.0  # alphas between which a crossing is looked for
-_RATIO = 1.15
+_LEAST, _MOST = 0.15, 60.0  # range of alpha that is searched for a crossing
+_RATIO = 1.15  # first step of the search, as a factor of alpha
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """value is nan where there is no crossing; reason says why, or what is special about it."""
+    """A critical alpha; `value` is nan where there is none, and `reason` explains."""
 
     value: float
     converged: bool
@@ -32,32 +32,34 @@ class Crossing:
 
 
 class Branches:
-    """Both branches followed together; counts their evaluations."""
+    """The semantic and the positional branch, each solved once per alpha."""
 
     def __init__(self, model: Model, rule: Rule) -> None:
         self.semantic = BranchTracer(model, "semantic", rule)
         self.positional = BranchTracer(model, "positional", rule)
         self.evaluations = 0
-        self.seen: dict[float, tuple[Point, Point]] = {}
+        self.points: dict[float, tuple[Point, Point]] = {}
 
     def __call__(self, alpha: float) -> tuple[Point, Point]:
         """The semantic and the positional solution at alpha."""
-        if alpha not in self.seen:
-            pair = self.semantic.walk(alpha), self.positional.walk(alpha)
+        if alpha not in self.points:
+            pair = self.semantic.continue_to(alpha), self.positional.continue_to(alpha)
             self.evaluations += sum(point.evaluations for point in pair)
-            self.seen[alpha] = pair
-        return self.seen[alpha]
+            self.points[alpha] = pair
+        return self.points[alpha]
 
 
 def _bracket(
     function: Callable[[float], float], start: float, limits: tuple[float, float] = (_LEAST, _MOST)
 ) -> tuple[float, float] | None:
-    """The first sign change from positive to negative on a walk from start in the right way."""
+    """An interval in which the function changes sign, by steps from `start` towards its root."""
     here, value = start, function(start)
     ratio = _RATIO if value > 0 else 1 / _RATIO
     while limits[0] <= here * ratio <= limits[1]:
         there = here * ratio
-        ratio = min(ratio**1.2, 1.5) if ratio > 1 else ratio  # upwards the branches flatten
+        ratio = (
+            min(ratio**1.2, 1.5) if ratio > 1 else ratio
+        )  # the branches are flatter at large alpha
         new = function(there)
         if (new > 0) != (value > 0):
             return min(here, there), max(here, there)
@@ -86,9 +88,9 @@ def alpha_c(
         return Crossing(np.nan, False, (_LEAST, _MOST), branches.evaluations, why)
     value = _root(gap, bracket, tol)
     pair = branches(value)
-    gone = [point.branch for point in pair if point.collapsed]
-    if gone:
-        why = f"the {' and '.join(gone)} branch has already merged with the trivial solution"
+    merged = [point.branch for point in pair if point.collapsed]
+    if merged:
+        why = f"the {' and '.join(merged)} branch has already merged with the trivial solution"
         return Crossing(np.nan, False, bracket, branches.evaluations, why)
     converged = all(point.converged for point in pair)
     return Crossing(value, converged, bracket, branches.evaluations)
@@ -97,9 +99,9 @@ def alpha_c(
 def alpha_l(
     model: Model, rule: Rule, tol: float = 1e-4, branches: Branches | None = None
 ) -> Crossing:
-    """The alpha above which the branch of lower training error generalises better than linear.
+    """The alpha above which the branch of lower training error beats the linear baseline.
 
-    Where that branch changes (alpha_c) its test error jumps; a sign change there is said in reason.
+    At alpha_c that branch changes and the test error jumps; `reason` says so if it crosses there.
     """
     branches = branches or Branches(model, rule)
     linear = linear_test_error(model)
@@ -124,14 +126,14 @@ def alpha_l(
 def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
     """The alpha at which a small theta starts to grow at the trivial solution m = theta = 0."""
     tracer = BranchTracer(model, "trivial", rule)
-    seen: dict[float, Point] = {}
+    points: dict[float, Point] = {}
     total = 0
 
     def deficit(alpha: float) -> float:
         nonlocal total
-        seen[alpha] = tracer.walk(alpha)
-        total += seen[alpha].evaluations
-        return 1 - tracer.gain(seen[alpha], "semantic")
+        points[alpha] = tracer.continue_to(alpha)
+        total += points[alpha].evaluations
+        return 1 - tracer.gain(points[alpha], "semantic")
 
     bracket = _bracket(deficit, 0.6, (_LEAST, 4.0))
     if bracket is None:
@@ -139,13 +141,13 @@ def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
         return Crossing(np.nan, False, (_LEAST, 4.0), total, why)
     value = _root(deficit, bracket, tol)
     deficit(value)
-    return Crossing(value, seen[value].converged, bracket, total)
+    return Crossing(value, points[value].converged, bracket, total)
 
 
 def critical_alphas(model: Model, rule: Rule, finer: Rule | None = None) -> dict[str, Crossing]:
-    """alpha_c, alpha_l and alpha_w together: the branches are computed once.
+    """alpha_c, alpha_l and alpha_w by name; the first two share the computed branches.
 
-    alpha_w is the noisiest and the cheapest: give it a finer rule.
+    alpha_w is the noisiest and the cheapest of the three: give it a finer rule.
     """
     branches = Branches(model, rule)
     return {

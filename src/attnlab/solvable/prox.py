@@ -1,12 +1,14 @@
-"""z = argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, two tokens, rank one.
+"""The proximal operator of the loss of one sample, for two tokens and rank one:
+
+    z = argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2
 
 Each row of a 2x2 softmax is one sigmoid: a_11 = s(d_1) with d_1 = z_1^2 - z_1 z_2, and
 a_22 = s(d_2) with d_2 = z_2^2 - z_1 z_2. If the rows of T sum to one the second term is
-2 sigma^2 [(a_11 - T_11)^2 + (a_22 - T_22)^2], whose gradient and 2x2 Hessian are closed.
-It is not convex for the V that state evolution meets, so every minimum that several starts reach is
-kept and the lowest is the answer.
+2 sigma^2 [(a_11 - T_11)^2 + (a_22 - T_22)^2], whose gradient and 2x2 Hessian have closed forms.
+The objective is not convex at the V of state evolution, so the minima reached from several starts
+are kept, and the lowest is the solution.
 
-Arrays inside this file are token first: h, t, z have shape (2, points), t = (T_11, T_22).
+Arrays in this file have the token axis first: h, t, z are (2, points), t = (T_11, T_22).
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ Array = NDArray[np.float64]
 
 _STEP_DONE = 1e-7  # Newton is quadratic: a last step this long leaves an error near 1e-13
 _MAX_STEPS = 80
-_DISTINCT = 1e-4  # two minima nearer than this are one
-_PAIR = 0.7  # z of a softmax row near 0.73, mid-way on its rise
-_CHUNK = 4096  # points whose working arrays stay in the processor's cache
+_DISTINCT = 1e-4  # two minima closer than this are the same
+_PAIR = 0.7  # z of a softmax entry near 0.73, halfway up the sigmoid
+_CHUNK = 4096  # points whose arrays fit in the processor's cache
 
 
 class ProxProblem(NamedTuple):
-    """The problem of every point: cavity fields, target diagonals (token first), V and sigma^2."""
+    """Cavity fields h and target diagonals t of every point, with V (`variance`) and sigma^2."""
 
     h: Array
     t: Array
@@ -40,7 +42,7 @@ class ProxProblem(NamedTuple):
 
 
 class _Local(NamedTuple):
-    """Energy, gradient and the three entries of the Hessian at a point."""
+    """The energy, its gradient and the three entries of its Hessian at every point."""
 
     energy: Array
     gradient: Array
@@ -48,12 +50,12 @@ class _Local(NamedTuple):
 
 
 def _sigmoid(x: Array) -> Array:
-    """1 / (1 + e^-x), through tanh: no overflow and no branch."""
+    """1 / (1 + e^-x) by tanh, which neither overflows nor branches."""
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
 def diagonal(z: Array) -> Array:
-    """(a_11, a_22) of softmax(z z^T), token first."""
+    """The diagonal (a_11, a_22) of softmax(z z^T), shape (2, points)."""
     return _sigmoid(z * (z - z[::-1]))
 
 
@@ -63,7 +65,7 @@ def _energy(z: Array, field: ProxProblem) -> Array:
 
 
 def _local(z: Array, field: ProxProblem) -> _Local:
-    """Second-order expansion of the energy.
+    """The second-order expansion of the energy at z.
 
     With c = (a - T) a' and k = a'^2 + (a - T) a'', the fit term has gradient
     4 sigma^2 sum c_l grad d_l and Hessian 4 sigma^2 sum (k_l grad d_l grad d_l^T + c_l hess d_l).
@@ -90,7 +92,7 @@ def _local(z: Array, field: ProxProblem) -> _Local:
 
 
 def _step(at: _Local, damping: Array, floor: float) -> Array:
-    """-(H + mu I)^-1 gradient, mu the least that makes the smallest eigenvalue reach the floor."""
+    """-(H + mu I)^-1 gradient with mu so large that the smallest eigenvalue reaches the floor."""
     h11, h12, h22 = at.hessian
     smallest = 0.5 * (h11 + h22) - np.hypot(0.5 * (h11 - h22), h12)
     mu = np.maximum(damping, floor - smallest)
@@ -98,12 +100,12 @@ def _step(at: _Local, damping: Array, floor: float) -> Array:
     scale = -1 / (h11 * h22 - h12 * h12)
     g1, g2 = at.gradient
     step = np.stack([scale * (h22 * g1 - h12 * g2), scale * (h11 * g2 - h12 * g1)])
-    # The scores are quadratic in z: beyond a unit step the expansion says nothing.
+    # The scores are quadratic in z: the expansion is useless beyond a unit step.
     return step / np.maximum(1.0, np.hypot(step[0], step[1]))
 
 
 def _descend_chunk(z: Array, field: ProxProblem) -> Array:
-    """Safeguarded Newton: a step that does not lower the energy is refused and damped."""
+    """Newton's method; a step that does not lower the energy is rejected and damped."""
     result = z.copy()
     where = np.arange(z.shape[1])
     at = _local(z, field)
@@ -131,11 +133,11 @@ def _descend_chunk(z: Array, field: ProxProblem) -> Array:
 
 
 def _starts(h: Array) -> tuple[Array, ...]:
-    """h, 0 and both signs of an attentive pair (c, -c).
+    """The starts: h, 0 and both signs of a pair (c, -c), at which the softmax attends.
 
     From 0, h/2 and h alone up to 0.4 % of the points stay in a higher minimum: the prox jumps where
-    the two signs of z are equally good, and the other sign is never tried. With both signs, 25
-    random starts a point found nothing lower (tests/solvable/test_prox.py).
+    both signs of z are equally good, and the other sign is never tried. With both signs, 25 random
+    starts per point find nothing lower (tests/solvable/test_prox.py).
     """
     pair = np.full_like(h, _PAIR)
     pair[1] = -_PAIR
@@ -143,17 +145,17 @@ def _starts(h: Array) -> tuple[Array, ...]:
 
 
 def _descend(z: Array, field: ProxProblem) -> Array:
-    """The local minimum below each start."""
+    """The local minimum that each start descends to."""
     parts = [slice(i, i + _CHUNK) for i in range(0, z.shape[1], _CHUNK)]
     return np.concatenate([_descend_chunk(z[:, p], field.take(p)) for p in parts], axis=1)
 
 
 @dataclass
 class Minima:
-    """The lowest minimum of every point, and the other minima found, followed as h and V move.
+    """The lowest minimum of every point and its other known minima, followed as h and V change.
 
-    `follow` slides every known minimum with a few Newton steps and keeps the lowest: cheap, and
-    free of hysteresis. `search` descends again from every start; it says how many answers changed.
+    `follow` updates every known minimum by a few Newton steps and keeps the lowest: this is cheap
+    and free of hysteresis. `search` descends again from every start.
     """
 
     best: Array
@@ -161,21 +163,21 @@ class Minima:
     owner: NDArray[np.intp]  # the point each column of `other` belongs to
 
     @classmethod
-    def none(cls) -> Minima:
-        """Nothing known yet."""
+    def empty(cls) -> Minima:
+        """No minima known yet."""
         return cls(np.empty((2, 0)), np.empty((2, 0)), np.empty(0, np.intp))
 
     def follow(self, field: ProxProblem) -> Array:
-        """The lowest of the minima known, slid to a new h and V."""
+        """The lowest of the known minima after an update to new h and V."""
         self.best = _descend(self.best, field)
         if self.owner.size:
             self._compete(_descend(self.other, field.take(self.owner)), field)
         return self.best
 
     def _compete(self, rival: Array, field: ProxProblem) -> None:
-        """Swap a rival with its owner's best where it is lower."""
+        """Swap a rival minimum with the best one of its point where it is lower."""
         owner = self.owner
-        # Each round settles at most one swap per owner; an owner has one or two rivals.
+        # Each round makes at most one swap per point; a point has one or two rivals.
         for _ in range(4):
             mine = field.take(owner)
             gain = _energy(self.best[:, owner], mine) - _energy(rival, mine)
@@ -191,14 +193,14 @@ class Minima:
         self.other = rival
 
     def search(self, field: ProxProblem, warm: Array | None = None) -> int:
-        """Every start again; returns the number of points whose answer moved."""
+        """Descend from every start; return the number of points whose lowest minimum changed."""
         h = field.h
         points = h.shape[1]
         fresh = [_descend(start, field) for start in _starts(h)]
         if warm is not None:
             fresh.append(_descend(warm, field))
-        known = self.best.shape[1] == points
-        if known:
+        has_minima = self.best.shape[1] == points
+        if has_minima:
             before = self.follow(field).copy()
         else:
             before = np.full_like(h, np.inf)
@@ -219,15 +221,15 @@ class Minima:
 
 
 def prox(h: Array, T: Array, V: float, sigma2: float, warm: Array | None = None) -> Array:
-    """argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2, lowest of all starts.
+    """argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2 for every point.
 
-    h, warm and the answer are (points, 2); T is (points, 2, 2) with rows that sum to one.
-    Starts: h, 0, (c, -c), (-c, c) and, where given, warm.
+    h, warm and the result are (points, 2); T is (points, 2, 2) with rows that sum to one. The
+    lowest minimum from the starts h, 0, (c, -c), (-c, c) and, where given, warm.
     """
     if not np.allclose(T.sum(axis=-1), 1.0, atol=1e-9):
         raise ValueError("each row of T must sum to 1: it is the target of a softmax row")
     target = np.stack([T[:, 0, 0], T[:, 1, 1]])
-    minima = Minima.none()
+    minima = Minima.empty()
     problem = ProxProblem(np.ascontiguousarray(h.T), target, V, sigma2)
     minima.search(problem, None if warm is None else np.ascontiguousarray(warm.T))
     return np.ascontiguousarray(minima.best.T)

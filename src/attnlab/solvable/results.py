@@ -1,4 +1,4 @@
-"""What the commands `theory` and `simulate` answer, as plain values."""
+"""The results of the commands `theory` and `simulate`, as dictionaries of numbers and names."""
 
 import math
 import time
@@ -17,7 +17,7 @@ MOST_POINTS = 2**20
 def theory_points(
     omega: float, alphas: Sequence[float], branch: str, **options: Any
 ) -> list[dict[str, Any]]:
-    """Order parameters and errors of the branches at every α, in the order given."""
+    """The order parameters and errors of the branches at every α, in the order given."""
     from attnlab.solvable.theory import curve
 
     if not alphas:
@@ -28,29 +28,29 @@ def theory_points(
         raise UsageError("α = N/D must lie in (0, 100]")
     model, rule = _model_and_rule(omega, **options)
     names = ("alpha", "branch", "converged", "q", "m", "V", "theta", "train_error", "test_error")
-    wanted = BRANCHES if branch == "both" else (branch,)
+    branches = BRANCHES if branch == "both" else (branch,)
     return [
         {name: getattr(point, name) for name in names}
-        for one in wanted
-        for point in curve(model, alphas, one, rule)
+        for each in branches
+        for point in curve(model, alphas, each, rule)
     ]
 
 
 def critical_points(omega: float, **options: Any) -> dict[str, Any]:
-    """α_c, α_l, α_w; what does not exist is None, with its reason under `reasons`."""
+    """α_c, α_l and α_w; a point that does not exist is None, and `reasons` says why."""
     from attnlab.solvable.phase import critical_alphas
     from attnlab.solvable.quadrature import sobol
 
     model, rule = _model_and_rule(omega, **options)
     crossings = critical_alphas(model, rule, sobol(8 * options["points"]))
-    found: dict[str, Any] = {"omega": omega}
+    points: dict[str, Any] = {"omega": omega}
     reasons: dict[str, str] = {}
     for name, crossing in crossings.items():
-        good = crossing.converged and math.isfinite(crossing.value)
-        found[name] = float(crossing.value) if good else None
-        if not good:
+        exists = crossing.converged and math.isfinite(crossing.value)
+        points[name] = float(crossing.value) if exists else None
+        if not exists:
             reasons[name] = crossing.reason or "did not converge"
-    return {**found, "reasons": reasons}
+    return {**points, "reasons": reasons}
 
 
 def _model_and_rule(omega: float, sigma: float, ridge: float, points: int) -> tuple[Any, Any]:
@@ -66,17 +66,18 @@ def _model_and_rule(omega: float, sigma: float, ridge: float, points: int) -> tu
 
 
 def simulate_one(settings: Mapping[str, Any], seed: int, device: str) -> dict[str, Any]:
-    """One instance, one start: overlaps, errors, and what the solver did."""
+    """One student of one instance: order parameters, errors, and the work of the solver."""
     from attnlab.solvable.simulation import SimulationSettings, simulate
 
     if seed < 0:
         raise UsageError("--seed must not be negative")
     chosen = build(SimulationSettings, settings)
-    where = resolve_device(device)
+    resolved = resolve_device(device)
     began = time.perf_counter()
-    found = simulate(chosen, Seed(seed), where)
-    values = found.students[0].as_json()
-    kept = (
+    simulation = simulate(chosen, Seed(seed), resolved)
+    student = simulation.students[0].as_json()
+    names = (
+        "start",
         "m",
         "theta",
         "q",
@@ -89,10 +90,9 @@ def simulate_one(settings: Mapping[str, Any], seed: int, device: str) -> dict[st
         "converged",
     )
     return {
-        "start": values["start"],
-        **{name: values[name] for name in kept},
-        "linear_train_error": found.linear_train_error,
-        "linear_test_error": found.linear_test_error,
-        "device": where,
+        **{name: student[name] for name in names},
+        "linear_train_error": simulation.linear_train_error,
+        "linear_test_error": simulation.linear_test_error,
+        "device": resolved,
         "seconds": time.perf_counter() - began,
     }

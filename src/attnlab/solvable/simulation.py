@@ -1,4 +1,4 @@
-"""One instance: draw a teacher and its data, train the students from their starts, measure them."""
+"""Simulate one instance: draw a teacher and its data, train students from their starts, test."""
 
 import math
 import re
@@ -10,7 +10,9 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from attnlab.core.config import suggest
 from attnlab.core.devices import DtypeName, torch_dtype
+from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.solvable.generalisation import (
     TestErrors,
@@ -28,15 +30,17 @@ START = re.compile(r"semantic|positional|random(-[1-9]\d{0,2})?")
 
 
 class SimulationSettings(TeacherSettings):
-    """A teacher, a number of samples N = α·D, and how its students are trained and tested."""
+    """Settings of the teacher, the number of samples N = α·D, and of training and testing."""
 
     alpha: float = Field(default=1.5, gt=0)
     ridge: float = Field(default=0.01, ge=0)
     student_rank: int = Field(default=1, ge=1)
     starts: tuple[str, ...] = ("semantic", "positional")
-    semantic_norm: float | None = None  # of the start; None: ‖W*‖ ≈ √D, as published
+    semantic_norm: float | None = None  # norm of the start; None: ‖W*‖ ≈ √D, as published
     positional_norm: float | None = None  # None: ‖r_1‖, 1 in the paper's scaling
-    displacement: float = Field(default=0.0, ge=0, le=2)  # Δ/q by which trained students are moved
+    displacement: float = Field(
+        default=0.0, ge=0, le=2
+    )  # Δ/q by which trained students are displaced
     test_samples: int = Field(default=50_000, ge=2)
     dtype: DtypeName = "float64"
     tolerance: float | None = None  # None: 1e-6 in float64, 1e-4 in float32
@@ -48,12 +52,14 @@ class SimulationSettings(TeacherSettings):
     def _known_starts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not START.fullmatch(name):
-                raise ValueError("a start is semantic, positional, random, or random-2, random-3 …")
+                raise ValueError(
+                    "a start must be semantic, positional, random, or random-2, random-3 …"
+                )
         return value
 
     @property
     def samples(self) -> int:
-        """N = α·D, rounded; training samples only."""
+        """The number of training samples N = α·D, rounded."""
         return max(1, round(self.alpha * self.dim))
 
     @property
@@ -64,12 +70,12 @@ class SimulationSettings(TeacherSettings):
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The type of the two large products."""
+        """The floating-point type of the two large matrix products."""
         return torch_dtype(self.dtype)
 
     @property
     def solver(self) -> SolverSettings:
-        """The solver these settings ask for."""
+        """The settings of the solver, with the default tolerance of the dtype."""
         tolerance = self.tolerance or (1e-6 if self.dtype == "float64" else 1e-4)
         return SolverSettings.model_validate(
             {"method": self.method, "tolerance": tolerance, "max_evaluations": self.max_evaluations}
@@ -78,7 +84,7 @@ class SimulationSettings(TeacherSettings):
 
 @dataclass(frozen=True)
 class Student:
-    """What one start ended in; `train_error` is E/D, `test_error` the sampled ε_g."""
+    """A student trained from one start; `train_error` is E/D, `test_error` the sampled ε_g."""
 
     start: str
     m: float
@@ -94,10 +100,10 @@ class Student:
     converged: bool
     theta_values: tuple[float, ...]
     start_norm: float
-    returned: float | None  # Δ/q left after a trained student was displaced and descended again
+    returned: float | None  # Δ/q that remains after displacing a trained student and training again
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for metrics and `--json`."""
+        """All fields, as a dictionary for metrics and `--json`."""
         return asdict(self)
 
 
@@ -113,26 +119,30 @@ class Simulation:
     seconds: float
 
     def student(self, start: str) -> Student:
-        """The student of this start."""
-        return next(s for s in self.students if s.start == start)
+        """The student of this start; UsageError with the nearest name if there is none."""
+        by_start = {student.start: student for student in self.students}
+        if start not in by_start:
+            raise UsageError(f"no student started from {start!r}: {suggest(start, by_start)}")
+        return by_start[start]
 
 
-def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> Simulation:
-    """Draw, train, test; a pure function of (settings, seed) on one device."""
+def simulate(settings: SimulationSettings, seed: Seed | int, device: str = "cpu") -> Simulation:
+    """Draw, train and test; the result depends only on the settings, the seed and the device."""
+    seed = Seed(seed) if isinstance(seed, int) else seed
     began = time.perf_counter()
     teacher = Teacher.draw(settings.teacher, seed.child("teacher"), device)
     data = teacher.sample(settings.samples, seed.child("train"), settings.torch_dtype)
     loss = Loss.of(data, settings.ridge)
     starts = start_weights(settings, teacher, seed)
-    found = minimise(loss, starts, settings.solver)
+    solution = minimise(loss, starts, settings.solver)
     linear, linear_value = linear_fit(data, settings.ridge)
     test = sample_test_error(
-        teacher, found.weights, linear, settings.test_samples, seed.child("test")
+        teacher, solution.weights, linear, settings.test_samples, seed.child("test")
     )
-    held_out = leave_one_out(loss, found.weights) if _has_cavity(settings) else None
-    back = _returned(settings, loss, found, seed)
+    held_out = leave_one_out(loss, solution.weights) if _has_cavity(settings) else None
+    returned = _displace_and_retrain(settings, loss, solution, seed)
     students = tuple(
-        _measure(index, settings, teacher, starts, found, test, held_out, back)
+        _measure(index, settings, teacher, starts, solution, test, held_out, returned)
         for index in range(len(settings.starts))
     )
     variance, largest = start_scores(loss, starts)
@@ -147,17 +157,17 @@ def simulate(settings: SimulationSettings, seed: Seed, device: str = "cpu") -> S
 
 
 def start_weights(settings: SimulationSettings, teacher: Teacher, seed: Seed) -> Weights:
-    """W = W* (semantic), W = r_1 (positional) or a random direction of norm √D; one a start.
+    """One W per start: W* (semantic), the position vector r_1 (positional), or random of norm √D.
 
-    Rows beyond the teacher's rank start small and random: a zero row would never move.
+    Rows beyond the teacher's rank start small and random, because a zero row would stay zero.
     """
     device, shape = teacher.weights.device, (settings.student_rank, settings.dim)
-    made: list[Tensor] = []
+    weights_by_start: list[Tensor] = []
     for name in settings.starts:
         generator = seed.child("start", name).torch_generator()
         noise = torch.randn(shape, generator=generator, dtype=torch.float64).to(device)
         if name.startswith("random"):
-            made.append(noise)
+            weights_by_start.append(noise)
             continue
         weights = noise / math.sqrt(settings.dim)
         if name.startswith("semantic"):
@@ -166,12 +176,12 @@ def start_weights(settings: SimulationSettings, teacher: Teacher, seed: Seed) ->
         else:
             position = torch.full_like(weights[:1], settings.position_size)
             weights[:1] = _with_norm(position, settings.positional_norm)
-        made.append(weights)
-    return torch.stack(made)
+        weights_by_start.append(weights)
+    return torch.stack(weights_by_start)
 
 
 def start_scores(loss: Loss, starts: Weights) -> tuple[float, float]:
-    """Variance of the first student's scores at its start, and its mean largest weight."""
+    """The variance of the first student's scores at its start, and its mean largest weight."""
     fields = loss.fields(starts[:1])
     scores = torch.einsum("lnkr,mnkr->lmnk", fields, fields)
     weights = softmax_scores(fields, loss.data.settings)
@@ -183,57 +193,59 @@ def _with_norm(weights: Tensor, norm: float | None) -> Tensor:
 
 
 def _has_cavity(settings: SimulationSettings) -> bool:
-    """The cavity formula is derived for rank 1, the paper's scaling and λ > 0."""
+    """Whether the cavity formula holds: it is derived for rank 1, the paper's scaling and λ > 0."""
     return settings.student_rank == 1 and settings.scaling == "paper" and settings.ridge > 0
 
 
-def _returned(
-    settings: SimulationSettings, loss: Loss, found: Solution, seed: Seed
+def _displace_and_retrain(
+    settings: SimulationSettings, loss: Loss, solution: Solution, seed: Seed
 ) -> Tensor | None:
-    """Displace every trained student by Δ/q = `displacement`, descend again, measure Δ/q.
+    """Displace every trained student by Δ/q = `displacement`, train again, and measure Δ/q.
 
-    0: it fell back into its minimum. Δ/q = ‖W − W'‖² / ‖W‖² for equal norms: W' is W turned by an
-    angle with cos = 1 − Δ/2q towards a random direction; 2 would be opposite, 0 the same.
+    Δ/q = ‖W − W'‖² / ‖W‖² for equal norms: W' is W rotated towards a random direction by an angle
+    with cosine 1 − Δ/2q. A result of 0 means that the student returned to its minimum.
     """
     if settings.displacement == 0:
         return None
-    own = found.weights.flatten(1)
+    trained = solution.weights.flatten(1)
     generator = seed.child("displacement").torch_generator()
-    noise = torch.randn(own.shape, generator=generator, dtype=torch.float64).to(own.device)
-    norm = own.norm(dim=1, keepdim=True)
-    noise = noise - (noise * own).sum(dim=1, keepdim=True) / norm.square() * own
+    noise = torch.randn(trained.shape, generator=generator, dtype=torch.float64).to(trained.device)
+    norm = trained.norm(dim=1, keepdim=True)
+    noise = noise - (noise * trained).sum(dim=1, keepdim=True) / norm.square() * trained
     cosine = 1 - settings.displacement / 2
-    moved = cosine * own + math.sqrt(1 - cosine**2) * norm * noise / noise.norm(dim=1, keepdim=True)
-    end = minimise(loss, moved.reshape(found.weights.shape), settings.solver).weights.flatten(1)
-    gap = torch.minimum((end - own).square().sum(dim=1), (end + own).square().sum(dim=1))
-    return 2 * gap / (own.square().sum(dim=1) + end.square().sum(dim=1))
+    sine = math.sqrt(1 - cosine**2)
+    moved = cosine * trained + sine * norm * noise / noise.norm(dim=1, keepdim=True)
+    start = moved.reshape(solution.weights.shape)
+    end = minimise(loss, start, settings.solver).weights.flatten(1)
+    gap = torch.minimum((end - trained).square().sum(dim=1), (end + trained).square().sum(dim=1))
+    return 2 * gap / (trained.square().sum(dim=1) + end.square().sum(dim=1))
 
 
-def _measure(  # noqa: PLR0913  (the pieces of one student, each computed for all at once)
+def _measure(  # noqa: PLR0913  (each is computed for all students at once)
     index: int,
     settings: SimulationSettings,
     teacher: Teacher,
     starts: Weights,
-    found: Solution,
+    solution: Solution,
     test: TestErrors,
     held_out: Tensor | None,
-    back: Tensor | None,
+    returned: Tensor | None,
 ) -> Student:
-    seen = measure_overlaps(found.weights[index], teacher.weights, settings.sigma)
+    overlaps = measure_overlaps(solution.weights[index], teacher.weights, settings.sigma)
     return Student(
         start=settings.starts[index],
-        m=seen.m,
-        theta=seen.theta,
-        q=seen.q,
-        train_error=float(found.value[index]) / settings.dim,
+        m=overlaps.m,
+        theta=overlaps.theta,
+        q=overlaps.q,
+        train_error=float(solution.value[index]) / settings.dim,
         test_error=float(test.students[index]),
         test_standard_error=float(test.standard_error[index]),
-        test_error_exact=exact_test_error(teacher, found.weights[index]),
+        test_error_exact=exact_test_error(teacher, solution.weights[index]),
         leave_one_out=None if held_out is None else float(held_out[index]),
-        evaluations=int(found.evaluations[index]),
-        gradient_max=float(found.gradient_max[index]),
-        converged=bool(found.converged[index]),
-        theta_values=seen.theta_values,
+        evaluations=int(solution.evaluations[index]),
+        gradient_max=float(solution.gradient_max[index]),
+        converged=bool(solution.converged[index]),
+        theta_values=overlaps.theta_values,
         start_norm=float(torch.linalg.vector_norm(starts[index])),
-        returned=None if back is None else float(back[index]),
+        returned=None if returned is None else float(returned[index]),
     )

@@ -1,11 +1,11 @@
 """Minimise E(W) for many students at once: limited-memory quasi-Newton, or gradient descent.
 
-Along a direction d the fields are linear, S(W + t d) = S + t S_d, so after one product with x the
-line search is free of further products: an iteration costs exactly one product with x and one
-with xᵀ, whatever the line search does. The landscape has many minima, so the way down matters:
-the first steps follow the gradient, every step stops at the *first* minimum along its line and
-moves the fields by at most `max_move` (root mean square, relative where they exceed 1), which
-keeps a student in the basin gradient descent would end in (tests/solvable/test_solve.py).
+Along a direction d the fields are linear, S(W + t d) = S + t S_d, so the line search needs no
+further product with the data: an iteration costs exactly one product with x and one with xᵀ. The
+landscape has many minima, so the path matters. The first steps follow the gradient; every step
+stops at the *first* minimum along its line and moves the fields by at most `max_move` (root mean
+square, relative where they exceed 1). This keeps a student in the basin of attraction of gradient
+descent (tests/solvable/test_solve.py).
 """
 
 from dataclasses import dataclass, field
@@ -20,29 +20,29 @@ from attnlab.core.config import Settings
 from attnlab.solvable.student import Fields, Loss, Weights
 
 PerStudent = Float[Tensor, " student"]
-LINE_EVALUATIONS = 12  # each is cheap: no product with the data
-SLOPE_REDUCTION = 0.3  # the line search stops when the slope has fallen to this share
+LINE_EVALUATIONS = 12  # cheap: without a product with the data
+SLOPE_REDUCTION = 0.3  # of the slope at which the line search stops
 ARMIJO = 1e-4
-FIRST_RATE = 0.6  # longest of the first gradient steps
-MAX_STALLS = 3  # steps in a row that did not lower E
-KEEP_SHARE = 0.75  # students that are done are left behind once they are a quarter
+FIRST_RATE = 0.6  # largest learning rate of the first gradient steps
+MAX_STALLS = 3  # steps in a row without a decrease of E
+KEEP_SHARE = 0.75  # converged students are dropped once they are a quarter of all
 
 
 class SolverSettings(Settings):
-    """How to descend; tolerance is on the largest entry of the gradient."""
+    """Method and stopping rule; `tolerance` applies to the largest entry of the gradient."""
 
     method: Literal["quasi-newton", "gradient-descent"] = "quasi-newton"
     tolerance: float = Field(default=1e-6, gt=0)
     max_evaluations: int = Field(default=2000, ge=1)
     memory: int = Field(default=10, ge=1)  # curvature pairs
-    max_move: float = Field(default=0.1, gt=0)  # of the fields, rms, in one step
-    descent_steps: int = Field(default=30, ge=0)  # small gradient steps before curvature is used
-    rate: float = Field(default=0.15, gt=0)  # gradient descent only
+    max_move: float = Field(default=0.1, gt=0)  # root mean square change of the fields in one step
+    descent_steps: int = Field(default=30, ge=0)  # gradient steps before the quasi-Newton steps
+    rate: float = Field(default=0.15, gt=0)  # learning rate of gradient descent
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights where each student stopped; `value` is E, `evaluations` counts gradients."""
+    """The final weights of each student; `value` is E, `evaluations` counts gradients."""
 
     weights: Weights
     value: PerStudent
@@ -53,7 +53,7 @@ class Solution:
 
 @dataclass
 class _Point:
-    """Where the students stand: weights, their fields, E and ∇E."""
+    """The current weights of the students with their fields, E and ∇E."""
 
     weights: Weights
     fields: Fields
@@ -72,7 +72,7 @@ class _Point:
         return self.gradient.abs().amax(dim=(1, 2))
 
     def take(self, keep: Tensor) -> "_Point":
-        """Some of the students."""
+        """The point of some of the students."""
         return _Point(
             self.weights[keep], self.fields[:, :, keep], self.value[keep], self.gradient[keep]
         )
@@ -87,7 +87,7 @@ def minimise(loss: Loss, start: Weights, settings: SolverSettings | None = None)
 
 
 def _gradient_descent(loss: Loss, start: Weights, settings: SolverSettings) -> Solution:
-    """W ← W − rate·∇E: the plain recipe, kept as the reference of the basin."""
+    """W ← W − rate·∇E: the reference for the basin in which a student ends."""
     weights = start.clone()
     count = torch.zeros(weights.shape[0], dtype=torch.long, device=weights.device)
     for _ in range(settings.max_evaluations):
@@ -129,7 +129,7 @@ class _Curvature:
         return _Curvature(self.memory, *([kept[keep] for kept in many] for many in lists))
 
     def newton_direction(self, gradient: Weights) -> Weights:
-        """−H∇E by the two-loop recursion; a pair that is unusable for a student is skipped."""
+        """−H∇E by the two-loop recursion of L-BFGS, without the pairs a student cannot use."""
         direction = -gradient
         shares: list[PerStudent] = []
         pairs = list(zip(self.steps, self.changes, self.inverse, strict=True))
@@ -139,8 +139,8 @@ class _Curvature:
             shares.append(share)
         scale = torch.ones_like(self.inverse[0])
         for _, change, inverse in pairs:  # the newest usable pair sets the scale
-            found = 1 / (inverse * _dot(change, change)).clamp_min(1e-300)
-            scale = torch.where(inverse > 0, found, scale)
+            curvature = 1 / (inverse * _dot(change, change)).clamp_min(1e-300)
+            scale = torch.where(inverse > 0, curvature, scale)
         direction = scale[:, None, None] * direction
         for (step, change, inverse), share in zip(pairs, reversed(shares), strict=True):
             back = share - inverse * _dot(change, direction)
@@ -149,15 +149,15 @@ class _Curvature:
 
 
 def _quasi_newton(loss: Loss, start: Weights, settings: SolverSettings) -> Solution:
-    """L-BFGS in the weights, exact line search in the fields; students leave when they are done."""
-    ended, count = start.clone(), torch.ones(start.shape[0], dtype=torch.long, device=start.device)
+    """L-BFGS in the weights with a line search in the fields; converged students are dropped."""
+    final, count = start.clone(), torch.ones(start.shape[0], dtype=torch.long, device=start.device)
     index = torch.arange(start.shape[0], device=start.device)  # which students are still moving
     moving, curvature = loss, _Curvature(settings.memory)
     point = _Point.at(moving, start, moving.fields(start))
     stalls = torch.zeros_like(index)
     for iteration in range(settings.max_evaluations - 1):
         active = (point.gradient_max >= settings.tolerance) & (stalls < MAX_STALLS)
-        ended[index] = point.weights
+        final[index] = point.weights
         if int(active.sum()) <= KEEP_SHARE * len(index):
             index, stalls, point = index[active], stalls[active], point.take(active)
             if not len(index):
@@ -167,15 +167,15 @@ def _quasi_newton(loss: Loss, start: Weights, settings: SolverSettings) -> Solut
         first = iteration < settings.descent_steps
         following, step = _advance(moving, point, curvature, active, settings, first)
         curvature.add(step, following.gradient - point.gradient)
-        # rounding, not descent, when E no longer falls
+        # where E no longer decreases, the rest is rounding
         stalls = torch.where(following.value < point.value, 0, stalls + 1)
         point = following
         count[index] += active
-    ended[index] = point.weights
-    # the fields were updated step by step: measure the end afresh
-    end = _Point.at(loss, ended, loss.fields(ended))
+    final[index] = point.weights
+    # the fields were updated step by step: recompute them at the end
+    end = _Point.at(loss, final, loss.fields(final))
     largest = end.gradient_max
-    return Solution(ended, end.value, largest, count + 1, largest < settings.tolerance * 1.05)
+    return Solution(final, end.value, largest, count + 1, largest < settings.tolerance * 1.05)
 
 
 def _advance(
@@ -186,7 +186,7 @@ def _advance(
     settings: SolverSettings,
     first: bool,
 ) -> tuple[_Point, Weights]:
-    """One step: along the gradient at first, then along the quasi-Newton direction."""
+    """One step along the gradient (`first`) or the quasi-Newton direction."""
     direction = -point.gradient if first else _descent_direction(curvature, point.gradient)
     along = loss.fields(direction)
     longest = _longest(point, along, settings.max_move)
@@ -199,7 +199,7 @@ def _advance(
 
 
 def _descent_direction(curvature: _Curvature, gradient: Weights) -> Weights:
-    """The quasi-Newton direction, or −∇E for students where that would not descend."""
+    """The quasi-Newton direction, or −∇E for students for which it is not a descent direction."""
     if not curvature.steps:
         return -gradient
     direction = curvature.newton_direction(gradient)
@@ -208,7 +208,7 @@ def _descent_direction(curvature: _Curvature, gradient: Weights) -> Weights:
 
 
 def _longest(point: _Point, along: Fields, max_move: float) -> PerStudent:
-    """The t at which the fields have moved by `max_move` of their size (at least of 1)."""
+    """The t at which the fields have moved by `max_move` times their size (or times 1)."""
     count = along.numel() / along.shape[2]
     move = (_field_dot(along, along) / count).sqrt()
     size = (_field_dot(point.fields, point.fields) / count).sqrt()
@@ -218,7 +218,7 @@ def _longest(point: _Point, along: Fields, max_move: float) -> PerStudent:
 def _line_search(
     loss: Loss, point: _Point, direction: Weights, along: Fields, largest: PerStudent
 ) -> PerStudent:
-    """The first t > 0 where the slope of E(W + t d) has nearly vanished, student by student."""
+    """The first t > 0 where the slope of E(W + t d) nearly vanishes, for each student."""
     cross, square = _dot(point.weights, direction), _dot(direction, direction)
     norm = _dot(point.weights, point.weights)
     slope_0 = _dot(point.gradient, direction)
@@ -253,7 +253,7 @@ def _next_length(
     slope_high: PerStudent,
     largest: PerStudent,
 ) -> PerStudent:
-    """Twice as far while the slope is still negative, else the secant root inside the bracket."""
+    """Twice t while the slope is negative, otherwise the secant root inside the bracket."""
     farther = torch.minimum(2 * low, largest)
     share = slope_low / (slope_low - slope_high)
     share = torch.where((slope_high > 0) & torch.isfinite(share), share, 0.5).clamp(0.1, 0.9)
@@ -262,10 +262,10 @@ def _next_length(
 
 
 def _dot(a: Weights, b: Weights) -> PerStudent:
-    """a·b of every student, as a batched product: no copy of a*b is formed."""
+    """a·b for every student, as a batched product without a copy of a*b."""
     return torch.bmm(a.flatten(1)[:, None, :], b.flatten(1)[:, :, None])[:, 0, 0]
 
 
 def _field_dot(a: Fields, b: Fields) -> PerStudent:
-    """Σ over tokens, samples and rank of a·b, student by student."""
+    """Σ a·b over tokens, samples and rank, for every student."""
     return (a * b).sum(dim=(0, 1, 3)) if a.shape[3] > 1 else (a * b)[..., 0].sum(dim=(0, 1))

@@ -1,14 +1,16 @@
-"""Two replicas at separation Delta: Delta' = alpha V^2 E|g(h) - g(h')|^2 at fixed teacher field.
+"""Stability of a solution: two replicas at distance Delta, Delta' = alpha V^2 E|g(h) - g(h')|^2.
 
-Both replicas have the solution's overlaps; their cavity fields differ by E(h_l - h'_l)^2 = Delta:
+Both replicas have the order parameters of the solution and the same teacher field; their cavity
+fields differ by E(h_l - h'_l)^2 = Delta:
 
     h, h' = (m, -m) + (theta / rho) u + sqrt(q - theta^2 / rho) (cos(a) zeta +- sin(a) zeta')
     Delta = 4 sin(a)^2 (q - theta^2 / rho); independent replicas have 2 (q - theta^2 / rho)
 
-For Delta -> 0 the gain Delta' / Delta is the replicon alpha V^2 E|dg/dh|^2; where the prox jumps it
-grows like Delta^(-1/2) instead. So the replica-symmetric point is never exactly stable: replicas
-separate until the gain has fallen to one, at Delta*. Delta* / q says how wrong the theory may be.
-Jumps are rare: below Delta* / q = 0.2 take 2^16 points or more (2^13 miss a Delta* / q of 0.07).
+For Delta -> 0 the gain Delta' / Delta is the replicon eigenvalue alpha V^2 E|dg/dh|^2; where the
+prox jumps it grows like Delta^(-1/2) instead. So the replica-symmetric solution is never exactly
+stable: replicas separate until the gain has fallen to one, at Delta*. Delta* / q measures how wrong
+the theory may be. Jumps are rare: below Delta* / q = 0.2 use 2^16 points or more (2^13 points miss
+a Delta* / q of 0.07).
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from attnlab.solvable.theory import Point
 
 Array = NDArray[np.float64]
 
-_STRIDE = 0.7  # of log Delta, on the way down to where the gain reaches one
+_STRIDE = 0.7  # step of log Delta in the search for the bracket
 
 
 @dataclass(frozen=True)
 class Separation:
-    """relative = Delta* / q; 0 where even the smallest Delta tried shrinks (reason says so)."""
+    """Delta* / q as `relative`; 0 where even the smallest Delta tried shrinks, with the reason."""
 
     relative: float
     converged: bool
@@ -40,30 +42,32 @@ class Separation:
 
 
 class Replicas:
-    """The two-replica map at one solution of state evolution; the rule has six dimensions."""
+    """The two-replica map at a solution of state evolution; the rule must have six dimensions."""
 
     def __init__(self, model: Model, point: Point, rule: Rule) -> None:
         if rule.dimension != 6:
-            raise ValueError(f"two replicas integrate over R^6, {rule.name} has {rule.dimension}")
+            raise ValueError(
+                f"the integral is over R^6, but {rule.name} has dimension {rule.dimension}"
+            )
         if not point.converged:
             raise ValueError(f"the {point.branch} point at alpha = {point.alpha} did not converge")
-        nodes, self.weights = rule.signed()
+        nodes, self.weights = rule.with_sign_flips()
         self.point, self.sigma2 = point, model.rho
         u = model.sigma * nodes[4:6]
         self.target = model.target(u)
         self.mean = np.array([[point.m], [-point.m]]) + point.theta / model.rho * u
         self.spread = point.q - point.theta**2 / model.rho
         self.shared, self.private = nodes[0:2], nodes[2:4]
-        self.minima = (Minima.none(), Minima.none())
+        self.minima = (Minima.empty(), Minima.empty())
         self.evaluations = 0
 
     def _pull(self, h: Array, minima: Minima) -> Array:
-        """g = (prox(h) - h) / V."""
+        """g = (prox(h) - h) / V, from a new search of all minima."""
         minima.search(ProxProblem(h, self.target, self.point.V, self.sigma2))
         return (minima.best - h) / self.point.V
 
     def gain(self, delta: float) -> float:
-        """Delta' / Delta of the two-replica map."""
+        """The factor Delta' / Delta of one step of the two-replica map."""
         if not 0 < delta <= 2 * self.spread:
             raise ValueError(f"Delta must lie in (0, {2 * self.spread:.4g}]: got {delta}")
         self.evaluations += 2
@@ -76,10 +80,10 @@ class Replicas:
         return new / delta
 
     def separation(self, least: float = 1e-3, tol: float = 1e-2) -> Separation:
-        """Delta* / q, where the gain is one, looked for from independent replicas down to least q.
+        """The distance Delta* at which the gain is one, from independent replicas downwards.
 
-        From above, because that is the stable side, and because few points jump at a small Delta:
-        the gain is noisy there.
+        The search starts from above because that is the stable side, and because the gain is
+        noisy at a small Delta, where few points jump. It ends at Delta = least q.
         """
         q, most = self.point.q, 2 * self.spread
 
@@ -93,9 +97,9 @@ class Replicas:
         while above > np.log(least * q):
             below = above - _STRIDE
             if excess(below) > 0:
-                found = root_scalar(excess, method="brentq", bracket=(below, above), xtol=tol)
-                relative = float(np.exp(found.root)) / q
-                return Separation(relative, found.converged, self.evaluations)
+                solution = root_scalar(excess, method="brentq", bracket=(below, above), xtol=tol)
+                relative = float(np.exp(solution.root)) / q
+                return Separation(relative, solution.converged, self.evaluations)
             above = below
         why = f"below {least:g}: replicas that close approach each other"
         return Separation(0.0, True, self.evaluations, why)

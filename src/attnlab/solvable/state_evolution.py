@@ -1,4 +1,4 @@
-"""State evolution of the two-token, rank-one attention model: D -> infinity at fixed alpha = N / D.
+"""State evolution of the two-token, rank-one attention model for D -> infinity at alpha = N / D.
 
     h = sqrt(q) xi + (m, -m)          u = (theta / sqrt(q)) xi + sqrt(rho - theta^2 / q) eta
     T = (1 - omega) softmax(u u^T) + omega F        z = prox(h, T, V)        g = (z - h) / V
@@ -28,16 +28,20 @@ Array = NDArray[np.float64]
 Branch = Literal["semantic", "positional", "trivial"]
 XI, ETA = slice(0, 2), slice(2, 4)
 
-# The sign changes that are no symmetry of a branch's integrand, and are added to the points.
+# Sign changes that are no symmetry of a branch's integrand: the points are closed under them.
 _SIGNS: dict[Branch, tuple[slice, ...]] = {"semantic": (ETA,), "positional": (XI,), "trivial": ()}
-_WEAK = 0.35  # cosine of theta up to which weights carry it: their variance is (1 - cos^2)^-2 - 1
-_STRONG = 0.93
-GONE = 0.02  # an order parameter (cosine of theta, or 4 m) below this is the trivial solution's
+_WEAK = 0.35  # cosine of theta up to which weights suffice: their variance is (1 - cos^2)^-2 - 1
+_STRONG = 0.93  # cosine above which densities are too narrow for weights, and the points move
+VANISHED = 0.02  # an order parameter (cosine of theta, or 4 m) below this counts as zero
 
 
 @dataclass(frozen=True)
 class Model:
-    """sigma: token scale; omega: share of the matrix F = mixing in the targets; ridge: penalty."""
+    """Parameters of teacher and loss.
+
+    sigma is the standard deviation of a token, omega the weight of the fixed matrix F (`mixing`)
+    in the targets, ridge the L2 penalty.
+    """
 
     sigma: float = 0.5
     omega: float = 0.3
@@ -46,23 +50,26 @@ class Model:
 
     def __post_init__(self) -> None:
         if not (self.sigma > 0 and self.ridge > 0 and 0 <= self.omega <= 1):
-            raise ValueError("need sigma > 0, ridge > 0 and 0 <= omega <= 1")
+            raise ValueError("sigma and ridge must be positive, and omega between 0 and 1")
         if any(abs(sum(row) - 1) > 1e-9 for row in self.mixing):
             raise ValueError("each row of mixing must sum to 1, as a row of attention does")
 
     @property
     def rho(self) -> float:
-        """Variance of a teacher field u."""
+        """The variance sigma^2 of a teacher field u."""
         return self.sigma**2
 
     def target(self, u: Array) -> Array:
-        """(T_11, T_22) of (1 - omega) softmax(u u^T) + omega F, token first."""
+        """The diagonal (T_11, T_22) of (1 - omega) softmax(u u^T) + omega F, shape (2, points)."""
         fixed = np.array([[self.mixing[0][0]], [self.mixing[1][1]]])
         return (1 - self.omega) * diagonal(u) + self.omega * fixed
 
 
 class State(NamedTuple):
-    """q = sigma^2 |W|^2 / D, m = W.1 / D, V the cavity variance, theta = sigma^2 W.W* / D."""
+    """Order parameters: q = sigma^2 |W|^2 / D, m = W.1 / D, theta = sigma^2 W.W* / D.
+
+    V is the cavity variance.
+    """
 
     q: float
     m: float
@@ -70,32 +77,34 @@ class State(NamedTuple):
     theta: float
 
 
-class Evolution:
-    """The state-evolution map of one branch on one point set; remembers the minima of the prox.
+class StateEvolution:
+    """The state-evolution map of one branch on one point set; it stores the minima of the prox.
 
     The points (h, u) are placed for a reference state and, for states near it, reweighted by the
-    ratio of Gaussian densities: the prox jumps, so moving the points would make the map rough on
-    the scale of one weight, while the weights are smooth. A small theta is carried by the weights
-    alone (reference theta = 0): then u and -u share one prox, E[g.u] has no noise from points that
-    jump, and theta' / theta has a clean limit at 0. This is what makes alpha_w computable.
-    Near theta^2 = q rho densities are too narrow for weights, and the points move after all.
+    ratio of Gaussian densities (importance sampling): the prox jumps, so moving the points would
+    make the map rough on the scale of one weight, while the weights are smooth. A small theta is
+    represented by the weights alone (reference theta = 0): then u and -u share one prox, E[g.u]
+    has no noise from points that jump, and theta' / theta has a clean limit at 0. This makes
+    alpha_w computable. Near theta^2 = q rho densities are too narrow, and the points do move.
     """
 
     def __init__(self, model: Model, branch: Branch, rule: Rule) -> None:
         if rule.dimension != 4:
-            raise ValueError(f"the integral is over R^4, but {rule.name} has {rule.dimension}")
-        nodes, self.weights = rule.signed(*_SIGNS[branch])
+            raise ValueError(
+                f"the integral is over R^4, but {rule.name} has dimension {rule.dimension}"
+            )
+        nodes, self.weights = rule.with_sign_flips(*_SIGNS[branch])
         self.model = model
         self.branch: Branch = branch
         self.xi, self.eta = nodes[XI], nodes[ETA]
-        self.minima = Minima.none()
+        self.minima = Minima.empty()
         self.evaluations = 0
         self.reference = State(1.0, 0.0, 1.0, 0.0)
         self.h = self.u = self.t = np.empty((2, 0))
-        self._variance = np.nan  # V of the minima now held
+        self._variance = np.nan  # V for which the stored minima were computed
 
-    def refer(self, state: State) -> None:
-        """Place the points for this state, or for theta = 0 where that is near enough."""
+    def place_points(self, state: State) -> None:
+        """Make this state the reference, or the same with theta = 0 where theta is small."""
         if state.theta < _WEAK * np.sqrt(state.q * self.model.rho):
             state = state._replace(theta=0.0)
         root = np.sqrt(state.q)
@@ -107,12 +116,12 @@ class Evolution:
         self._variance = np.nan
 
     def prox(self, variance: float, search: bool = False) -> tuple[Array, int]:
-        """Minimisers at V = variance and how many of them a new search moved."""
-        known = self.minima.best.shape[1] == self.h.shape[1]
+        """The minimisers at V = variance, and how many of them a new search changed."""
+        has_minima = self.minima.best.shape[1] == self.h.shape[1]
         problem = ProxProblem(self.h, self.t, variance, self.model.rho)
         self.evaluations += 1
         moved = 0
-        if search or not known:
+        if search or not has_minima:
             moved = self.minima.search(problem)
         elif variance != self._variance:
             self.minima.follow(problem)
@@ -120,7 +129,7 @@ class Evolution:
         return self.minima.best, moved
 
     def _log_density(self, state: State) -> Array:
-        """log p(h, u) but for a constant; the tokens have covariance [[q, theta], [theta, rho]]."""
+        """log p(h, u) up to a constant; (h_l, u_l) has covariance [[q, theta], [theta, rho]]."""
         q, m, _, theta = state
         rho = self.model.rho
         determinant = q * rho - theta**2
@@ -129,8 +138,8 @@ class Evolution:
         form = rho * noise * noise - 2 * theta * noise * u + q * u * u
         return -0.5 * form.sum(axis=0) / determinant - np.log(determinant)
 
-    def weighted(self, state: State) -> Array:
-        """The rule's weights times p_state / p_reference, normalised."""
+    def importance_weights(self, state: State) -> Array:
+        """The weights of the rule times p_state / p_reference, normalised."""
         if state._replace(V=0.0) == self.reference._replace(V=0.0):
             return self.weights
         ratio = self._log_density(state) - self._log_density(self.reference)
@@ -138,13 +147,13 @@ class Evolution:
         return weights / weights.sum()
 
     def update(self, state: State, alpha: float) -> State:
-        """One step of the equations at the head of this file."""
+        """One iteration of the equations at the top of this file."""
         rho = self.model.rho
         q, m, V, theta = state
         if theta > _STRONG * np.sqrt(q * rho) and state != self.reference:
-            self.refer(state)
+            self.place_points(state)
         z, _ = self.prox(V)
-        weights = self.weighted(state)
+        weights = self.importance_weights(state)
         g = (z - self.h) / V
         noise = self.h - np.array([[m], [-m]])  # sqrt(q) xi
         q_hat = alpha * float((g * g).sum(axis=0) @ weights)
@@ -155,17 +164,17 @@ class Evolution:
             teacher = alpha * float((g * self.u).sum(axis=0) @ weights)
             theta_hat = (teacher - theta * along) / (rho - theta**2 / q)
         V_hat = -along + theta * theta_hat / q
-        # Z <= 0 occurs only far from a solution; a fifth of the ridge serves as a floor there.
+        # Z <= 0 occurs only far from a solution; there it is set to a fifth of the ridge.
         Z = max(self.model.ridge + rho * V_hat, 0.2 * self.model.ridge)
         q_new = rho * (rho * q_hat + m_hat**2 + rho * rho * theta_hat**2) / Z**2
         return State(q_new, m_hat / Z, rho / Z, rho * rho * theta_hat / Z)
 
     def errors(self, state: State, alpha: float) -> tuple[float, float, float]:
-        """(training error, test error, envelope), each per dimension."""
+        """Training error, test error and mean energy at the minimum (envelope), per dimension."""
         rho = self.model.rho
         z, _ = self.prox(state.V)
-        weights = self.weighted(state)
-        # ||A - T||^2 has two equal entries a row: half of it is the sum over the diagonal.
+        weights = self.importance_weights(state)
+        # Each row of A - T has two entries of equal size: half of ||A - T||^2 is the diagonal sum.
         fit = rho * float(((diagonal(z) - self.t) ** 2).sum(axis=0) @ weights)
         pull = 0.5 * float(((z - self.h) ** 2).sum(axis=0) @ weights) / state.V
         test = rho * float(((diagonal(self.h) - self.t) ** 2).sum(axis=0) @ weights)
@@ -184,7 +193,7 @@ class Evolution:
         q, m, V, theta = state
         rho = self.model.rho
         z, _ = self.prox(V)
-        weights = self.weighted(state)
+        weights = self.importance_weights(state)
         g = (z - self.h) / V
         noise = self.h - np.array([[m], [-m]])
         if order == "positional":
@@ -193,11 +202,11 @@ class Evolution:
         along, across = (noise * self.u).sum(axis=0), (g * self.u).sum(axis=0)
         return alpha * V / q * float((across * along / rho - (g * noise).sum(axis=0)) @ weights)
 
-    # The solver works on x = (log q, log V, log order), order = theta / sqrt(q rho) or 4 m. In the
-    # logarithm the trivial solution, a root of every branch's equations, lies at minus infinity.
+    # The solver works on x = (log q, log V, log order), order = theta / sqrt(q rho) or 4 m. On the
+    # log scale the trivial solution, which solves the equations of every branch, is at -infinity.
 
     def coordinates(self, state: State) -> Array:
-        """The solver's unknowns x of a state."""
+        """The unknowns x of the solver at this state."""
         q = max(state.q, 1e-12)
         x = [np.log(q), np.log(state.V)]
         if self.branch == "semantic":
@@ -207,30 +216,30 @@ class Evolution:
         return np.array(x)
 
     def state(self, x: Array) -> State:
-        """The state of unknowns x."""
+        """The state at unknowns x: the inverse of `coordinates`."""
         q, V = float(np.exp(x[0])), float(np.exp(x[1]))
         if self.branch == "semantic":
             cosine = float(np.exp(min(x[2], -1e-6)))
             return State(q, 0.0, V, cosine * float(np.sqrt(q * self.model.rho)))
         return State(q, float(np.exp(x[2])) / 4 if self.branch == "positional" else 0.0, V, 0.0)
 
-    def reach(self) -> Array:
-        """How far each coordinate may go from the reference before the weights become uneven."""
-        far = [0.2, 0.5, 0.2]
+    def trust_region(self) -> Array:
+        """How far each coordinate may move before the importance weights become too uneven."""
+        radius = [0.2, 0.5, 0.2]
         if self.branch == "semantic" and self.reference.theta == 0:
-            far[2] = 1.0
-        return np.array(far[: 2 if self.branch == "trivial" else 3])
+            radius[2] = 1.0
+        return np.array(radius[: 2 if self.branch == "trivial" else 3])
 
-    def weak(self, x: Array) -> bool:
-        """Whether the order parameter is small enough to doubt that the branch exists."""
+    def may_vanish(self, x: Array) -> bool:
+        """Whether the order parameter is so small that the branch may not exist."""
         return self.branch != "trivial" and bool(x[2] < np.log(0.5))
 
-    def gone(self, x: Array) -> bool:
-        """Whether the order parameter is so small that the branch is the trivial one."""
-        return self.branch != "trivial" and bool(x[2] < np.log(GONE))
+    def has_vanished(self, x: Array) -> bool:
+        """Whether the order parameter is so small that this is the trivial solution."""
+        return self.branch != "trivial" and bool(x[2] < np.log(VANISHED))
 
     def problem(self, alpha: float) -> Problem:
-        """x -> F(x) - x, the points staying where they are."""
+        """The residual x -> F(x) - x at fixed integration points."""
 
         def residual(x: Array) -> Array:
             state = self.state(x)

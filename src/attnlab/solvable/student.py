@@ -1,12 +1,12 @@
-"""The student's loss through Gram blocks: one product with x, one with xᵀ, nothing of size n·L·D.
+"""The student's loss from Gram blocks: one product with x, one with xᵀ, no copy of size n·L·D.
 
     X = x + p;  S = X Wᵀ/√D;  A = softmax_rows(S Sᵀ);
     E(W) = Σ_n (1/2D)‖Y − A X‖² + (λ/2)‖W‖²,   ε_t = E/D
 
 With G = X Xᵀ/D, C = Y Xᵀ/D and y² = ‖Y‖²/D per sample (computed once),
     (1/D)‖Y − A X‖² = y² − 2⟨A, C⟩ + ⟨A G, A⟩.
-Students that share a data set (starts, ridges, folds) are columns k solved together. Fields,
-losses and weights are float64; only the two large products use the data's own type.
+Students that share a data set (starts, ridges, folds) are solved together as columns k. Fields,
+losses and weights are float64; only the two large products use the dtype of the data.
 """
 
 import math
@@ -26,7 +26,7 @@ Fields = Float[Tensor, "token sample student rank"]
 
 @dataclass(frozen=True)
 class GramBlocks:
-    """Per-sample Gram blocks G, C (L×L×n) and y² (n); all a loss needs besides the fields."""
+    """Per-sample Gram blocks G, C (L×L×n) and y² (n): the loss needs only these and the fields."""
 
     gram: Float[Tensor, "token token2 sample"]
     cross: Float[Tensor, "token token2 sample"]
@@ -34,7 +34,7 @@ class GramBlocks:
 
     @staticmethod
     def of(data: Dataset) -> "GramBlocks":
-        """From x and A*: Y and X are never formed."""
+        """The blocks from x and A*, without forming Y and X."""
         s, x = data.settings, data.tokens
         xx = token_gram(x) / s.dim
         sums = x.sum(dim=2).double()
@@ -47,7 +47,7 @@ class GramBlocks:
 
     @cached_property
     def pair(self) -> tuple[Tensor, Tensor, Tensor]:
-        """For L=2, loss = ½κ(a₁² + a₂²) − b₁a₁ − b₂a₂ + c with a_l = A_ll: κ, (b₁,b₂), c."""
+        """κ, (b₁,b₂) and c of the loss ½κ(a₁² + a₂²) − b₁a₁ − b₂a₂ + c for L=2, a_l = A_ll."""
         g, c = self.gram, self.cross
         kappa = g[0, 0] - 2 * g[0, 1] + g[1, 1]
         b1 = c[0, 0] - c[0, 1] - g[0, 1] + g[1, 1]
@@ -57,24 +57,24 @@ class GramBlocks:
 
 
 def token_gram(x: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token token2 sample"]:
-    """x_l·x_m of every sample: summed in the data's own type, returned in float64."""
+    """x_l·x_m of every sample, summed in the dtype of the data and returned in float64."""
     step = max(1, PIECE_NUMBERS // (x.shape[0] * x.shape[2]))
     pieces = []
-    for piece in x.split(step, dim=1):  # strides beyond 2^31 are refused by the GPU's product
+    for piece in x.split(step, dim=1):  # the GPU's batched product refuses strides beyond 2^31
         rows = piece.transpose(0, 1).contiguous()
         pieces.append(torch.bmm(rows, rows.transpose(1, 2)))
     return torch.cat(pieces).double().permute(1, 2, 0).contiguous()
 
 
 def _outer(projection: Tensor, s: TeacherSettings) -> Tensor:
-    """x_l·p_m/D for every pair: p_m is s_m times one vector."""
+    """x_l·p_m/D for every pair of tokens; p_m is s_m times one vector."""
     return projection[:, None, :] * s.signs.to(projection.device)[None, :, None]
 
 
 def sample_losses(
     fields: Fields, blocks: GramBlocks, settings: TeacherSettings
 ) -> tuple[Float[Tensor, "sample student"], Fields]:
-    """(1/2D)‖Y − A X‖² of every sample and student, and its derivative in the fields."""
+    """(1/2D)‖Y − A X‖² of every sample and student, and its derivative by the fields."""
     if settings.tokens == 2:
         return _pair_losses(fields, blocks, _rank_scale(fields, settings))
     attention = softmax_scores(fields, settings)  # l m n k
@@ -88,7 +88,7 @@ def sample_losses(
 
 
 def _pair_losses(fields: Fields, blocks: GramBlocks, scale: float) -> tuple[Tensor, Fields]:
-    """L=2: a_1 = sigmoid(S₁·(S₁−S₂)), a_2 = sigmoid(S₂·(S₂−S₁))."""
+    """The same for L=2, where a_1 = sigmoid(S₁·(S₁−S₂)) and a_2 = sigmoid(S₂·(S₂−S₁))."""
     kappa, slopes, rest = blocks.pair
     first, second = fields
     apart = first - second
@@ -114,16 +114,16 @@ def _rank_scale(fields: Fields, settings: TeacherSettings) -> float:
 
 @dataclass(frozen=True)
 class Loss:
-    """E of many students on one data set; `keep[n,k]` = 0 leaves sample n out of student k."""
+    """E of many students on one data set; `keep[n,k]` = 0 leaves sample n out for student k."""
 
     data: Dataset
     blocks: GramBlocks
-    ridge: Float[Tensor, " #student"]  # one a student, or one for all
+    ridge: Float[Tensor, " #student"]  # one per student, or one for all
     keep: Float[Tensor, "sample student"] | None = None
 
     @staticmethod
     def of(data: Dataset, ridge: Tensor | float, keep: Tensor | None = None) -> "Loss":
-        """The loss with its Gram blocks computed; one ridge a student (or one for all)."""
+        """Compute the Gram blocks; one ridge per student, or one for all."""
         values = torch.as_tensor(ridge, dtype=torch.float64, device=data.tokens.device)
         return Loss(data, GramBlocks.of(data), values.reshape(-1), keep)
 
@@ -134,7 +134,7 @@ class Loss:
         return Loss(self.data, self.blocks, self.ridge if one else self.ridge[students], keep)
 
     def fields(self, weights: Weights) -> Fields:
-        """S = (x + p) Wᵀ · field scale: the product with x."""
+        """S = (x + p) Wᵀ · field scale, by one product with x."""
         s, x = self.data.settings, self.data.tokens
         students, rank, dim = weights.shape
         flat = weights.reshape(students * rank, dim)
@@ -145,7 +145,7 @@ class Loss:
         return (product * s.field_scale).reshape(s.tokens, self.data.samples, students, rank)
 
     def pull_back(self, slope: Fields) -> Weights:
-        """Σ_n,l slope · X_l · field scale: the product with xᵀ."""
+        """Σ_n,l slope · X_l · field scale: the gradient by the weights, one product with xᵀ."""
         s, x = self.data.settings, self.data.tokens
         tokens, samples, students, rank = slope.shape
         flat = slope.reshape(tokens * samples, students * rank)
@@ -155,14 +155,14 @@ class Loss:
         return ((product + positions[:, None]) * s.field_scale).reshape(students, rank, s.dim)
 
     def data_term(self, fields: Fields) -> tuple[Float[Tensor, " student"], Fields]:
-        """Σ_n of the sample losses, and its derivative in the fields."""
+        """The sum of the sample losses, and its derivative by the fields."""
         losses, slope = sample_losses(fields, self.blocks, self.data.settings)
         if self.keep is None:
             return losses.sum(dim=0), slope
         return (losses * self.keep).sum(dim=0), slope * self.keep[None, :, :, None]
 
     def value_and_gradient(self, weights: Weights) -> tuple[Float[Tensor, " student"], Weights]:
-        """E(W) and ∇E(W)."""
+        """E(W) and ∇E(W), including the ridge penalty."""
         value, slope = self.data_term(self.fields(weights))
         norm = weights.square().sum(dim=(1, 2))
         gradient = self.pull_back(slope) + self.ridge[:, None, None] * weights

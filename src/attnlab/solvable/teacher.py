@@ -24,12 +24,12 @@ from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.files import sha256_file, write_bytes
 from attnlab.core.seeds import Seed
 
-CHUNK_NUMBERS = 16_000_000  # normals drawn at once; fixed, because the chunking fixes the draw
+CHUNK_NUMBERS = 16_000_000  # normals drawn at once; changing it would change every data set
 Positive = Annotated[float, Field(gt=0)]
 
 
 class TeacherSettings(Settings):
-    """L, D, σ, ω, rank, F and the scaling of the model; defaults are the paper's."""
+    """L, D, σ, ω, rank, F and the scaling of the model, with the paper's values as defaults."""
 
     dim: int = Field(default=1000, ge=2)
     tokens: int = Field(default=2, ge=2)
@@ -45,24 +45,26 @@ class TeacherSettings(Settings):
     def _mixing_is_attention(self) -> "TeacherSettings":
         rows = self.mixing
         if len(rows) != self.tokens or any(len(row) != self.tokens for row in rows):
-            raise ValueError(f"mixing must be {self.tokens}×{self.tokens}, like the attention")
+            raise ValueError(
+                f"mixing must be a {self.tokens}×{self.tokens} matrix, like the attention"
+            )
         if any(abs(sum(row) - 1) > 1e-9 or min(row) < 0 for row in rows):
             raise ValueError("rows of mixing must be non-negative and sum to 1")
         return self
 
     @property
     def field_scale(self) -> float:
-        """What multiplies x·W: 1/√D, or 1 when unscaled."""
+        """The factor of x·W: 1/√D, or 1 when unscaled."""
         return 1 / math.sqrt(self.dim) if self.scaling == "paper" else 1.0
 
     @property
     def position_size(self) -> float:
-        """Each entry of p_1: 1/√D, or 1 when unscaled."""
+        """The size of each entry of p_1: 1/√D, or 1 when unscaled."""
         return self.field_scale
 
     @property
     def signs(self) -> Tensor:
-        """s_l: where on the line of positions token l stands; +1, −1 for two tokens."""
+        """The factors s_l of the position vector, evenly spaced: +1, −1 for two tokens."""
         return torch.linspace(1, -1, self.tokens, dtype=torch.float64)
 
 
@@ -79,16 +81,16 @@ class Dataset:
 
     @property
     def samples(self) -> int:
-        """n, the number of sequences."""
+        """The number n of sequences."""
         return self.tokens.shape[1]
 
     def targets(self) -> Float[Tensor, "token sample dim"]:
-        """t_l = Σ_m a*_lm x_m."""
+        """The targets t_l = Σ_m a*_lm x_m, computed on demand because they are large."""
         mix = self.attention.to(self.tokens.dtype)
         return torch.einsum("lmn,mnd->lnd", mix, self.tokens)
 
     def save(self, path: Path) -> str:
-        """Write one safetensors file, all or nothing; returns its SHA-256."""
+        """Write a safetensors file atomically and return its SHA-256."""
         tensors = {"tokens": self.tokens.contiguous(), "attention": self.attention.contiguous()}
         meta = {"settings": canonical_json(self.settings.model_dump(mode="json")), "format": "1"}
         write_bytes(path, save({k: v.cpu() for k, v in tensors.items()}, metadata=meta))
@@ -96,7 +98,7 @@ class Dataset:
 
     @staticmethod
     def load(path: Path, sha256: str | None = None) -> "Dataset":
-        """Read a saved data set; with `sha256`, refuse any other content."""
+        """Read a saved data set; with `sha256`, raise IntegrityError if the content differs."""
         if not path.is_file():
             raise UsageError(f"{path}: no such data set")
         if sha256 is not None and sha256_file(path) != sha256:
@@ -124,14 +126,14 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Teacher:
-    """W* and the rule that turns tokens into targets."""
+    """The weights W* and the attention that turns tokens into targets."""
 
     settings: TeacherSettings
     weights: Float[Tensor, "rank dim"]  # float64
 
     @staticmethod
     def draw(settings: TeacherSettings, seed: Seed, device: str = "cpu") -> "Teacher":
-        """W* ~ N(0, 1); drawn on the CPU so that every device has the same teacher."""
+        """Draw W* ~ N(0, 1), on the CPU so that every device gets the same teacher."""
         weights = torch.randn(
             settings.rank, settings.dim, generator=seed.torch_generator(), dtype=torch.float64
         )
@@ -140,20 +142,20 @@ class Teacher:
         return Teacher(settings, weights.to(device))
 
     def fields(self, tokens: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token sample r"]:
-        """u = x W*ᵀ · field scale, in float64."""
+        """The teacher fields u = x W*ᵀ · field scale, in float64."""
         product = tokens @ self.weights.to(tokens.dtype).T
         return product.double() * self.settings.field_scale
 
     def attention(
         self, tokens: Float[Tensor, "token sample dim"]
     ) -> Float[Tensor, "token token2 sample"]:
-        """A* = (1−ω)·softmax_rows(u uᵀ) + ω·F."""
+        """The target attention A* = (1−ω)·softmax_rows(u uᵀ) + ω·F of every sample."""
         return mixed_attention(self.fields(tokens), self.settings)
 
     def chunks(
         self, samples: int, seed: Seed, dtype: torch.dtype
     ) -> Iterator[Float[Tensor, "token sample dim"]]:
-        """x ~ N(0, σ²) in pieces of bounded size, drawn on the teacher's device."""
+        """Tokens x ~ N(0, σ²) in chunks of bounded size, drawn on the teacher's device."""
         s = self.settings
         generator = seed.torch_generator(str(self.weights.device))
         step = max(1, CHUNK_NUMBERS // (s.tokens * s.dim))
@@ -181,7 +183,7 @@ class Teacher:
 def softmax_scores(
     fields: Float[Tensor, "token *batch r"], settings: TeacherSettings
 ) -> Float[Tensor, "token token2 *batch"]:
-    """softmax over the second token of u uᵀ (/√rank where the settings say so)."""
+    """softmax of u uᵀ over the second token, divided by √rank if `divide_by_rank` is set."""
     scores = torch.einsum("l...r,m...r->lm...", fields, fields)
     if settings.divide_by_rank:
         scores = scores / math.sqrt(fields.shape[-1])
@@ -191,7 +193,7 @@ def softmax_scores(
 def mixed_attention(
     fields: Float[Tensor, "token *batch r"], settings: TeacherSettings
 ) -> Float[Tensor, "token token2 *batch"]:
-    """(1−ω)·softmax(u uᵀ) + ω·F."""
+    """The attention (1−ω)·softmax(u uᵀ) + ω·F at fields u."""
     semantic = softmax_scores(fields, settings)
     mixing = torch.tensor(settings.mixing, dtype=fields.dtype, device=fields.device)
     mixing = mixing.reshape(mixing.shape + (1,) * (semantic.dim() - 2))

@@ -1,6 +1,6 @@
-"""Solutions of state evolution: one point, a curve in alpha, and the linear baseline beside them.
+"""Solutions of state evolution: a single point, a curve in alpha, and the linear baseline.
 
-A branch is continued in alpha from where it is known; where its order parameter vanishes it has
+A branch is continued in alpha from a known solution. Where its order parameter vanishes, it has
 merged with the trivial solution m = theta = 0, which is returned with the overlap exactly zero.
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnlab.solvable.broyden import BroydenResult, broyden_solve
 from attnlab.solvable.prox import Minima, diagonal
 from attnlab.solvable.quadrature import Rule
-from attnlab.solvable.state_evolution import Branch, Evolution, Model, State
+from attnlab.solvable.state_evolution import Branch, Model, State, StateEvolution
 
 __all__ = ["Branch", "BranchTracer", "Model", "Point", "State", "curve", "fixed_point"]
 __all__ += ["linear_test_error", "linear_train_error"]
@@ -28,21 +28,22 @@ _FIRST: dict[Branch, tuple[float, State]] = {
     "positional": (0.46, State(0.03, 0.216, 20.7, 0.0)),
     "trivial": (0.6, State(0.046, 0.0, 30.0, 0.0)),
 }
-_STRIDE = 1.3  # continuation multiplies alpha by no more than this
+_STRIDE = 1.3  # largest factor of alpha in one continuation step
 _ROUNDS = 12
-_STILL = 1e-3  # coordinates are logarithms: a thousandth is a tenth of a per cent
-_NEAR = 0.03
+_STILL = 1e-3  # coordinates are logarithms: this is a tenth of a per cent
+_NEAR = 0.03  # largest scatter of a converged point
 _PATIENCE = 3
 
 
 @dataclass(frozen=True)
 class Point:
-    """One solution. residual is the largest relative change the equations would still make.
+    """A solution of state evolution: its order parameters and errors, and how well it converged.
 
-    evaluations counts passes over the point set; a point that is not converged must not be drawn.
-    envelope is E[min_z energy] / 2, which equals d train_error / d alpha along a branch.
-    scatter is how far the solution moved (largest relative change) when the integration points were
-    last placed anew: an estimate of the integration error.
+    `residual` is the largest relative change in another iteration of the equations, `evaluations`
+    the number of passes over the point set. Do not plot a point that is not converged. `envelope`
+    is E[min_z energy] / 2, which equals d train_error / d alpha along a branch. `scatter` is the
+    largest relative change of the solution when the integration points were last moved: an
+    estimate of the integration error.
     """
 
     alpha: float
@@ -62,46 +63,46 @@ class Point:
 
     @property
     def state(self) -> State:
-        """The four overlaps."""
+        """The order parameters as a state."""
         return State(self.q, self.m, self.V, self.theta)
 
     @property
     def order(self) -> float:
-        """The overlap that names the branch."""
+        """The order parameter of the branch: theta, m, or 0 for the trivial one."""
         return {"semantic": self.theta, "positional": self.m, "trivial": 0.0}[self.branch]
 
     @property
     def collapsed(self) -> bool:
-        """Whether the branch has ended here: its order parameter is zero."""
+        """Whether the branch has merged with the trivial solution: its order parameter is zero."""
         return self.branch != "trivial" and self.order == 0.0
 
 
 class BranchTracer:
-    """Follows one branch: each solve starts from the line through the last two solutions.
+    """Follows one branch in alpha, each solve starting from an extrapolation of the last two.
 
-    A point that fails is marked and leaves the trail as it was, so its neighbours do not suffer.
+    A point that fails is marked and not used for extrapolation, so its neighbours are unaffected.
     """
 
     def __init__(self, model: Model, branch: Branch, rule: Rule, tol: float = 2e-4) -> None:
         self.model, self.rule, self.tol = model, rule, tol
         self.branch: Branch = branch
-        self.evolution = Evolution(model, branch, rule)
+        self.evolution = StateEvolution(model, branch, rule)
         self.trail: list[tuple[float, Array]] = []
-        self.last: float | None = None  # the alpha solved last, with success
-        self._slope: Array | None = None  # the solver's Jacobian, handed from point to point
+        self.last: float | None = None  # the alpha of the last converged solution
+        self._slope: Array | None = None  # the solver's Jacobian, passed from point to point
         self._trivial: BranchTracer | None = None
 
     def start(self, state: State) -> Array:
-        """A state as the solver's unknowns."""
+        """The state in the coordinates of the solver."""
         return self.evolution.coordinates(state)
 
     def rewind(self, trail: list[tuple[float, Array]]) -> None:
-        """Go back to an earlier trail, forgetting what belongs to the present place."""
-        self.trail, self._slope, self.evolution.minima = trail, None, Minima.none()
+        """Return to an earlier trail and forget the Jacobian and minima of the present point."""
+        self.trail, self._slope, self.evolution.minima = trail, None, Minima.empty()
         self.last = trail[-1][0] if trail else None
 
     def predict(self, alpha: float) -> Array:
-        """Linear extrapolation of the last two solutions, at most one spacing ahead."""
+        """Linear extrapolation from the last two solutions, by at most their distance in alpha."""
         if not self.trail:
             return self.start(_FIRST[self.branch][1])
         if len(self.trail) == 1 or self.trail[0][0] == self.trail[1][0]:
@@ -109,10 +110,10 @@ class BranchTracer:
         (a0, x0), (a1, x1) = self.trail
         return x1 + (x1 - x0) * float(np.clip((alpha - a1) / (a1 - a0), -1.0, 1.0))
 
-    def walk(self, alpha: float) -> Point:
-        """The branch at alpha, by steps from where it was seen last (or is known to exist).
+    def continue_to(self, alpha: float) -> Point:
+        """The branch at alpha, in steps from the last solution or from a known one.
 
-        evaluations counts those of the whole way.
+        `evaluations` of the point counts those of all steps.
         """
         known = self.last or _FIRST[self.branch][0]
         count = int(np.ceil(abs(np.log(alpha / known)) / np.log(_STRIDE)))
@@ -122,32 +123,34 @@ class BranchTracer:
         return replace(point, evaluations=sum(p.evaluations for p in [*points, point]))
 
     def solve(self, alpha: float, x: Array | None = None) -> Point:
-        """The branch at alpha, from x or from the prediction."""
+        """The branch at alpha, solved from x or from the extrapolation."""
         point = self._solve(alpha, self.predict(alpha) if x is None else x)
         if point.converged:
             self.last = alpha
         return point
 
     def _solve(self, alpha: float, x: Array) -> Point:
-        if self.evolution.weak(x):
-            # The branch may have ended: ask first whether its order parameter can grow here at all.
-            point = self._merged(alpha, 0)
+        if self.evolution.may_vanish(x):
+            # The branch may have ended: first check whether its order parameter can grow here.
+            point = self._trivial_point(alpha, 0)
             if point.converged:
                 return point
         evolution = self.evolution
         before = evolution.evaluations
-        attempt, scatter = self._rounds(alpha, x)
+        attempt, scatter = self._iterate(alpha, x)
         x = attempt.x
-        converged = attempt.residual < self.tol and scatter < _NEAR and not evolution.gone(x)
+        converged = (
+            attempt.residual < self.tol and scatter < _NEAR and not evolution.has_vanished(x)
+        )
         spent = evolution.evaluations - before
         if converged:
             self._slope = attempt.slope
             self.trail = [*self.trail[-1:], (alpha, x)]
         else:
-            # Minima followed to a wrong place, and a slope from there, would poison the next point.
-            self._slope, evolution.minima = None, Minima.none()
+            # Wrong minima and the Jacobian at them would spoil the next point.
+            self._slope, evolution.minima = None, Minima.empty()
             if self.branch != "trivial":
-                point = self._merged(alpha, spent)
+                point = self._trivial_point(alpha, spent)
                 if point.converged:
                     return point
         state = evolution.state(x)
@@ -164,37 +167,39 @@ class BranchTracer:
             scatter,
         )
 
-    def _rounds(self, alpha: float, x: Array) -> tuple[BroydenResult, float]:
-        """Place the points for x, solve on them, again until x stays; search all minima last."""
+    def _iterate(self, alpha: float, x: Array) -> tuple[BroydenResult, float]:
+        """Place the points for x and solve on them until x settles; then search all minima."""
         evolution, problem = self.evolution, self.evolution.problem(alpha)
         attempt = BroydenResult(x, np.inf, self._slope)
         scatter, quiet = np.inf, 0
         for turn in range(_ROUNDS):
             placed = attempt.x
-            evolution.refer(evolution.state(placed))
-            if turn == 2:  # slow: perhaps some minima were lost on the way
+            evolution.place_points(evolution.state(placed))
+            if turn == 2:  # slow convergence: perhaps some minima were lost
                 evolution.prox(evolution.reference.V, search=True)
-            attempt = broyden_solve(problem, placed, self.tol, attempt.slope, evolution.reach())
+            attempt = broyden_solve(
+                problem, placed, self.tol, attempt.slope, evolution.trust_region()
+            )
             scatter = float(np.abs(attempt.x - placed).max())
-            # Placing the points anew moves the answer by the integration error: no use in waiting.
+            # Moving the points changes the solution by the integration error: stop soon.
             quiet += scatter < _NEAR
-            if evolution.gone(attempt.x) or scatter < _STILL or quiet == _PATIENCE:
+            if evolution.has_vanished(attempt.x) or scatter < _STILL or quiet == _PATIENCE:
                 break
         evolution.prox(evolution.state(attempt.x).V, search=True)
         return broyden_solve(
-            problem, attempt.x, self.tol, attempt.slope, evolution.reach()
+            problem, attempt.x, self.tol, attempt.slope, evolution.trust_region()
         ), scatter
 
     def gain(self, point: Point, order: Branch) -> float:
         """The factor by which a small theta (order semantic) or m (positional) grows at the point.
 
-        Above one, the solution is unstable to the overlap that its branch sets to zero.
+        Above one, the solution is unstable against that order parameter.
         """
-        self.evolution.refer(point.state)
+        self.evolution.place_points(point.state)
         return self.evolution.gain(point.state, point.alpha, order)
 
-    def _merged(self, alpha: float, spent: int) -> Point:
-        """The trivial solution under this branch's name; converged if the order shrinks there."""
+    def _trivial_point(self, alpha: float, spent: int) -> Point:
+        """The trivial solution as a point of this branch; converged if the order shrinks there."""
         self._trivial = self._trivial or BranchTracer(self.model, "trivial", self.rule, self.tol)
         point = self._trivial.solve(alpha)
         ends = self._trivial.gain(point, self.branch) < 1
@@ -214,17 +219,17 @@ def fixed_point(
     start: Point | None = None,
     tol: float = 2e-4,
 ) -> Point:
-    """The branch at alpha: from start, or by continuation from where the branch is known."""
+    """The branch at alpha, solved from `start` or continued from a known solution."""
     if start is not None:
         tracer = BranchTracer(model, branch, rule, tol)
         return tracer.solve(alpha, tracer.start(start.state))
-    return BranchTracer(model, branch, rule, tol).walk(alpha)
+    return BranchTracer(model, branch, rule, tol).continue_to(alpha)
 
 
 def curve(
     model: Model, alphas: Sequence[float], branch: Branch, rule: Rule, tol: float = 2e-4
 ) -> list[Point]:
-    """The branch at every alpha, in the order given, continued both ways from where it is known."""
+    """The branch at every alpha, in the order given, continued both ways from a known solution."""
     if any(alpha <= 0 for alpha in alphas):
         raise ValueError("alpha = N / D must be positive")
     first, _ = _FIRST[branch]
@@ -232,23 +237,23 @@ def curve(
     order = sorted(range(len(alphas)), key=lambda i: alphas[i])
     upward = [i for i in order if alphas[i] >= first]
     downward = [i for i in reversed(order) if alphas[i] < first]
-    found: dict[int, Point] = {}
+    points: dict[int, Point] = {}
     anchor: list[tuple[float, Array]] = []
     for i in upward:
-        found[i] = tracer.walk(alphas[i])
+        points[i] = tracer.continue_to(alphas[i])
         anchor = anchor or list(tracer.trail)
     if downward:
         tracer.rewind(anchor)
     for i in downward:
-        found[i] = tracer.walk(alphas[i])
-    return [found[i] for i in range(len(alphas))]
+        points[i] = tracer.continue_to(alphas[i])
+    return [points[i] for i in range(len(alphas))]
 
 
 def linear_test_error(model: Model, order: int = 80) -> float:
-    """(sigma^2 / 2) (1 - omega)^2 sum_ij Var[softmax_ij(u u^T)]: the best constant 2x2 mixing.
+    """Test error of the best constant 2x2 mixing y_i = sum_j B_ij x_j for D -> infinity.
 
-    The baseline y_i = sum_j B_ij x_j sees tokens without positions. Its four weights are known
-    exactly as D -> infinity. The integrand is smooth: this order is exact to 1e-12.
+    It equals (sigma^2 / 2) (1 - omega)^2 sum_ij Var[softmax_ij(u u^T)]. The integrand is smooth,
+    and Gauss-Hermite of this order is exact to 1e-12.
     """
     x, w = np.polynomial.hermite_e.hermegauss(order)
     w = w / w.sum()
@@ -256,10 +261,10 @@ def linear_test_error(model: Model, order: int = 80) -> float:
     weight = np.outer(w, w).ravel()
     a = diagonal(u)
     variance = (a * a) @ weight - (a @ weight) ** 2
-    # Both entries of a row vary alike, hence twice the sum over rows.
+    # Both entries of a row have the same variance, hence twice the sum over rows.
     return float(model.rho * (1 - model.omega) ** 2 * variance.sum())
 
 
 def linear_train_error(model: Model, alpha: float) -> float:
-    """alpha times the test error: four weights fitted to N D equations cost nothing."""
+    """alpha times the test error: four weights fitted to N D equations do not overfit."""
     return alpha * linear_test_error(model)

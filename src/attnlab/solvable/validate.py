@@ -1,8 +1,8 @@
 """Choose the ridge λ from training data alone: k-fold cross-validation, or leave-one-out.
 
-k-fold: starts × ridges × folds are columns of one problem; a fold trains at α(k−1)/k, which can
-lie on the other side of the transition. Leave-one-out needs one fit: removing sample n moves its
-field from the trained z to the cavity field
+k-fold: starts × ridges × folds are columns of one problem. A fold trains at α(k−1)/k, which can
+lie on the other side of the phase transition. Leave-one-out needs a single fit: without sample n,
+its field changes from the trained z to the cavity field
 
     h = z + V·∂ℓ/∂z,    V = σ² / (λ + σ²·(1/D) Σ_n tr[B_n (1 + V B_n)⁻¹]),   B_n = ∂²ℓ/∂z²,
 
@@ -25,7 +25,7 @@ from attnlab.solvable.teacher import Dataset
 
 @dataclass(frozen=True)
 class Validation:
-    """Held-out error for every start (rows) and ridge (columns), and the ridge it prefers."""
+    """The held-out error for every start (rows) and ridge (columns)."""
 
     ridges: tuple[float, ...]
     errors: Float[Tensor, "start ridge"]
@@ -43,7 +43,7 @@ def cross_validate(
     seed: Seed,
     solver: SolverSettings | None = None,
 ) -> Validation:
-    """k-fold error of every start and ridge; test data are never seen."""
+    """The k-fold error of every start and ridge, from training data only."""
     if folds < 2 or folds > data.samples:
         raise UsageError(f"folds must be between 2 and the number of samples, got {folds}")
     device, count = data.tokens.device, len(ridges) * folds
@@ -54,16 +54,16 @@ def cross_validate(
     columns = keep.repeat(1, starts.shape[0] * len(ridges))
     ridge = torch.tensor(ridges, dtype=torch.float64, device=device).repeat_interleave(folds)
     loss = Loss(data, GramBlocks.of(data), ridge.repeat(starts.shape[0]), columns)
-    found = minimise(loss, starts.repeat_interleave(count, dim=0), solver)
-    losses, _ = sample_losses(loss.fields(found.weights), loss.blocks, data.settings)
+    solution = minimise(loss, starts.repeat_interleave(count, dim=0), solver)
+    losses, _ = sample_losses(loss.fields(solution.weights), loss.blocks, data.settings)
     held_out = (losses * (1 - columns)).sum(dim=0).reshape(starts.shape[0], len(ridges), folds)
     return Validation(tuple(ridges), held_out.sum(dim=2) / data.samples)
 
 
 def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
-    """Mean of ℓ at the cavity fields of trained students: the error on unseen data."""
+    """The leave-one-out error of trained students: the mean of ℓ at their cavity fields."""
     if weights.shape[1] != 1:
-        raise UsageError("leave-one-out is derived for rank 1; use cross_validate")
+        raise UsageError("leave-one-out works for rank 1 only: use cross_validate")
     settings = loss.data.settings
     fields = loss.fields(weights)
     _, slope = sample_losses(fields, loss.blocks, settings)
@@ -76,17 +76,17 @@ def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:
 def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
     """V of every student: the smallest root of V·(λ + σ²·S(V)) = σ², by bisection in log V.
 
-    At a minimum 1 + V·b > 0 for every curvature b. Beyond the smallest root samples with b < 0
-    break that, and further roots without meaning appear.
+    At a minimum 1 + V·b > 0 for every eigenvalue b. Beyond the smallest root this fails for
+    samples with b < 0, and spurious roots appear.
     """
     curvature = _sample_hessians(loss, fields)  # n k L L
-    # millions of tiny matrices: a GPU's batched solver refuses them
+    # on the CPU: a GPU's batched solver refuses millions of tiny matrices
     values = torch.linalg.eigvalsh(curvature.cpu()).to(fields.device)
     sigma2, dim = loss.data.settings.sigma**2, loss.data.settings.dim
     count, ridge = fields.shape[2], loss.ridge
 
     def above(v: Tensor) -> Tensor:
-        # samples on the edge of a jump are kept finite
+        # keeps samples at the edge of a jump finite
         stiff = (values / (1 + v[None, :, None] * values).clamp_min(0.05)).sum(dim=(0, 2))
         return v * (ridge + sigma2 * stiff / dim) > sigma2
 
@@ -104,7 +104,7 @@ def _response(loss: Loss, fields: Tensor) -> Float[Tensor, " student"]:
 
 
 def _sample_hessians(loss: Loss, fields: Tensor) -> Float[Tensor, "sample student l m"]:
-    """B_n = ∂²ℓ/∂z², a row a token: samples are independent, so their slopes may be summed."""
+    """B_n = ∂²ℓ/∂z², one row per token: samples are independent, so one pass serves all."""
     z = fields.detach().requires_grad_()
     with torch.enable_grad():
         _, slope = sample_losses(z, loss.blocks, loss.data.settings)

@@ -21,7 +21,8 @@ from attnlab.tasks.labelled import (
     to_examples,
 )
 from attnlab.tasks.sentiment import sst2
-from attnlab.tasks.tables import JSON_LINES_SUFFIXES, TABLE_SUFFIXES, read_first_line, read_table
+from attnlab.tasks.tables import TABLE_SUFFIXES, read_first_line, read_table
+from attnlab.tasks.texts import JSON_LINES_SUFFIXES
 
 FILE_STEMS = {
     "train": ("train", "combined"),

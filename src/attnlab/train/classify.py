@@ -23,7 +23,7 @@ from attnlab.train.checkpoint import best_checkpoint
 from attnlab.train.loop import train
 from attnlab.train.result import Hooks, TrainResult
 from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import model_tensors, restore_model
+from attnlab.train.tensors import BestWeights
 
 NumberedBatch = tuple[np.ndarray, Texts]  # row numbers, and the rows as a batch
 
@@ -108,7 +108,7 @@ def fit(  # noqa: PLR0913  (the arguments of `train`, and dev)
     With a folder for checkpoints the training can be stopped and resumed; without one, the best
     weights are kept in memory, which is faster.
     """
-    best = _BestWeights(model)
+    best = BestWeights(cast(nn.Module, model))
 
     def evaluate(trained: nn.Module) -> dict[str, float]:
         predictions = predict(trained, dev())
@@ -133,21 +133,3 @@ def fit(  # noqa: PLR0913  (the arguments of `train`, and dev)
         else:
             best_checkpoint(checkpoints).load_model(model)
     return FitResult(result, result.best_step)
-
-
-class _BestWeights:
-    """A copy in memory of the weights with the lowest error so far."""
-
-    def __init__(self, model: Classifier) -> None:
-        self.model, self.error = model, float("inf")
-        self.tensors: dict[str, Tensor] = {}
-
-    def update(self, error: float) -> None:
-        if error < self.error:
-            tensors = model_tensors(cast(nn.Module, self.model))
-            self.error = error
-            self.tensors = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-    def restore(self) -> None:
-        if self.tensors:
-            restore_model(self.model, self.tensors)

@@ -39,6 +39,17 @@ def _set_cublas_workspace() -> None:
         )
 
 
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Run with this number of CPU threads: it changes the last bits of sums."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def seed_step(seed: int, step: int, device: torch.device, rank: int = 0) -> None:
     """Seed torch's global generators with the random stream of this step and process.
 

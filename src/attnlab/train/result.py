@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from torch import nn
 
 Ending = Literal["done", "stopped", "diverged"]
@@ -55,3 +56,16 @@ class TrainResult:
     def losses(self) -> tuple[float, ...]:
         """Mean loss of each step, before its update."""
         return tuple(line["loss"] for line in self.log)
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The lines of the log at which `Hooks.evaluate` was called."""
+        return [line for line in self.log if line.get("value") is not None]
+
+    def loss_curve(self, points: int = 50) -> dict[str, list[float]]:
+        """Mean training loss of each of `points` equal parts of the training, and their ends."""
+        parts = np.array_split(np.asarray(self.losses), min(points, len(self.losses)))
+        return {
+            "step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
+            "train_loss": [float(part.mean()) for part in parts],
+        }

@@ -31,6 +31,25 @@ def restore_model(model: nn.Module, stored: Mapping[str, Tensor]) -> None:
             tensor.copy_(stored[name])
 
 
+class BestWeights:
+    """A copy in memory of the weights with the lowest error so far."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model, self.error = model, float("inf")
+        self.tensors: dict[str, Tensor] = {}
+
+    def update(self, error: float) -> None:
+        """Keep the present weights if this error is the lowest."""
+        if error < self.error:
+            self.error = error
+            self.tensors = {k: v.detach().clone() for k, v in model_tensors(self.model).items()}
+
+    def restore(self) -> None:
+        """Load the kept weights; where no error was a number, the present ones stay."""
+        if self.tensors:
+            restore_model(self.model, self.tensors)
+
+
 def check_matching_tensors(tensors: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> None:
     """Raise UsageError unless the stored tensors have the model's names, shapes and dtypes."""
     for name in sorted(tensors.keys() ^ stored.keys()):

@@ -14,7 +14,8 @@ from attnlab.core.tokens import IGNORE
 from attnlab.measure.perplexity import corpus_perplexity, score, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.studies.mini_gpt.arms import MERGING, Arm
+from attnlab.studies.mini_gpt.head_merging import MERGING
+from attnlab.studies.mini_gpt.study import Parts
 from attnlab.tasks.batches import Batch, sequential_batches
 
 VOCAB, BLOCK = 29, 23
@@ -22,7 +23,7 @@ RNG = Seed(3).numpy_generator()
 ROWS = [RNG.integers(0, VOCAB, n) for n in RNG.integers(2, 17, 67)]
 
 
-def gpt(parts: Arm | None = None) -> GPT:
+def gpt(parts: Parts | None = None) -> GPT:
     plain = GPTConfig(vocab=VOCAB, block=BLOCK, layers=2, heads=2, d_model=14).to_json()
     return GPT(GPTConfig.from_json({**plain, **(parts or {})}), Seed(5).torch_generator()).eval()
 

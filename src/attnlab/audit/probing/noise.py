@@ -7,8 +7,7 @@ float32 whatever its weights are. A movement too large to be rounding (LIMITS ·
 but a dependence on the batch, and is left to the audit batch-independence.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
+from attnlab.train.determinism import use_threads
 
 FACTOR = 10.0
 ALONE = 10.0
@@ -75,17 +75,6 @@ def movement(before: Tensor, after: Tensor) -> Tensor:
     one_sided = before.isnan() != after.isnan()
     gap = (finite_values(after).nan_to_num() - finite_values(before).nan_to_num()).abs()
     return torch.where(one_sided, torch.inf, gap).amax(dim=-1)
-
-
-@contextmanager
-def use_threads(count: int) -> Iterator[None]:
-    """Run with this number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def noise_of(subject: Subject, probe: Probe, length: int | None = None) -> Noise:

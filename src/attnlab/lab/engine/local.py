@@ -70,6 +70,6 @@ def result_of(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:
             },
             samples=message["samples"],
             documents=message["documents"],
-            findings=[finding_from_json(values) for values in message["findings"]],
+            findings=[finding_from_json(values) for values in message.get("findings", [])],
         )
     return Result(trial, message["state"], outcome, message.get("error", ""), message["cost"])

@@ -1,1 +1,1 @@
-"""The study behind `attnlab finetune`: an encoder adapted to your labelled texts."""
+"""What `attnlab finetune` runs: an encoder fine-tuned on labelled texts."""

@@ -1,23 +1,31 @@
-"""How a classifier learned."""
+"""Learning curves of the classifiers."""
+
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
-from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, house_style, panels
+from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
+
+if TYPE_CHECKING:
+    from attnlab.products.finetune.study import Finetune
 
 
-def learning_figure(table: Table) -> Figure:
-    """Loss of train and dev, and dev accuracy beside the most frequent answer."""
-    return Figure(
+def figures(study: "Finetune", table: Table) -> list[Figure]:
+    """Loss on train and dev, and dev accuracy beside the majority baseline."""
+    if not len(table):
+        return []
+    learning = Figure(
         "learning",
-        "Learning",
-        "Left: grey, training loss of each fiftieth of the steps; blue, dev loss. Right: dev "
-        "accuracy; dotted, the share of the most frequent answer. One line a seed.",
-        "Loss and dev accuracy against steps.",
+        "Learning curves",
+        "Left: training loss, averaged over fiftieths of the steps (grey), and dev loss (blue). "
+        "Right: dev accuracy; dotted, the majority baseline. One line per seed.",
+        "Loss and dev accuracy against training steps.",
         lambda: _draw(table),
         table.ids,
     )
+    return [learning]
 
 
 def _draw(table: Table) -> Drawing:
@@ -27,14 +35,13 @@ def _draw(table: Table) -> Drawing:
             curves = row.curves
             if "step" not in curves:
                 continue
+            steps = curves["dev_step"]
             left.plot(curves["step"], curves["train_loss"], color=NEUTRAL, linewidth=1.0)
-            left.plot(curves["dev_step"], curves["dev_loss"], color=POSITIONAL, marker="o", ms=4)
-            right.plot(
-                curves["dev_step"], curves["dev_accuracy"], color=POSITIONAL, marker="o", ms=4
-            )
-            right.axhline(row["majority"], color=LINEAR, linestyle=":", linewidth=1.2)
-        left.set_ylabel("loss (nats a row)")
+            left.plot(steps, curves["dev_loss"], color=PALETTE[0], marker="o", ms=4)
+            right.plot(steps, curves["dev_accuracy"], color=PALETTE[0], marker="o", ms=4)
+            right.axhline(row["majority"], color=PALETTE[2], linestyle=":", linewidth=1.2)
+        left.set_ylabel("loss (nats per row)")
         right.set_ylabel("dev accuracy")
         for ax in (left, right):
-            ax.set_xlabel("step")
+            ax.set_xlabel("training step")
     return drawing

@@ -1,46 +1,54 @@
-"""How a model learned."""
+"""The learning curves of the trained models."""
 
-import numpy as np
+import math
+from typing import TYPE_CHECKING
+
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
 from attnlab.products.train_text.study import BASELINES
-from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, house_style, panels
+from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
+
+if TYPE_CHECKING:
+    from attnlab.products.train_text.study import TrainText
 
 
-def learning_figure(table: Table) -> Figure:
-    """Training loss and dev loss against steps, the n-gram models as lines."""
-    return Figure(
+def figures(study: "TrainText", table: Table) -> list[Figure]:
+    """Training and dev loss against steps, with the n-gram models as lines."""
+    if not len(table):
+        return []
+    learning = Figure(
         "learning",
-        "Learning",
-        "Grey: training loss of each fiftieth of the steps; blue: dev loss where it was scored; "
-        "dotted: n-gram models on the same dev tokens. One line a seed.",
-        "Loss in nats a token against steps, with n-gram baselines.",
-        lambda: _draw(table),
+        "Learning curves",
+        "Grey: mean training loss of each fiftieth of the steps. Blue: dev loss at each "
+        "evaluation. Dotted: n-gram models on the same dev tokens. One line per seed.",
+        "Loss in nats per token against steps, with n-gram baselines.",
+        lambda: _learning(table),
         table.ids,
     )
+    return [learning]
 
 
-def _draw(table: Table) -> Drawing:
+def _learning(table: Table) -> Drawing:
     with house_style():
         drawing, (ax,) = panels(1, 1, height=3.0)
         for row in table:
             curves = row.curves
             ax.plot(curves["step"], curves["train_loss"], color=NEUTRAL, linewidth=1.0)
-            ax.plot(curves["dev_step"], curves["dev_loss"], color=POSITIONAL, marker="o", ms=4)
+            ax.plot(curves["dev_step"], curves["dev_loss"], color=PALETTE[0], marker="o", ms=4)
         for name in BASELINES:
-            level = float(np.log(table.rows[0][f"{name}_perplexity"]))
-            ax.axhline(level, color=LINEAR, linestyle=":", linewidth=1.2)
+            level = math.log(table.rows[0][f"{name}_perplexity"])
+            ax.axhline(level, color=PALETTE[2], linestyle=":", linewidth=1.2)
             ax.annotate(
                 name,
                 (1.01, level),
                 xycoords=("axes fraction", "data"),
                 va="center",
                 fontsize=8,
-                color=LINEAR,
+                color=PALETTE[2],
                 annotation_clip=False,
             )
         ax.set_xlabel("step")
-        ax.set_ylabel("loss (nats a token)")
+        ax.set_ylabel("loss (nats per token)")
     return drawing

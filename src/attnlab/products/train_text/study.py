@@ -1,66 +1,71 @@
-"""The study behind `attnlab train`: one text, one model a seed, n-gram baselines beside it."""
+"""What `attnlab train` runs: one text, one GPT per seed, n-gram models beside it."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file
 from attnlab.lab.claim import Claim, judge
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.study import NOT_OF_A_TRIAL, Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.audited import audit_findings
 
 BASELINES = ("unigram", "bigram", "trigram")
-
-
-def about(text: str, default: Any, **limits: Any) -> Any:
-    """A field with its meaning, as `attnlab show` prints it."""
-    return Field(default=default, description=text, **limits)
+SKIPPED = NOT_OF_A_TRIAL | {"first_seed", "checkpoint_every"}  # no trial depends on them
 
 
 class TextSettings(StudySettings):
-    """A text, a tokenizer, a model and a training."""
+    """The text, its tokenizer, the model and its training."""
 
-    seeds: int = about("models, each with its own seed", 1, ge=1)
-    first_seed: int = about("the first of these seeds", 0, ge=0)
-    text: str = about("'shakespeare' (an asset), a UTF-8 file, or a folder of .txt", "shakespeare")
-    text_sha256: str = about("of the file, filled in: another text is another run", "")
-    tokenizer: Literal["char", "word", "bpe"] = about("what a token is", "char")
-    vocabulary: int = about("largest vocabulary; 0: as many as there are (bpe: 4,096)", 0, ge=0)
-    min_count: int = about("rarer tokens are <UNK>", 1, ge=1)
-
-    size: Literal["nano", "micro", "mini"] = about(
-        "nano 3/3/48, micro 4/4/128, mini 6/6/192", "nano"
+    seeds: int = setting("models, each with its own seed", 1, ge=1)
+    first_seed: int = setting("the first of these seeds", 0, ge=0)
+    text: str = setting(
+        "training text: 'shakespeare', a UTF-8 file, or a folder of .txt files", "shakespeare"
     )
-    layers: int = about("0: as the size says", 0, ge=0)
-    heads: int = about("0: as the size says", 0, ge=0)
-    d_model: int = about("width; 0: as the size says", 0, ge=0)
-    block: int = about("tokens a model sees at once", 128, ge=2)
-    position: str = about("learned, sinusoidal, rotary, alibi or none", "learned")
+    text_sha256: str = setting("hash of the text, filled in: another text is another run", "")
+    tokenizer: Literal["char", "word", "bpe"] = setting("characters, words or byte pairs", "char")
+    vocabulary: int = setting("largest vocabulary; 0: no limit (bpe: 4,096)", 0, ge=0)
+    min_count: int = setting("tokens that occur less often are <UNK>", 1, ge=1)
 
-    steps: int = about("updates", 2000, ge=1)
-    batch: int = about("windows of `block` tokens an update", 32, ge=1)
-    accumulate: int = about("pieces a batch is computed in", 1, ge=1)
-    optimizer: Literal["adamw", "sgd", "adagrad"] = about("from torch.optim", "adamw")
-    learning_rate: float = about("its peak", 0.003, gt=0)
-    schedule: Literal["cosine", "linear", "constant"] = about("after the warm-up", "cosine")
-    warmup_fraction: float = about("of the steps: the rate rises", 0.05, ge=0, le=1)
-    weight_decay: float = about("on matrices", 0.1, ge=0)
-    clip: float = about("largest norm of the gradient; 0: as it comes", 1.0, ge=0)
-    precision: Literal["float32", "bfloat16"] = about("bfloat16: autocast on a GPU", "float32")
-    compile: bool = about("torch.compile", False)
-    evaluations: int = about("times the dev text is scored while training", 10, ge=1)
-    checkpoint_every: int = about("steps between checkpoints besides evaluations; 0: none", 0, ge=0)
-    threads: int = about("of the CPU: they change the last bits", 1, ge=1)
-    scored: int = about("windows of each split that are scored", 200, ge=1)
-    prompt: str = about("what the sample goes on from; empty: the start of a text", "")
-    sample_tokens: int = about("tokens of the sample", 120, ge=1)
+    size: Literal["nano", "micro", "mini"] = setting(
+        "layers/heads/width of the model: nano 3/3/48, micro 4/4/128, mini 6/6/192", "nano"
+    )
+    layers: int = setting("number of layers; 0: that of the size", 0, ge=0)
+    heads: int = setting("number of attention heads; 0: that of the size", 0, ge=0)
+    d_model: int = setting("model width; 0: that of the size", 0, ge=0)
+    block: int = setting("context length in tokens", 128, ge=2)
+    position: str = setting("learned, sinusoidal, rotary, alibi or none", "learned")
+
+    steps: int = setting("training steps", 2000, ge=1)
+    batch: int = setting("windows of `block` tokens per batch", 32, ge=1)
+    accumulate: int = setting("gradient accumulation: pieces a batch is computed in", 1, ge=1)
+    optimizer: Literal["adamw", "sgd", "adagrad"] = setting("optimizer of torch.optim", "adamw")
+    learning_rate: float = setting("peak learning rate", 0.003, gt=0)
+    schedule: Literal["cosine", "linear", "constant"] = setting(
+        "learning rate after the warm-up", "cosine"
+    )
+    warmup_fraction: float = setting(
+        "share of the steps with a rising learning rate", 0.05, ge=0, le=1
+    )
+    weight_decay: float = setting("weight decay of matrices", 0.1, ge=0)
+    clip: float = setting("largest gradient norm; 0: no clipping", 1.0, ge=0)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "bfloat16 uses autocast, on a GPU", "float32"
+    )
+    compile: bool = setting("use torch.compile", False)
+    evaluations: int = setting("times the dev text is scored during training", 10, ge=1)
+    checkpoint_every: int = setting(
+        "steps between checkpoints besides those at evaluations; 0: none", 0, ge=0
+    )
+    threads: int = setting("CPU threads; they change the last bits of the results", 1, ge=1)
+    scored: int = setting("windows of each split that are scored", 200, ge=1)
+    prompt: str = setting("prompt of the sample; empty: the start of a text", "")
+    sample_tokens: int = setting("tokens of the sample", 120, ge=1)
 
     @model_validator(mode="after")
     def _whole_batches(self) -> "TextSettings":
@@ -69,34 +74,39 @@ class TextSettings(StudySettings):
         return self
 
 
-SMOKE: dict[str, Any] = {
-    "steps": 6,
-    "batch": 4,
-    "block": 32,
-    "evaluations": 2,
-    "scored": 4,
-    "sample_tokens": 8,
-}
-
-
 class TrainText(Study):
     """A GPT from parts, trained on any text."""
 
     name = "train"
     version = 2  # samples come from decode/generate.py since
-    question = "What does a small GPT learn from this text, beside counting?"
+    question = "What does a small GPT learn from this text that counting n-grams does not?"
     Settings: ClassVar[type[StudySettings]] = TextSettings
-    presets: ClassVar = {"smoke": SMOKE, "full": {"size": "mini", "steps": 20_000, "seeds": 3}}
+    settings: TextSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "steps": 6,
+            "batch": 4,
+            "block": 32,
+            "evaluations": 2,
+            "scored": 4,
+            "sample_tokens": 8,
+        },
+        "full": {"size": "mini", "steps": 20_000, "seeds": 3},
+    }
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 3 minutes on two cores",
         "full": "not measured",
     }
-    settings: TextSettings
+    template = "report.md"
+
+    fetch = deferred(".trial:check_text")
+    run = deferred(".trial:run")
+    figures = deferred(".figures:figures")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
-        """The text's hash becomes a setting, so that another text is another run."""
+        """The hash of the text becomes a setting, so that another text is another run."""
         if "position" in overrides:
             from attnlab.parts.position import Position
 
@@ -106,85 +116,41 @@ class TrainText(Study):
             overrides["text_sha256"] = content_sha256(Path(text))
         return super().at(scale, **overrides)
 
-    def fetch(self) -> None:
-        """The text must be there and yield a model before a run is begun."""
-        from attnlab.products.train_text.work import model_config, prepared
-
-        model_config(self.settings, prepared(self.settings).tokenizer.size)
-
     def trials(self) -> Sequence[Trial]:
-        """One a seed; everything that changes the numbers is in its configuration."""
-        own, first = self.settings_json(), self.settings.first_seed
-        for key in ("seeds", "first_seed", "trial_seconds", "trial_memory_gb", "checkpoint_every"):
-            del own[key]
-        own["text"] = Path(
-            own["text"]
-        ).name  # its hash says which one; where it lies does not matter
-        return [self.trial(seed, **own) for seed in range(first, first + self.settings.seeds)]
+        """One per seed. The hash says which text it is, so its folder is not part of the trial."""
+        config = {k: v for k, v in self.settings_json().items() if k not in SKIPPED}
+        config["text"] = Path(config["text"]).name
+        first = self.settings.first_seed
+        return [self.trial(seed, **config) for seed in range(first, first + self.settings.seeds)]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Tokenizer, training, perplexities, baselines, a sample."""
-        from attnlab.products.train_text.work import trained
-
-        return trained(self.settings, trial, context)
-
-    def claims(self, table: Table) -> list[Claim]:
-        """The model beats counting; decided from three seeds on."""
-        found = []
-        for name in BASELINES:
-            ratios = [r["dev_perplexity"] / r[f"{name}_perplexity"] for r in table]
-            found.append(
-                judge(
-                    f"beats-{name}",
-                    f"The model beats a {name} model of the same tokens",
-                    mean_interval(ratios),
-                    below=1.0,
-                    quantity=f"dev perplexity / {name}",
-                    trials=table.ids,
-                )
+    def claims(self, table: Table) -> Sequence[Claim]:
+        """The model beats n-gram models; decided from three seeds on."""
+        return [
+            judge(
+                f"beats-{name}",
+                f"The model beats a {name} model of the same tokens",
+                mean_interval([row["dev_perplexity"] / row[f"{name}_perplexity"] for row in table]),
+                below=1.0,
+                quantity=f"dev perplexity / {name}",
+                trials=table.ids,
             )
-        return found
+            for name in BASELINES
+        ]
 
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Every model at its start and end."""
-        return audit_findings(table, self.claims(table), {})
-
-    def figures(self, table: Table) -> list[Figure]:
-        """Loss and dev perplexity against steps."""
-        from attnlab.products.train_text.figures import learning_figure
-
-        return [learning_figure(table)] if len(table) else []
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """The ratio to the best baseline."""
-        best = max(
-            (c for c in claims if c.estimate.n), key=lambda c: c.estimate.value, default=None
-        )
-        if best is None:
-            return "Nothing was trained to its end."
-        return (
-            f"{best.estimate.value:.3f} times the perplexity of the best n-gram model "
-            f"({best.name.removeprefix('beats-')}), over {best.estimate.n} "
-            f"{'model' if best.estimate.n == 1 else 'models'}."
-        )
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """What the models write."""
-        lines = tuple(f"seed {row.seed}: {text}" for row in table for text in row.samples)
-        return [Section("What the models write", lines)] if lines else []
+    def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """What the models write, by seed."""
+        return {"samples": [(row.seed, text) for row in table for text in row.samples]}
 
 
 def content_sha256(path: Path) -> str:
     """SHA-256 of a file, or of a folder's .txt files by name; UsageError where there is none."""
-    import hashlib
-
     try:
         if path.is_file():
             return sha256_file(path)
         files = sorted(path.glob("*.txt")) if path.is_dir() else []
         if files:
-            words = "".join(f"{file.name} {sha256_file(file)}\n" for file in files)
-            return hashlib.sha256(words.encode()).hexdigest()
+            lines = "".join(f"{file.name} {sha256_file(file)}\n" for file in files)
+            return hashlib.sha256(lines.encode()).hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     raise UsageError(f"{path}: no such text file, nor a folder with .txt files")

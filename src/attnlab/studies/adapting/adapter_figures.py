@@ -1,90 +1,81 @@
-"""Accuracy against what learns, and what it costs."""
+"""Figures of the methods: accuracy against trained parameters, and cost."""
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
-from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, SEMANTIC, house_style, panels
-from attnlab.studies.adapting.adapter_claims import COSTS, LABELS, TASKS, mean_cost
-from attnlab.studies.adapting.evidence import Runs
-from attnlab.studies.adapting.looks import as_share, dot, majority
-from attnlab.studies.adapting.settings import AdapterSettings
+from attnlab.report.plots import Series, draw_dots
+from attnlab.report.style import PALETTE, house_style, panels
+from attnlab.studies.adapting.adapters import COSTS, TASKS
+from attnlab.studies.adapting.evidence import AdaptArms
 
-COLOURS = {
-    "full": POSITIONAL,
-    "head": NEUTRAL,
-    "prefix": LINEAR,
-    "prefix-layers": LINEAR,
-    "lora": SEMANTIC,
-}
+if TYPE_CHECKING:
+    from attnlab.studies.adapting.adapters import Adapters
+
+SHARE = (0.0, 1.0)
+METHOD = Series("method", PALETTE[0])
+OTHER_ENCODER = Series("other encoder", PALETTE[0], hollow=True)
 
 
-def figures(runs: Runs, s: AdapterSettings) -> list[Figure]:
-    """Nothing where nothing ended."""
-    tasks = [task for task in TASKS if runs.rows(task=task)]
+def figures(study: "Adapters", arms: AdaptArms) -> list[Figure]:
+    """No figures where no training ended."""
+    tasks = [task for task in TASKS if arms.task(task).names()]
+    kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]
     if not tasks:
         return []
-    ids = tuple(runs.table.ids)
-    found = [
-        Figure(
-            "methods",
-            "Accuracy against the numbers that learn",
-            "Test accuracy, once a seed, of the rate that dev chose. Bars: 95 % intervals over seeds "
-            "and test rows. Under each name, the numbers that learn. Hollow: the same architecture "
-            "from random weights, or another encoder. Dotted: the most frequent answer.",
-            "A dot with an interval for each method, a panel for each task.",
-            lambda: _methods(runs, s, tasks),
-            ids,
-        )
-    ]
-    kinds = [kind for kind in COSTS if any(kind in row.cost for row in runs.table)]
-    if kinds:
-        found.append(
-            Figure(
-                "cost",
-                "What a method costs",
-                "Mean over seeds of the chosen training, dev evaluations included; several trials may "
-                "have shared the machine, so compare within a panel only.",
-                "A bar for each method and task.",
-                lambda: _cost(runs, s, tasks, kinds),
-                ids,
-            )
-        )
-    return found
+    methods = Figure(
+        "methods",
+        "Accuracy and trained parameters",
+        "Test accuracy at the learning rate chosen on dev, tested once per seed. Bars: 95 % "
+        "intervals over seeds and test rows. Under each name, the number of trained parameters. "
+        "Hollow: the same architecture with random weights, or another encoder. Dotted: the "
+        "majority class.",
+        "A dot with an interval for each method, a panel for each task.",
+        lambda: _methods(arms, tasks),
+        arms.table.ids,
+    )
+    cost = Figure(
+        "cost",
+        "Cost of each method",
+        "Mean over seeds of the chosen training with its evaluations on dev; several trials may "
+        "have shared the machine, so compare within a panel only.",
+        "A bar for each method and task.",
+        lambda: _cost(arms, list(study.settings.methods), tasks, kinds),
+        arms.table.ids,
+    )
+    return [methods, *([cost] if kinds else [])]
 
 
-def _methods(runs: Runs, s: AdapterSettings, tasks: list[str]) -> Drawing:
-    arms = {arm: (LABELS[arm], COLOURS[arm]) for arm in s.methods}
-    arms |= {f"full, {name}": (f"all of it, {name}", NEUTRAL) for name in s.encoders}
-    trained = {arm: runs.mean("trained", arm=arm) for arm in arms if runs.rows(arm=arm)}
-    order = sorted(trained, key=lambda arm: trained[arm])
+def _methods(arms: AdaptArms, tasks: list[str]) -> Drawing:
+    trained = {arm: arms.mean(arm, "trained") for arm in arms.names()}
+    order = sorted(trained, key=lambda arm: -trained[arm])
     with house_style():
         drawing, axes = panels(1, len(tasks), height=1.0 + 0.4 * len(order), share_y=True)
         for ax, task in zip(axes, tasks, strict=True):
-            for line, arm in enumerate(order):
-                if runs.rows(task=task, arm=arm):
-                    e = runs.accuracy(task=task, arm=arm)
-                    dot(ax, line, e, arms[arm][1], hollow=arm.startswith("full, "))
-            majority(ax, runs.mean("majority", task=task), "x")
-            as_share(ax, "x")
+            here, lines = arms.task(task), {}
+            for arm in order:
+                accuracy = here.accuracy(arm)
+                label = f"{arms.label(arm)}\n{trained[arm]:,.0f}"
+                other = arm.startswith("full, ")
+                lines[label] = [None, accuracy] if other else [accuracy, None]
+            baseline = here.mean(here.names()[0], "majority")
+            draw_dots(ax, lines, [METHOD, OTHER_ENCODER], limits=SHARE, baseline=baseline)
             ax.set_title(TASKS[task])
             ax.set_xlabel("test accuracy")
-        words = [f"{arms[arm][0]}\n{trained[arm]:,.0f}" for arm in order]
-        axes[0].set_yticks(range(len(order)), words)
-        axes[0].set_ylim(-0.6, len(order) - 0.4)
     return drawing
 
 
-def _cost(runs: Runs, s: AdapterSettings, tasks: list[str], kinds: list[str]) -> Drawing:
-    arms = list(s.methods)
+def _cost(arms: AdaptArms, methods: list[str], tasks: list[str], kinds: list[str]) -> Drawing:
     with house_style():
-        drawing, axes = panels(1, len(kinds), height=0.9 + 0.42 * len(arms))
+        drawing, axes = panels(1, len(kinds), height=0.9 + 0.42 * len(methods))
         for ax, kind in zip(axes, kinds, strict=True):
-            for place, (task, colour) in enumerate(zip(tasks, (POSITIONAL, LINEAR), strict=False)):
-                values = [mean_cost(runs.rows(task=task, arm=arm), kind) for arm in arms]
-                lines = np.arange(len(arms)) + 0.36 * (place - (len(tasks) - 1) / 2)
-                ax.barh(lines, values, height=0.32, color=colour, label=TASKS[task])
-            ax.set_yticks(range(len(arms)), [LABELS[arm] for arm in arms])
+            for i, (task, color) in enumerate(zip(tasks, PALETTE, strict=False)):
+                values = [arms.task(task).mean_cost(arm, kind) for arm in methods]
+                lines = np.arange(len(methods)) + 0.36 * (i - (len(tasks) - 1) / 2)
+                ax.barh(lines, values, height=0.32, color=color, label=TASKS[task])
+            ax.set_yticks(range(len(methods)), [arms.label(arm) for arm in methods])
             ax.invert_yaxis()
             ax.set_xlabel(COSTS[kind])
         if len(tasks) > 1:

@@ -1,41 +1,62 @@
-"""How much of an encoder must learn: all, the head, prefixes, LoRA; and what pretraining gives."""
+"""Full fine-tuning, the head alone, prefixes and LoRA; pretrained and random weights."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from attnlab.audit.finding import Finding
-from attnlab.lab.claim import MIN_SEEDS, Claim
-from attnlab.lab.study import Figure, Section, StudySettings
-from attnlab.lab.table import Row, Table
+from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, judge
+from attnlab.lab.study import StudySettings, deferred
+from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
+from attnlab.measure.intervals import wilson
 from attnlab.products.finetune.settings import RATES
-from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings
-from attnlab.studies.adapting.study import AdaptStudy
+from attnlab.report.prose import percent
+from attnlab.report.text import number
+from attnlab.studies.adapting.evidence import AdaptArms, no_collapse
+from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings, rate_text
+from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
+
+NEAR = 0.05  # accuracy: a method that loses less counts as near full fine-tuning
+COSTS = {"milliseconds_a_step": "milliseconds per step", "gpu_peak_mb": "peak GPU memory (MB)"}
+TASKS = {"texts": "sentiment", "pairs": "question and passage"}
+REPORTED = {"full": 0.9, "head": 0.6, "prefix": 0.8}
+COURSE = "course report: another encoder, consistent with ten examples"
+LABELS = {
+    "full": "full fine-tuning",
+    "head": "head only",
+    "prefix": "prefix at the input",
+    "prefix-layers": "prefix in every layer",
+    "lora": "LoRA",
+}
 
 
 class Adapters(AdaptStudy):
     """Reported: full 0.9, head 0.6, prefix 0.8, validation and test equal: ten examples each."""
 
     name = "adapters"
-    question = "How much of a pretrained encoder must learn, and what is pretraining worth?"
+    question = "How much of a pretrained encoder must be trained, and what is pretraining worth?"
     source = (
         "A course report: full fine-tuning 0.9, head only 0.6, prefix of length 128 0.8, "
         "validation and test equal (consistent with ten examples)"
     )
     Settings: ClassVar[type[StudySettings]] = AdapterSettings
+    settings: AdapterSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = ADAPTER
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 17 minutes on two cores; the second task on a subset: not a result",
         "full": "9 minutes on one H200 (--device cuda --workers 14)",
     }
-    settings: AdapterSettings
+    may_fail: ClassVar = {"collapse": ("*",), "baselines": ("*",)}  # that is what is asked here
+    template = "adapters.md"
+
+    figures = deferred(".adapter_figures:figures")
 
     def trials(self) -> Sequence[Trial]:
-        """Each task with each method and each further encoder; the second task first."""
-        s, found = self.settings, []
+        """Every method and every further encoder on both tasks; the second task first."""
+        s, trials = self.settings, []
         if s.pair_data:
-            pair = s.base(
+            pairs = s.base(
                 data=s.pair_data,
                 data_sha256="",
                 rows=s.pair_rows,
@@ -43,10 +64,12 @@ class Adapters(AdaptStudy):
                 tested=s.pair_scored,
                 longest=s.pair_longest,
             )
-            found += self._task("pairs", pair, s.pair_epochs, s.pair_seeds)
-        return found + self._task("texts", s.base(), s.epochs, s.seeds)
+            trials += self._task_trials("pairs", pairs, s.pair_epochs, s.pair_seeds)
+        return trials + self._task_trials("texts", s.base(), s.epochs, s.seeds)
 
-    def _task(self, task: str, base: dict[str, Any], epochs: float, seeds: int) -> list[Trial]:
+    def _task_trials(
+        self, task: str, base: dict[str, Any], epochs: float, seeds: int
+    ) -> list[Trial]:
         s = self.settings
         arms = {
             method: {"method": method, "prefix_length": s.prefix_length, "rank": s.rank}
@@ -63,64 +86,134 @@ class Adapters(AdaptStudy):
                 arm=arm,
                 part=f"{task}: {arm}",
                 search="grid",
-                rates=[float(f"{factor * RATES[own['method']]:.3g}") for factor in s.factors],
+                rates=[float(f"{factor * RATES[config['method']]:.3g}") for factor in s.factors],
                 batches=[s.batch],
                 all_epochs=[epochs],
-                **base | own,
+                **base | config,
             )
-            for arm, own in arms.items()
+            for arm, config in arms.items()
             for seed in range(seeds)
         ]
 
-    def claims(self, table: Table) -> list[Claim]:
-        """Methods against full, on each task; pretrained against random."""
-        from attnlab.studies.adapting.adapter_claims import claims
-        from attnlab.studies.adapting.evidence import Runs
+    def evidence(self, table: Table) -> AdaptArms:
+        """Methods and further encoders are arms, in each of the two tasks."""
+        s = self.settings
+        others = {f"full, {name}": f"{LABELS['full']}, {name}" for name in s.encoders}
+        return AdaptArms(table, {**{arm: LABELS[arm] for arm in s.methods}, **others})
 
-        return claims(Runs(table.done()), self.settings)
+    def claims(self, arms: AdaptArms) -> Sequence[Claim]:
+        """On each task: full fine-tuning against the majority, other methods, other encoders."""
+        claims = [claim for task in TASKS for claim in self._task_claims(arms.task(task), task)]
+        if not claims:
+            return []
+        return [*claims, no_collapse(arms.all_rows(), lambda row: TASKS[row["task"]])]
 
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Every model; the comparisons; the test rows against a difference of five points."""
-        from attnlab.studies.adapting.adapter_claims import NEAR
-        from attnlab.studies.adapting.checks import enough_rows, findings
-        from attnlab.studies.adapting.evidence import Runs
+    def _task_claims(self, arms: AdaptArms, task: str) -> Iterator[Claim]:
+        names = arms.names()
+        if "full" not in names:
+            return
+        yield _beats_majority(arms, task)
+        for arm in self.settings.methods:
+            if arm != "full" and arm in names:
+                yield _near_full(arms, task, arm)
+        for name in self.settings.encoders:
+            if f"full, {name}" in names:
+                yield _beats_encoder(arms, task, name)
 
-        claims, runs = self.claims(table), Runs(table.done())
-        arms = {
-            f"{task}: {arm}": runs.rows(task=task, arm=arm)
-            for task in self._concluded()
-            for arm in self.settings.methods
-        }
-        return [*findings(table.done(), claims, _declared), enough_rows(arms, NEAR)]
-
-    def _concluded(self) -> list[str]:
-        """Tasks with seeds enough to conclude anything from."""
+    def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """Are there enough test rows for a difference of five points, on tasks that decide?"""
         s = self.settings
         seeds = {"texts": s.seeds, "pairs": s.pair_seeds if s.pair_data else 0}
-        return [task for task, number in seeds.items() if number >= MIN_SEEDS]
+        rows = {
+            f"{task}: {arm}": arms.task(task).rows(arm)
+            for task, count in seeds.items()
+            if count >= MIN_SEEDS
+            for arm in s.methods
+        }
+        return [enough_test_rows(rows, NEAR)]
 
-    def figures(self, table: Table) -> list[Figure]:
-        """Accuracy against what learns; time and memory."""
-        from attnlab.studies.adapting.adapter_figures import figures
-        from attnlab.studies.adapting.evidence import Runs
+    def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """Methods by verdict on the first task, and a table for each task."""
+        by_name = {claim.name: claim for claim in claims}
 
-        return figures(Runs(table.done()), self.settings)
+        def methods(verdict: str) -> list[str]:
+            near = {arm: by_name.get(f"texts-{arm}-near-full") for arm in LABELS}
+            return [LABELS[arm] for arm, c in near.items() if c and c.verdict == verdict]
 
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """LoRA against full, and pretraining."""
-        from attnlab.studies.adapting.adapter_claims import answer
-        from attnlab.studies.adapting.checks import first_line
-
-        return answer(claims) or first_line(claims, super().answer(claims))
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """Every method with its numbers, pretraining, the published numbers."""
-        from attnlab.studies.adapting.adapter_claims import sections
-        from attnlab.studies.adapting.evidence import Runs
-
-        return sections(Runs(table.done()), self.settings)
+        tasks = [task for task in TASKS if arms.task(task).names()]
+        return {
+            **super().facts(arms, claims),
+            "near": methods("holds"),
+            "far": methods("fails"),
+            "tasks": {task: TASKS[task] for task in tasks},
+            "tables": {task: _table(arms.task(task)) for task in tasks},
+            "first": {task: arms.task(task).all_rows()[0] for task in tasks},
+            "ten_examples": wilson(8, 10),
+        }
 
 
-def _declared(row: Row, name: str) -> bool | None:
-    """A method that learns nothing is told, not refused: that is what is asked here."""
-    return None if name in ("collapse", "baselines") else False
+def _beats_majority(arms: AdaptArms, task: str) -> Claim:
+    majority = arms.mean("full", "majority")
+    return judge(
+        f"{task}-full-beats-majority",
+        f"On {TASKS[task]}, full fine-tuning beats the majority class",
+        arms.accuracy("full"),
+        above=majority,
+        quantity="test accuracy",
+        trials=arms.ids("full"),
+        runs=[value - majority for value in arms.values("full", "accuracy").values()],
+    )
+
+
+def _near_full(arms: AdaptArms, task: str, arm: str) -> Claim:
+    reported = None
+    if arm in REPORTED:
+        gap = REPORTED["full"] - REPORTED[arm]
+        reported = Reported(gap, COURSE, comparable=False, note=f"0.9 − {REPORTED[arm]:g}")
+    return judge(
+        f"{task}-{arm}-near-full",
+        f"On {TASKS[task]}, {LABELS[arm]} comes within five points of full fine-tuning",
+        arms.accuracy_gap("full", arm),
+        below=NEAR,
+        quantity=f"test accuracy, full − {arm}",
+        reported=reported,
+        trials=arms.ids("full", arm),
+    )
+
+
+def _beats_encoder(arms: AdaptArms, task: str, name: str) -> Claim:
+    arm = f"full, {name}"
+    statement = (
+        "pretrained weights do better than random ones in the same architecture"
+        if name == "random"
+        else f"the encoder does better than {name}"
+    )
+    return judge(
+        f"{task}-beats-{name.replace('/', '-')}",
+        f"On {TASKS[task]}, {statement}",
+        arms.accuracy_gap("full", arm),
+        above=0.0,
+        quantity=f"test accuracy, full − {arm}",
+        trials=arms.ids("full", arm),
+        runs=arms.differences(("full", "accuracy"), (arm, "accuracy")),
+    )
+
+
+def _table(arms: AdaptArms) -> list[list[str]]:
+    """A head and a line per method; costs that were not measured have no column."""
+    kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]
+    head = ["trained", "parameters", "test accuracy", "collapsed", "learning rates, one per seed"]
+    lines = [[*head, *(COSTS[kind] for kind in kinds)]]
+    for arm in arms.names():
+        rows, collapsed = arms.rows(arm), arms.collapsed(arm)
+        lines.append(
+            [
+                arms.label(arm),
+                f"{rows[0]['trained']:,}",
+                percent(arms.accuracy(arm)),
+                f"{collapsed} of {len(rows)}" if collapsed else "none",
+                ", ".join(rate_text(rate) for rate in arms.chosen_rates(arm)),
+                *(number(float(f"{arms.mean_cost(arm, kind):.3g}")) for kind in kinds),
+            ]
+        )
+    return lines

@@ -1,75 +1,59 @@
-"""The trials of a run by what they are; seeds share rows and order, so differences are paired."""
+"""The trials of a run by arm; arms share seeds and test rows, so differences are paired by both."""
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from attnlab.lab.table import Row, Table
+from attnlab.lab.arms import Arms
+from attnlab.lab.claim import Claim
+from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.two_way_interval import two_way_interval
 from attnlab.studies.adapting.settings import CELLS, RIGHT
-from attnlab.studies.distillation.evidence import crossed
 
-Where = Mapping[str, Any]
-Cell = dict[str, Any]  # a training of a search, as search.py describes it
+SHOWN = 4  # labels that a claim names
+Cell = dict[str, Any]  # one training of a search, as search.py describes it
 
 
-@dataclass(frozen=True)
-class Runs:
-    """The trials that ended well."""
+class AdaptArms(Arms):
+    """Arms with test predictions row by row and all cells of their searches."""
 
-    table: Table
+    def task(self, name: str) -> "AdaptArms":
+        """The trials of one task."""
+        return AdaptArms(self.table.where(task=name), self.labels)
 
-    def rows(self, **where: Any) -> list[Row]:
-        """One row a seed, sorted by seed."""
-        return sorted(self.table.where(**where), key=lambda row: row.seed)
+    def all_rows(self) -> list[Row]:
+        """Every trial, sorted by seed."""
+        return sorted(self.table, key=lambda row: row.seed)
 
-    def values(self, metric: str, **where: Any) -> dict[int, float]:
-        """Seed -> metric; a seed without it is left out."""
-        found = {row.seed: row.get(metric) for row in self.rows(**where)}
-        return {seed: float(v) for seed, v in found.items() if v is not None}
+    def row_label(self, row: Row) -> str:
+        """The label of the arm of a trial."""
+        return self.label(row["arm"])
 
-    def over_seeds(self, metric: str, **where: Any) -> Estimate:
-        """Mean over seeds with its t interval."""
-        return mean_interval(list(self.values(metric, **where).values()))
-
-    def share(self, metric: str, **where: Any) -> Estimate:
-        """The same of a share, where no interval goes beyond 0 and 1."""
-        e = self.over_seeds(metric, **where)
+    def share(self, arm: str, metric: str) -> Estimate:
+        """Mean over seeds of a share, whose interval ends at 0 and 1."""
+        e = self.estimate(arm, metric)
         return replace(e, low=max(e.low, 0.0), high=min(e.high, 1.0)) if e.has_interval else e
 
-    def gaps(self, metric: str, one: Where, other: Where) -> list[float]:
-        """metric of one − metric of other, a seed."""
-        a, b = self.values(metric, **one), self.values(metric, **other)
-        return [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
+    def accuracy(self, arm: str) -> Estimate:
+        """Test accuracy; the interval covers other seeds and other test rows."""
+        return _over_seeds_and_rows(list(self._correct(arm).values()))
 
-    def accuracy(self, **where: Any) -> Estimate:
-        """Test accuracy; its interval covers other seeds and other test rows."""
-        found = self.rights(**where)
-        return over_both(np.array(list(found.values()))) if found else Estimate(math.nan)
+    def accuracy_gap(self, one: str, other: str) -> Estimate:
+        """Test accuracy of one − other, paired by seed and by test row."""
+        a, b = self._correct(one), self._correct(other)
+        return _over_seeds_and_rows([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
-    def test_gap(self, one: Where, other: Where) -> Estimate:
-        """Test accuracy of one − other, paired by seed and by row."""
-        a, b = self.rights(**one), self.rights(**other)
-        both = [a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())]
-        return over_both(np.array(both)) if both else Estimate(math.nan, method="no pair of seeds")
-
-    def rights(self, **where: Any) -> dict[int, np.ndarray]:
-        """Seed -> 1 for each test row that is right."""
-        rows = [row for row in self.rows(**where) if row.get("accuracy") is not None]
+    def _correct(self, arm: str) -> dict[int, np.ndarray]:
+        """Seed -> 1 for each test row that is classified correctly."""
+        rows = [row for row in self.rows(arm) if row.get("accuracy") is not None]
         return {row.seed: np.asarray(row.arrays[RIGHT], dtype=float) for row in rows}
-
-    def ids(self, **where: Any) -> list[str]:
-        """The trials behind these rows."""
-        return [row.id for row in self.rows(**where)]
-
-    def mean(self, metric: str, **where: Any) -> float:
-        """Over seeds; NaN where there is none."""
-        return self.over_seeds(metric, **where).value
 
     @cached_property
     def _cells(self) -> dict[str, list[Cell]]:
@@ -79,58 +63,84 @@ class Runs:
             if (text := row.documents.get(CELLS)) is not None
         }
 
-    def cells(self, row: Row) -> list[Cell]:
-        """All trainings of a search."""
-        return self._cells.get(row.id, [])
+    def cells(self, arm: str) -> list[tuple[int, Cell]]:
+        """Seed and cell of every training that ended."""
+        return [
+            (row.seed, cell)
+            for row in self.rows(arm)
+            for cell in self._cells.get(row.id, [])
+            if cell["dev_accuracy"] is not None
+        ]
 
-    def by_cell(self, *keys: str, **where: Any) -> dict[tuple[Any, ...], list[float]]:
-        """Dev accuracy of every seed, by what the cells are told apart by."""
-        found: dict[tuple[Any, ...], list[float]] = {}
-        for row in self.rows(**where):
-            for cell in self.cells(row):
-                if cell["dev_accuracy"] is not None:
-                    key = tuple(cell[name] for name in keys)
-                    found.setdefault(key, []).append(float(cell["dev_accuracy"]))
-        return {key: found[key] for key in sorted(found)}
+    def dev_by_cell(self, arm: str, *keys: str) -> dict[tuple[Any, ...], Estimate]:
+        """Dev accuracy over seeds, by these hyperparameters."""
+        values: dict[tuple[Any, ...], list[float]] = {}
+        for _, cell in self.cells(arm):
+            key = tuple(cell[name] for name in keys)
+            values.setdefault(key, []).append(float(cell["dev_accuracy"]))
+        return {key: mean_interval(values[key]) for key in sorted(values)}
 
-    def at_rate(self, rate: float, **where: Any) -> dict[int, float]:
-        """Seed -> dev accuracy of the cell at this rate."""
+    def dev_at_rate(self, arm: str, rate: float) -> dict[int, float]:
+        """Seed -> dev accuracy at this learning rate."""
         return {
-            row.seed: float(cell["dev_accuracy"])
-            for row in self.rows(**where)
-            for cell in self.cells(row)
-            if cell["rate"] == rate and cell["dev_accuracy"] is not None
+            seed: float(cell["dev_accuracy"])
+            for seed, cell in self.cells(arm)
+            if cell["rate"] == rate
         }
 
+    def chosen_rates(self, arm: str) -> list[float]:
+        """The learning rate that dev chose, for every seed."""
+        return [row["rate"] for row in self.rows(arm)]
 
-def over_both(values: np.ndarray) -> Estimate:
-    """Mean of (seeds, rows) with the interval of distillation/evidence.py; of one seed, none."""
+    def collapsed(self, arm: str) -> int:
+        """Number of models that the audit `collapse` fails."""
+        return sum(row.failure("collapse") is not None for row in self.rows(arm))
+
+    def mean_cost(self, arm: str, kind: str) -> float:
+        """Mean cost of the trials in which it was measured; NaN where it was in none."""
+        values = [row.cost[kind] for row in self.rows(arm) if kind in row.cost]
+        return sum(values) / len(values) if values else math.nan
+
+
+def _over_seeds_and_rows(correct: Sequence[np.ndarray]) -> Estimate:
+    values = np.array(correct)
+    if not len(values):
+        return Estimate(math.nan, method="no seeds")
     if len(values) < 2:
         return Estimate(float(values.mean()), n=len(values), method="one seed: no interval")
-    return crossed(values)
+    return two_way_interval(values)
 
 
-def widened(seeds: Estimate, rows: Estimate) -> Estimate:
-    """An interval over seeds made longer by what other rows would change, in quadrature."""
+def add_uncertainty(seeds: Estimate, rows: Estimate) -> Estimate:
+    """The interval over seeds, widened by that over rows: both half-widths in quadrature."""
     low = seeds.value - math.hypot(seeds.value - seeds.low, rows.value - rows.low)
     high = seeds.value + math.hypot(seeds.high - seeds.value, rows.high - rows.value)
     return Estimate(seeds.value, low, high, seeds.n, f"{seeds.method}; {rows.method}; added")
 
 
-def at_the_edge(chosen: Sequence[float], tried: Sequence[float]) -> str:
-    """A warning where the best value is the largest or smallest tried; '' where it is not."""
+def edge_warning(chosen: Sequence[float], tried: Sequence[float]) -> str:
+    """A sentence where dev chose the largest or smallest rate tried; '' otherwise."""
     ends = {max(tried): "largest", min(tried): "smallest"} if len(tried) > 1 else {}
     hit = {ends[value] for value in chosen if value in ends}
     if not hit:
         return ""
-    return f"The {' or '.join(sorted(hit))} rate tried was chosen: a wider grid may find a better."
+    which = " or ".join(sorted(hit))
+    return f"Dev chose the {which} learning rate tried: a wider grid may find a better one."
 
 
-def percent(e: Estimate) -> str:
-    """85.1 % [83.0, 87.2]."""
-    if not math.isfinite(e.value):
-        return "not measured"
-    if not e.has_interval:
-        return f"{100 * e.value:.1f} %"
-    low, high = max(e.low, 0.0), min(e.high, 1.0)  # a t interval over few seeds knows no ends
-    return f"{100 * e.value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+def no_collapse(rows: Sequence[Row], label: Callable[[Row], str]) -> Claim:
+    """The claim that none of the chosen models has collapsed; `label` says what a trial trained."""
+    bad = [row for row in rows if row.failure("collapse")]
+    times, total = Counter(map(label, bad)), Counter(map(label, rows))
+    names = ", ".join(f"{name} ({n} of {total[name]})" for name, n in sorted(times.items())[:SHOWN])
+    more = f" and {len(times) - SHOWN} more" if len(times) > SHOWN else ""
+    why = f"{len(bad)} of {len(rows)} models predict no better than a constant: {names}{more}"
+    return Claim(
+        "no-collapse",
+        "No model chosen on dev has collapsed to constant predictions",
+        "fails" if bad else "holds",
+        Estimate(float(len(bad)), n=len(rows), method="models counted", exact=True),
+        why if bad else f"none of {len(rows)} models has collapsed",
+        "models collapsed",
+        trials=tuple(row.id for row in rows),
+    )

@@ -1,50 +1,53 @@
-"""Fine-tuning all of an encoder: a search by dev, test once, curves, sizes, and a collapse."""
+"""Full fine-tuning of an encoder: a search on dev, one test, training sizes, and a collapse."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, StudySettings
-from attnlab.lab.table import Row, Table
+from attnlab.lab.study import StudySettings, deferred
+from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.adapting.settings import FINE_TUNING, FineTuningSettings
-from attnlab.studies.adapting.study import AdaptStudy
+from attnlab.measure.intervals import mean_interval
+from attnlab.studies.adapting.evidence import AdaptArms, edge_warning
+from attnlab.studies.adapting.fine_tuning_claims import (
+    collapse_trials,
+    fine_tuning_claims,
+    named_early,
+)
+from attnlab.studies.adapting.settings import FINE_TUNING, FineTuningSettings, rate_text
+from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
-CONSTANT = 0.95  # of the predictions one class: the audit's own threshold
+POOLED = {"mean": "the mean of the token vectors", "first": "the vector of the first token"}
 
 
 class FineTuning(AdaptStudy):
     """Reported: RoBERTa-base on SST-2, 94.8 % test; on BoolQ 0.6217125 in four runs, collapsed."""
 
     name = "fine-tuning"
-    question = "How well does a fine-tuned encoder classify, and who chose the number reported?"
+    question = "How well does a fine-tuned encoder classify, and on which rows was it chosen?"
     source = (
         "Course reports: RoBERTa-base on SST-2, a grid of 18 cells, 95.9 / 93.2 / 94.8 % train / "
         "validation / test; on BoolQ validation 0.6217125 at four rates, the share of 'yes'"
     )
     Settings: ClassVar[type[StudySettings]] = FineTuningSettings
+    settings: FineTuningSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = FINE_TUNING
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 11 minutes on two cores",
         "full": "7 minutes on one H200 (--device cuda --workers 14)",
     }
-    settings: FineTuningSettings
+    may_fail: ClassVar = {"collapse": ("rate *",)}  # these rates are tried because they collapse
+    template = "fine_tuning.md"
+
+    figures = deferred(".fine_tuning_figures:figures")
 
     def trials(self) -> Sequence[Trial]:
-        """The searches first, each the longest; then the long, the collapsing, the small ones."""
-        sizes = sorted(self.settings.sizes, reverse=True)
-        return [
-            *self._search(),
-            *(self._long() if self.settings.long_epochs else []),
-            *self._collapsing(),
-            *(trial for rows in sizes for trial in self._size(rows)),
-        ]
-
-    def _search(self) -> list[Trial]:
+        """The searches first, since they take longest; then the single trainings."""
         s = self.settings
-        return self._seeds(
+        searches = self._every_seed(
             kind="search",
             arm="search",
             part="search",
@@ -54,11 +57,27 @@ class FineTuning(AdaptStudy):
             all_epochs=list(s.epochs),
             **s.base(method="full", optimizer=s.optimizer),
         )
+        long: list[Trial] = []
+        if s.long_epochs:
+            config = self._steady(epochs=float(s.long_epochs), evaluations=1)
+            long = self._every_seed(kind="long", arm="long", part="long", with_train=True, **config)
+        sizes = [
+            trial
+            for rows in sorted(s.sizes, reverse=True)
+            for trial in self._every_seed(
+                kind="size",
+                arm=f"{rows} rows",
+                part="sizes",
+                **self._steady(epochs=s.size_epochs, rows=rows),
+            )
+        ]
+        return [*searches, *long, *self._collapse_trials(), *sizes]
 
-    def _seeds(self, **config: Any) -> list[Trial]:
+    def _every_seed(self, **config: Any) -> list[Trial]:
         return [self.trial(seed, **config) for seed in range(self.settings.seeds)]
 
     def _steady(self, **changed: Any) -> dict[str, Any]:
+        """The hyperparameters of the trainings outside the search."""
         s = self.settings
         return s.base(
             method="full",
@@ -68,15 +87,7 @@ class FineTuning(AdaptStudy):
             **changed,
         )
 
-    def _long(self) -> list[Trial]:
-        own = self._steady(epochs=float(self.settings.long_epochs), evaluations=1)
-        return self._seeds(kind="long", arm="long", part="long", with_train=True, **own)
-
-    def _size(self, rows: int) -> list[Trial]:
-        own = self._steady(epochs=self.settings.size_epochs, rows=rows)
-        return self._seeds(kind="size", arm=f"{rows} rows", part="sizes", **own)
-
-    def _collapsing(self) -> list[Trial]:
+    def _collapse_trials(self) -> list[Trial]:
         s = self.settings
         if not s.collapse_data:
             return []
@@ -92,60 +103,81 @@ class FineTuning(AdaptStudy):
             tested=s.collapse_scored,
             longest=s.collapse_longest,
         )
+        config = {"kind": "collapse", "part": "collapse", **base}
         return [
-            self.trial(
-                seed,
-                kind="collapse",
-                arm=f"rate {rate:g}",
-                part="collapse",
-                **base | {"learning_rate": rate},
-            )
+            self.trial(seed, **config | {"arm": f"rate {rate:g}", "learning_rate": rate})
             for rate in (*s.collapse_rates, s.sane_rate)
             for seed in range(s.collapse_seeds)
         ]
 
-    def claims(self, table: Table) -> list[Claim]:
-        """The chosen cell on the test rows, dev against test, epochs, sizes, the collapse."""
-        from attnlab.studies.adapting.evidence import Runs
-        from attnlab.studies.adapting.fine_tuning_claims import claims
+    def evidence(self, table: Table) -> AdaptArms:
+        """The search, the long training, training sizes and learning rates are arms."""
+        s = self.settings
+        return AdaptArms(
+            table,
+            {
+                "search": "chosen by dev",
+                "long": "long training",
+                **{f"{rows} rows": f"{rows:,} training rows" for rows in sorted(s.sizes)},
+                **{
+                    f"rate {rate:g}": f"learning rate {rate_text(rate)}"
+                    for rate in (*s.collapse_rates, s.sane_rate)
+                },
+            },
+        )
 
-        return claims(Runs(table.done()), self.settings)
+    def claims(self, arms: AdaptArms) -> Sequence[Claim]:
+        """Every claim whose trials are part of the run."""
+        return fine_tuning_claims(arms, self.settings)
 
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """What answers as a constant must be found to; the test rows must be enough."""
-        from attnlab.studies.adapting.checks import enough_rows, findings
-        from attnlab.studies.adapting.evidence import Runs
+    def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """Are there enough test rows to tell the chosen cell from the majority class?"""
+        effect = arms.mean("search", "accuracy") - arms.mean("search", "majority")
+        return [enough_test_rows({arms.label("search"): arms.rows("search")}, effect)]
 
-        claims, runs = self.claims(table), Runs(table.done())
-        effect = runs.mean("accuracy", kind="search") - runs.mean("majority", kind="search")
-        return [
-            *findings(table.done(), claims, _declared),
-            enough_rows({"chosen by dev": runs.rows(kind="search")}, effect),
-        ]
+    def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """The cells that were chosen, the best epochs, the rates that collapse."""
+        s, chosen = self.settings, arms.rows("search")
+        cells = Counter(
+            f"learning rate {rate_text(row['rate'])}, batch size {row['chosen_batch']}, "
+            f"{row['chosen_epochs']:g} epochs"
+            for row in chosen
+        )
+        by_rate = {c.name: c for c in claims if c.name.startswith("collapses-at-")}
+        return {
+            **super().facts(arms, claims),
+            "first": chosen[0] if chosen else None,
+            "cells": [f"{cell} ({n} of {len(chosen)} seeds)" for cell, n in cells.most_common()],
+            "edge": edge_warning(arms.chosen_rates("search"), s.rates) if chosen else "",
+            "long": [row.curves for row in arms.rows("long")],
+            "mean_interval": mean_interval,
+            "collapse_claims": list(by_rate.values()),
+            "collapsing": [
+                rate_text(rate)
+                for rate in s.collapse_rates
+                if (c := by_rate.get(f"collapses-at-{rate:g}")) and c.verdict == "holds"
+            ],
+            "collapse_trials": collapse_trials(arms, s),
+            "collapse_table": _collapse_table(arms, (*s.collapse_rates, s.sane_rate)),
+            "pooled": POOLED[s.pooling],
+            "cut": next(
+                (
+                    str(row["cut"])[:1].upper() + str(row["cut"])[1:]
+                    for row in arms.table
+                    if row.get("cut")
+                ),
+                "",
+            ),
+        }
 
-    def figures(self, table: Table) -> list[Figure]:
-        """The search, the epochs, the sizes, the collapse."""
-        from attnlab.studies.adapting.evidence import Runs
-        from attnlab.studies.adapting.fine_tuning_figures import figures
 
-        return figures(Runs(table.done()), self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """The test accuracy of what dev chose, then the collapse."""
-        from attnlab.studies.adapting.fine_tuning_claims import answer
-
-        return answer(claims)
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """The search, beside what was reported, the collapse."""
-        from attnlab.studies.adapting.evidence import Runs
-        from attnlab.studies.adapting.fine_tuning_discussion import sections
-
-        return sections(Runs(table.done()), {c.name: c for c in claims}, self.settings)
-
-
-def _declared(row: Row, name: str) -> bool | None:
-    """Of the rates that are tried to collapse, whatever says one thing must be found to."""
-    if name != "collapse" or row.get("kind") != "collapse":
-        return False
-    return True if row["whole_top_share"] > CONSTANT else None
+def _collapse_table(arms: AdaptArms, rates: Sequence[float]) -> list[tuple[str, str, str]]:
+    """Accuracy with all digits: a collapsed model scores exactly the share of one class."""
+    table = []
+    for rate in rates:
+        rows = arms.rows(f"rate {rate:g}")
+        accuracies = ", ".join(f"{row['whole_accuracy']:.7f}" for row in rows)
+        early = sum(named_early(row) for row in rows)
+        if rows:
+            table.append((rate_text(rate), accuracies, f"{early} of {len(rows)}"))
+    return table

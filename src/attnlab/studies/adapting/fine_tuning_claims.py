@@ -1,137 +1,100 @@
-"""What may be concluded about fine-tuning, and the sentence that answers."""
+"""Claims about fine-tuning: the chosen cell, the number of epochs and rows, the collapse."""
 
 import math
-from collections.abc import Sequence
 
 from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, difference_of_shares, mean_interval
-from attnlab.studies.adapting.checks import alive, first_line
-from attnlab.studies.adapting.evidence import Runs, percent, widened
-from attnlab.studies.adapting.fine_tuning import CONSTANT
+from attnlab.studies.adapting.evidence import AdaptArms, add_uncertainty, no_collapse
 from attnlab.studies.adapting.settings import FineTuningSettings, rate_text
 
+CONSTANT = 0.95  # share of one class among the predictions: the threshold of the audit `collapse`
 COURSE = "course report: RoBERTa-base on SST-2, one run"
 BOOLQ = "course report: RoBERTa on BoolQ, four runs"
-COLLAPSES, NAMED = "collapses-at-", "collapse-is-named"
 
 
-def claims(runs: Runs, s: FineTuningSettings) -> list[Claim]:
+def fine_tuning_claims(arms: AdaptArms, s: FineTuningSettings) -> list[Claim]:
     """Every claim whose trials are part of the run."""
-    chosen = runs.rows(kind="search")
-    found = [_beats(runs), alive(chosen), _flatters(runs)] if chosen else []
-    if runs.rows(kind="long"):
-        found.append(_goes_on(runs))
-    if len(s.sizes) > 1 and runs.rows(kind="size"):
-        found.append(_more_data(runs, s))
-    if runs.rows(kind="collapse"):
-        found += [_collapses(runs, rate) for rate in s.collapse_rates]
-        found.append(_named(runs, s))
-        if not s.collapse_rows:  # a few rows teach nothing at any rate: no result
-            found.append(_sane(runs, s))
-    return found
+    claims = []
+    if chosen := arms.rows("search"):
+        claims += [_beats(arms), no_collapse(chosen, arms.row_label), _dev_flatters(arms)]
+    if arms.rows("long"):
+        claims.append(_train_goes_on(arms))
+    if len(s.sizes) > 1 and any(arms.rows(f"{rows} rows") for rows in s.sizes):
+        claims.append(_more_rows(arms, *sorted(s.sizes)[-2:]))
+    if collapse_trials(arms, s):
+        claims += [_collapses(arms, rate) for rate in s.collapse_rates]
+        claims.append(_is_named(arms, s))
+        if not s.collapse_rows:  # nothing can be learnt from a few rows, at any rate
+            claims.append(_sane(arms, s.sane_rate))
+    return claims
 
 
-def answer(claims: Sequence[Claim]) -> str:
-    """Accuracy of the chosen cell, and whether the collapse was seen."""
-    found = {c.name: c for c in claims}
-    beats = found.get("beats-majority")
-    if beats is None:
-        return "Not settled: no search was run to its end."
-    share = f"{percent(beats.estimate)} of the test rows are right"
-    first = {
-        "holds": f"{share}, chosen by dev and tested once",
-        "fails": f"{share}: no better than the most frequent answer",
-        "undecided": f"Not settled: {share} ({beats.why})",
-    }[beats.verdict]
-    return first_line(claims, f"{first}{_told(claims)}.")
+def collapse_trials(arms: AdaptArms, s: FineTuningSettings) -> list[Row]:
+    """The trials at the learning rates that collapse and at the one beside them."""
+    rates = (*s.collapse_rates, s.sane_rate)
+    return [row for rate in rates for row in arms.rows(f"rate {rate:g}")]
 
 
-def _told(claims: Sequence[Claim]) -> str:
-    """Which of the reported rates collapse, and whether the audit saw it at once."""
-    verdicts = {
-        c.name.removeprefix(COLLAPSES): c.verdict for c in claims if c.name.startswith(COLLAPSES)
-    }
-    if not verdicts:
-        return ""
-    rates = [rate_text(float(rate)) for rate, verdict in verdicts.items() if verdict == "holds"]
-    if not rates:
-        return "; no rate tried here is shown to collapse it"
-    named = next(c for c in claims if c.name == NAMED)
-    early = ", which the audit names within the first epoch" if named.verdict == "holds" else ""
-    return f"; at a rate of {' or '.join(rates)} it collapses to one answer{early}"
+def named_early(row: Row) -> bool:
+    """Whether the audit `collapse` failed on dev at the end of the first epoch."""
+    return any(f.name == "collapse" and f.evidence.get("first_epoch") for f in row.findings)
 
 
-def _beats(runs: Runs) -> Claim:
-    best = max(runs.values("majority", kind="search").values())
+def _beats(arms: AdaptArms) -> Claim:
+    majority = max(arms.values("search", "majority").values())
     return judge(
         "beats-majority",
-        "The cell chosen by dev beats the most frequent answer on the test rows",
-        runs.accuracy(kind="search"),
-        above=best,
-        quantity="test accuracy of the chosen cell, tested once a seed",
+        "The cell chosen on dev beats the majority class on the test rows",
+        arms.accuracy("search"),
+        above=majority,
+        quantity="test accuracy of the chosen cell, tested once per seed",
         reported=Reported(0.948, COURSE, comparable=False),
-        trials=runs.ids(kind="search"),
-        runs=[v - best for v in runs.values("accuracy", kind="search").values()],
+        trials=arms.ids("search"),
+        runs=[value - majority for value in arms.values("search", "accuracy").values()],
     )
 
 
-def _flatters(runs: Runs) -> Claim:
-    """dev and test are other rows, the same for every seed: both draws are in the interval."""
-    rows = runs.rows(kind="search")
-    gaps = [row["dev_accuracy"] - row["accuracy"] for row in rows]
+def _dev_flatters(arms: AdaptArms) -> Claim:
+    """Dev and test are different rows, the same for every seed: the interval covers both draws."""
+    rows = arms.rows("search")
     sizes = {"dev_accuracy": int(rows[0]["dev_rows"]), "accuracy": int(rows[0]["tested"])}
-    dev, test = ((round(runs.mean(name, kind="search") * n), n) for name, n in sizes.items())
+    dev, test = ((round(arms.mean("search", name) * n), n) for name, n in sizes.items())
+    gaps = [row["dev_accuracy"] - row["accuracy"] for row in rows]
     return judge(
         "dev-flatters",
-        "The rows that chose are classified better than rows that did not",
-        widened(mean_interval(gaps), difference_of_shares(dev, test)),
+        "The chosen cell is more accurate on dev, where it was chosen, than on test",
+        add_uncertainty(mean_interval(gaps), difference_of_shares(dev, test)),
         above=0.0,
         quantity="accuracy, dev − test, of the chosen cell",
         reported=Reported(0.932 - 0.948, COURSE, comparable=False, note="93.2 % − 94.8 %"),
-        trials=runs.ids(kind="search"),
+        trials=arms.ids("search"),
     )
 
 
-def _goes_on(runs: Runs) -> Claim:
-    """Epochs count from 1; the first of equals is the best."""
+def _train_goes_on(arms: AdaptArms) -> Claim:
+    """The first of equally good epochs is the best."""
     gaps = []
-    for row in runs.rows(kind="long"):
+    for row in arms.rows("long"):
         train, dev = row.curves["train_accuracy"], row.curves["dev_accuracy"]
         gaps.append(float(train.index(max(train)) - dev.index(max(dev))))
     return judge(
         "train-goes-on",
-        "Accuracy on the training rows is best in a later epoch than on dev",
+        "Training accuracy is best in a later epoch than dev accuracy",
         mean_interval(gaps),
         above=0.0,
         quantity="best epoch, train − dev",
         reported=Reported(7.0, COURSE, comparable=False, note="epoch 8 − epoch 1"),
-        trials=runs.ids(kind="long"),
+        trials=arms.ids("long"),
         runs=gaps,
     )
 
 
-def _more_data(runs: Runs, s: FineTuningSettings) -> Claim:
-    """The two largest sets; dev decides, since test is for the chosen cell alone."""
-    less, more = sorted(s.sizes)[-2:]
-    pair = ({"kind": "size", "rows": more}, {"kind": "size", "rows": less})
-    gaps = runs.gaps("dev_accuracy", *pair)
+def _collapses(arms: AdaptArms, rate: float) -> Claim:
     return judge(
-        "more-rows-help",
-        f"{more:,} rows teach more than {less:,} of them",
-        mean_interval(gaps),
-        above=0.0,
-        quantity=f"dev accuracy, {more} − {less} rows",
-        trials=[*runs.ids(**pair[0]), *runs.ids(**pair[1])],
-        runs=gaps,
-    )
-
-
-def _collapses(runs: Runs, rate: float) -> Claim:
-    where = {"kind": "collapse", "learning_rate": rate}
-    return judge(
-        f"{COLLAPSES}{rate:g}",
-        f"At a rate of {rate_text(rate)} one answer makes up more than 95 % of the predictions",
-        runs.share("whole_top_share", **where),
+        f"collapses-at-{rate:g}",
+        f"At learning rate {rate_text(rate)} more than 95 % of the predictions are one class",
+        arms.share(f"rate {rate:g}", "whole_top_share"),
         above=CONSTANT,
         quantity="share of the most frequent prediction",
         reported=Reported(
@@ -140,40 +103,47 @@ def _collapses(runs: Runs, rate: float) -> Claim:
             comparable=False,
             note="validation 0.6217125 = 2,033 / 3,270, the share of 'yes'",
         ),
-        trials=runs.ids(**where),
+        trials=arms.ids(f"rate {rate:g}"),
     )
 
 
-def _named(runs: Runs, s: FineTuningSettings) -> Claim:
-    """Of the models that ended collapsed, how many the audit missed in the first epoch."""
+def _sane(arms: AdaptArms, rate: float) -> Claim:
+    return arms.difference(
+        "sane-rate-learns",
+        f"At learning rate {rate_text(rate)} the same training beats the majority class",
+        (f"rate {rate:g}", "whole_accuracy"),
+        (f"rate {rate:g}", "whole_majority"),
+        above=0.0,
+        quantity="accuracy − share of the majority class",
+    )
+
+
+def _more_rows(arms: AdaptArms, less: int, more: int) -> Claim:
+    """On dev, since the test rows are for the chosen cell alone."""
+    return arms.difference(
+        "more-rows-help",
+        f"{more:,} training rows give a higher dev accuracy than {less:,} of them",
+        (f"{more} rows", "dev_accuracy"),
+        (f"{less} rows", "dev_accuracy"),
+        above=0.0,
+        quantity=f"dev accuracy, {more} − {less} rows",
+    )
+
+
+def _is_named(arms: AdaptArms, s: FineTuningSettings) -> Claim:
+    """Of the models that end collapsed, how many the audit does not find in the first epoch."""
     rows = [
         row
         for rate in s.collapse_rates
-        for row in runs.rows(kind="collapse", learning_rate=rate)
-        if str(row["audit_collapse"]).startswith("fail")
+        for row in arms.rows(f"rate {rate:g}")
+        if row.failure("collapse") or row["whole_top_share"] > CONSTANT
     ]
-    late = [row for row in rows if not str(row["collapse_first_epoch"]).startswith("fail")]
-    n = len(rows)
-    count = Estimate(float(len(late)) if n else math.nan, n=n, method="models counted", exact=True)
+    late = float(sum(not named_early(row) for row in rows)) if rows else math.nan
     return judge(
-        NAMED,
-        "The audit names every one of these collapses within the first epoch",
-        count,
+        "collapse-is-named",
+        "The audit finds every one of these collapses within the first epoch",
+        Estimate(late, n=len(rows), method="models counted", exact=True),
         below=0.5,
-        quantity="collapsed models not named in the first epoch",
+        quantity="collapsed models not found in the first epoch",
         trials=[row.id for row in rows],
-    )
-
-
-def _sane(runs: Runs, s: FineTuningSettings) -> Claim:
-    where = {"kind": "collapse", "learning_rate": s.sane_rate}
-    gaps = [row["whole_accuracy"] - row["whole_majority"] for row in runs.rows(**where)]
-    return judge(
-        "sane-rate-learns",
-        f"At a rate of {rate_text(s.sane_rate)} the same training beats the majority",
-        mean_interval(gaps),
-        above=0.0,
-        quantity="accuracy − share of the most frequent answer",
-        trials=runs.ids(**where),
-        runs=gaps,
     )

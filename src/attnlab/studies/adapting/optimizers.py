@@ -1,42 +1,45 @@
-"""AdamW, SGD without and with momentum, Adagrad: each at its own rate, and all at one."""
+"""AdamW, SGD without and with momentum, Adagrad: each at its own learning rate, and all at one."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim, Reported, judge
-from attnlab.lab.study import Figure, Section, StudySettings
-from attnlab.lab.table import Row, Table
+from attnlab.lab.study import StudySettings, deferred
+from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.intervals import mean_interval
-from attnlab.studies.adapting.checks import alive, enough_rows, findings, first_line
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.studies.adapting.evidence import AdaptArms, edge_warning, no_collapse
 from attnlab.studies.adapting.settings import NAMES, OPTIMIZER, OptimizerSettings, rate_text
-from attnlab.studies.adapting.study import AdaptStudy
+from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
-LEVEL = 0.05  # closer than this, two optimizers count as level
+LEVEL = 0.05  # accuracy: two optimizers that are closer than this count as equally good
 COURSE = "course report: RoBERTa-base on SST-2, one rate for all, one run"
 
 
 class Optimizers(AdaptStudy):
-    """Reported: SGD stays near 50 % where the others learn, at one learning rate for all."""
+    """Reported: at one learning rate for all, SGD stays near 50 % where the others learn."""
 
     name = "optimizers"
     question = "Is SGD worse than AdamW at fine-tuning, or was it given the wrong learning rate?"
     source = "A course report: four optimizers at one learning rate, SGD near 50 %"
     Settings: ClassVar[type[StudySettings]] = OptimizerSettings
+    settings: OptimizerSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = OPTIMIZER
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 14 minutes on two cores",
         "full": "5 minutes on one H200 (--device cuda --workers 14)",
     }
-    settings: OptimizerSettings
+    may_fail: ClassVar = {"collapse": ("*",), "baselines": ("*",)}  # that is what is asked here
+    template = "optimizers.md"
+
+    figures = deferred(".optimizer_figures:figures")
 
     def trials(self) -> Sequence[Trial]:
-        """A search over its own rates for each optimizer; the common rate is among them."""
+        """A search over the learning rates of each optimizer; the common one is among them."""
         s = self.settings
-        own = {
+        training = {
             name: s.base(
                 method="full",
                 optimizer="sgd" if name == "momentum" else name,
@@ -54,94 +57,82 @@ class Optimizers(AdaptStudy):
                 rates=s.rates(name),
                 batches=[s.batch],
                 all_epochs=[s.epochs],
-                **own[name],
+                **training[name],
             )
             for seed in range(s.seeds)
             for name in s.optimizers
         ]
 
-    def claims(self, table: Table) -> list[Claim]:
-        """AdamW against each of the others: at the common rate, and each at its own."""
-        from attnlab.studies.adapting.evidence import Runs
+    def evidence(self, table: Table) -> AdaptArms:
+        """Every optimizer is an arm."""
+        return AdaptArms(table, {name: NAMES[name] for name in self.settings.optimizers})
 
-        runs, found = Runs(table.done()), []
-        for other in self.settings.optimizers:
-            if other != "adamw" and runs.rows(arm=other) and runs.rows(arm="adamw"):
-                found += [self._unfair(runs, other), self._fair(runs, other)]
-        return [*found, alive(runs.rows(), lambda row: NAMES[row["arm"]])] if found else []
-
-    def _unfair(self, runs: Any, other: str) -> Claim:
+    def claims(self, arms: AdaptArms) -> Sequence[Claim]:
+        """AdamW against each of the others: at the common learning rate, and each at its own."""
+        others = [name for name in arms.names() if name != "adamw"]
+        if not others or not arms.rows("adamw"):
+            return []
         rate = self.settings.common_rate
-        ours, theirs = (runs.at_rate(rate, arm=name) for name in ("adamw", other))
-        gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-        return judge(
-            f"{other}-behind-at-one-rate",
-            f"At {rate_text(rate)} for both, {NAMES[other]} is behind AdamW",
-            mean_interval(gaps),
-            above=0.0,
-            quantity=f"dev accuracy at {rate_text(rate)}, adamw − {other}",
-            reported=Reported(None, COURSE, comparable=False, note="near 50 %")
-            if other == "sgd"
-            else None,
-            trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)],
-            runs=gaps,
-        )
+        pairs = [(_at_one_rate(arms, name, rate), _at_own_rate(arms, name)) for name in others]
+        return [
+            *(claim for pair in pairs for claim in pair),
+            no_collapse(arms.all_rows(), arms.row_label),
+        ]
 
-    def _fair(self, runs: Any, other: str) -> Claim:
-        gap = runs.test_gap({"arm": "adamw"}, {"arm": other})
-        return judge(
-            f"{other}-level-at-its-own",
-            f"Each at the rate dev chose, {NAMES[other]} comes within five points of AdamW",
-            gap,
-            below=LEVEL,
-            quantity=f"test accuracy, adamw − {other}",
-            trials=[*runs.ids(arm="adamw"), *runs.ids(arm=other)],
-        )
+    def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """Are there enough test rows for a difference of five points?"""
+        rows = {arms.label(name): arms.rows(name) for name in arms.names()}
+        return [enough_test_rows(rows, LEVEL)]
 
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Every model; the comparisons; the test rows against the differences."""
-        from attnlab.studies.adapting.evidence import Runs
-
-        claims, runs = self.claims(table), Runs(table.done())
-        rows = {name: runs.rows(arm=name) for name in self.settings.optimizers}
-        return [*findings(table.done(), claims, _declared), enough_rows(rows, LEVEL)]
-
-    def figures(self, table: Table) -> list[Figure]:
-        """Dev accuracy against the rate; one rate beside its own."""
-        from attnlab.studies.adapting.evidence import Runs
-        from attnlab.studies.adapting.optimizer_figures import figures
-
-        return figures(Runs(table.done()), self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """SGD at one rate, then at its own."""
-        found = {c.name: c for c in claims}
-        one, own = found.get("sgd-behind-at-one-rate"), found.get("sgd-level-at-its-own")
-        if one is None or own is None or not math.isfinite(own.estimate.value):
-            return first_line(claims, super().answer(claims))
-        rate = rate_text(self.settings.common_rate)
-        first = f"at {rate} for both SGD is {_points(one)} behind AdamW"
-        second = f"each at its own rate {_points(own)}"
-        word = {
-            ("holds", "holds"): "It was given the wrong rate",
-            ("holds", "fails"): "Worse even at its own rate",
-        }.get((one.verdict, own.verdict), "Not settled")
-        return first_line(claims, f"{word}: {first}, {second}.")
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """Every optimizer at both rates, and why their rates differ."""
-        from attnlab.studies.adapting.evidence import Runs
-        from attnlab.studies.adapting.optimizer_figures import sections
-
-        return sections(Runs(table.done()), self.settings)
+    def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """Accuracies at the common and at the chosen learning rates, and the rates themselves."""
+        s = self.settings
+        edges = {
+            name: edge_warning(arms.chosen_rates(name), s.rates(name)) for name in arms.names()
+        }
+        return {
+            **super().facts(arms, claims),
+            "at_common_rate": lambda name: at_rate(arms, name, s.common_rate),
+            "rates": lambda rates: ", ".join(rate_text(rate) for rate in rates),
+            "edges": {NAMES[name]: words for name, words in edges.items() if words},
+            "names": NAMES,
+            "majority": _first(arms, "majority"),
+            "trained": int(_first(arms, "trained")),
+        }
 
 
-def _points(claim: Claim) -> str:
-    e = claim.estimate
-    interval = f" [{100 * e.low:.1f}, {100 * e.high:.1f}]" if e.has_interval else ""
-    return f"{100 * e.value:.1f}{interval} points".replace("-", "−")
+def at_rate(arms: AdaptArms, name: str, rate: float) -> Estimate:
+    """Dev accuracy of an optimizer at one learning rate."""
+    return mean_interval(list(arms.dev_at_rate(name, rate).values()))
 
 
-def _declared(row: Row, name: str) -> bool | None:
-    """An optimizer that learns nothing at any of its rates is told, not refused."""
-    return None if name in ("collapse", "baselines") else False
+def _first(arms: AdaptArms, metric: str) -> float:
+    """A metric that all trials share."""
+    return next((float(row[metric]) for row in arms.table if row.get(metric) is not None), 0.0)
+
+
+def _at_one_rate(arms: AdaptArms, other: str, rate: float) -> Claim:
+    adamw, theirs = (arms.dev_at_rate(name, rate) for name in ("adamw", other))
+    gaps = [adamw[seed] - theirs[seed] for seed in sorted(adamw.keys() & theirs.keys())]
+    reported = Reported(None, COURSE, comparable=False, note="near 50 %")
+    return judge(
+        f"{other}-behind-at-one-rate",
+        f"At learning rate {rate_text(rate)} for both, {NAMES[other]} is behind AdamW",
+        mean_interval(gaps),
+        above=0.0,
+        quantity=f"dev accuracy at {rate_text(rate)}, adamw − {other}",
+        reported=reported if other == "sgd" else None,
+        trials=arms.ids("adamw", other),
+        runs=gaps,
+    )
+
+
+def _at_own_rate(arms: AdaptArms, other: str) -> Claim:
+    return judge(
+        f"{other}-level-at-its-own",
+        f"Each at the learning rate chosen on dev, {NAMES[other]} comes within five points of AdamW",
+        arms.accuracy_gap("adamw", other),
+        below=LEVEL,
+        quantity=f"test accuracy, adamw − {other}",
+        trials=arms.ids("adamw", other),
+    )

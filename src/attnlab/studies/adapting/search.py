@@ -1,17 +1,18 @@
-"""Cells of a search: each trained to its end, compared on dev, one of them chosen.
+"""Hyperparameter search: every cell is trained to its end, dev chooses one of them.
 
     grid      every cell
-    halving   every cell with the fewest epochs, the best third of them with the next more, …
+    halving   every cell with the fewest epochs, the best third of them with more epochs, …
 
-A cell is a training of its own, from the same start, with its own schedule. The best is the one of
-highest dev accuracy, of lower dev loss among equals, at the best of its evaluations. What a cell
-found is written down as soon as it is known, so a search that is stopped loses one cell at most.
+A cell is one combination of hyperparameters; its training has its own schedule and starts from the
+same weights as every other. The best cell has the highest dev accuracy at the best of its
+evaluations, and the lowest dev loss among equals. A cell is written to the checkpoint folder when
+it is done, so a search that is stopped loses one cell at most.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,102 +22,99 @@ import torch
 from attnlab.core.config import content_hash
 from attnlab.core.files import read_json, write_json
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import TrialContext, TrialStopped
+from attnlab.lab.trial import TrialContext
 from attnlab.models.encoder import Classifier
+from attnlab.products.finetune.audits import CollapseWatch, first_epoch_collapse
 from attnlab.products.finetune.settings import FinetuneSettings
-from attnlab.products.finetune.watch import Watch, first_epoch
-from attnlab.products.finetune.work import SCORED_AT_ONCE, Prepared, an_epoch, curves, training
-from attnlab.tasks.encoder_inputs import ShuffledBatches
-from attnlab.train.classify import FitResult, Predictions, fit, predict
-from attnlab.train.result import Hooks
-from attnlab.train.tune import build_classifier
+from attnlab.products.finetune.task import EncodedTask, predict_all
+from attnlab.products.finetune.training import (
+    learning_curves,
+    steps_per_epoch,
+    train_classifier,
+    training_settings,
+)
+from attnlab.train.classify import FitResult
 
-KEPT = 3  # of so many cells one goes on, when halving
+HALVING_FACTOR = 3  # one cell of so many goes on to the next rung
 Cell = dict[str, Any]
 
 
 @dataclass
 class Search:
-    """The cells of one trial: same data, same start, same order of the rows."""
+    """The cells of one trial: same data, same initial weights, same order of the rows."""
 
-    p: Prepared
+    task: EncodedTask
     seed: Seed
     context: TrialContext
-    with_train: bool = False  # score the training rows too, whenever dev is scored
-    best: tuple[str, Classifier] | None = None
-    found: dict[str, Cell] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)  # of the cell chosen last
+    with_train: bool = False  # also score the training rows at every evaluation
+    cells: dict[str, Cell] = field(default_factory=dict)
+    cost: dict[str, float] = field(default_factory=dict)  # of the best cell so far
+    best: tuple[str, Classifier] | None = None  # key and model of the best cell, where trained here
 
-    def cell(self, s: FinetuneSettings) -> Cell:
-        """What this cell found, from what was written down where it was."""
+    def run_cell(self, s: FinetuneSettings) -> Cell:
+        """Train a cell, or read it if it was trained before the search was stopped."""
         key = content_hash(s.model_dump(mode="json"), 16)
         path = self._path(key)
         if path is not None and path.is_file():
-            self.found[key] = read_json(path)
+            self.cells[key] = read_json(path)
         else:
-            self.found[key], model = self._trained(s, key)
+            self.cells[key], model = self._train(s, key)
             if path is not None:
-                write_json(path, self.found[key])
-            if self.chosen()["key"] == key:
+                write_json(path, self.cells[key])
+            if self.best_cell()["key"] == key:
                 self.best = (key, model)
-        return self.found[key]
+        return self.cells[key]
 
-    def chosen(self) -> Cell:
+    def best_cell(self) -> Cell:
         """The best cell so far."""
-        return max(self.found.values(), key=_goodness)
+        return max(self.cells.values(), key=_rank)
 
-    def model(self, s: FinetuneSettings) -> Classifier:
-        """The chosen cell's own weights; trained once more where the search was stopped since."""
-        key = self.chosen()["key"]
+    def best_model(self, s: FinetuneSettings) -> Classifier:
+        """The model of the best cell; trained again where the search was resumed after it."""
+        key = self.best_cell()["key"]
         if self.best is None or self.best[0] != key:
-            self.best = (key, self._trained(s, key)[1])
+            self.best = (key, self._train(s, key)[1])
         return self.best[1]
 
     def _path(self, key: str) -> Path | None:
         folder = self.context.checkpoints
         return None if folder is None else folder / f"{key}.json"
 
-    def _trained(self, s: FinetuneSettings, key: str) -> tuple[Cell, Classifier]:
+    def _train(self, s: FinetuneSettings, key: str) -> tuple[Cell, Classifier]:
         clock = _Clock(self.context.device)
-        model = build_classifier(self.p.encoder, len(self.p.data.labels), s.tuning(), self.seed)
-        model = model.to(self.context.device)
-        settings = training(s, len(self.p.train)).model_copy(
+        task, context = self.task, replace(self.context, checkpoints=None)
+        model = task.build_classifier(s, self.seed, context.device)
+
+        def score_train() -> dict[str, float]:
+            if not self.with_train:
+                return {}
+            train = predict_all(model, task.train)
+            return {"train_accuracy": train.accuracy, "own_loss": train.loss}
+
+        settings = training_settings(s, len(task.train)).model_copy(
             update={"seed": self.seed.child("steps").number}
         )
-        heard = Watch(self.p.data.labels)
-        done = fit(
-            model,
-            ShuffledBatches(self.p.train, s.batch, self.seed.child("order")),
-            settings,
-            dev=lambda: self.p.dev.batches_by_length(SCORED_AT_ONCE),
-            hooks=Hooks(
-                stop=self.context.stopping,
-                progress=lambda at: self.context.step(
-                    at.step, at.steps, f"rate {s.rate:g}, loss {at.loss:.3f}{heard.now}"
-                ),
-            ),
-            on_predictions=self._heard(heard, model),
-        )
-        if done.trained.ending == "stopped":
-            raise TrialStopped
-        cell = {"key": key, **_described(s), **_result(done, an_epoch(s, len(self.p.train)))}
-        if _goodness(cell) >= max(map(_goodness, self.found.values()), default=(-1.0, 0.0)):
+        watch = CollapseWatch(task.data.labels, score_train)
+        result = train_classifier(model, task, settings, self.seed, context, watch)
+        hyperparameters = {
+            "rate": s.rate,
+            "batch": s.batch,
+            "epochs": s.epochs,
+            "optimizer": s.optimizer,
+            "momentum": s.momentum,
+        }
+        cell = {
+            "key": key,
+            **hyperparameters,
+            **_describe(result, steps_per_epoch(s, len(task.train))),
+        }
+        if _rank(cell) >= max(map(_rank, self.cells.values()), default=(-1.0, 0.0)):
             self.cost = clock.cost(settings.steps)
         return cell, model
 
-    def _heard(self, watch: Watch, model: Classifier) -> Callable[[Predictions], dict[str, float]]:
-        def heard(dev: Predictions) -> dict[str, float]:
-            line = watch(dev)
-            if self.with_train:
-                own = predict(model, self.p.train.batches_by_length(SCORED_AT_ONCE))
-                line |= {"train_accuracy": own.accuracy, "own_loss": own.loss}
-            return line
-
-        return heard
-
 
 def grid(s: FinetuneSettings, axes: dict[str, Sequence[Any]]) -> list[FinetuneSettings]:
-    """Every combination of the axes' values put into the settings."""
+    """Every combination of the values of the axes."""
     return [
         s.model_copy(update=dict(zip(axes, values, strict=True)))
         for values in product(*axes.values())
@@ -124,51 +122,42 @@ def grid(s: FinetuneSettings, axes: dict[str, Sequence[Any]]) -> list[FinetuneSe
 
 
 def halving(search: Search, s: FinetuneSettings, axes: dict[str, Sequence[Any]]) -> None:
-    """Rungs of ever more epochs; of three cells one goes on."""
+    """Successive halving: each rung trains the best third of the last one with more epochs."""
     rungs = sorted(axes["epochs"])
-    alive = grid(s, {name: values for name, values in axes.items() if name != "epochs"})
-    for rung in rungs:
-        now = [cell.model_copy(update={"epochs": rung}) for cell in alive]
-        scores = [_goodness(search.cell(cell)) for cell in now]
-        order = sorted(range(len(now)), key=lambda i: scores[i], reverse=True)
-        alive = [now[i] for i in order[: max(1, len(now) // KEPT)]]
+    remaining = grid(s, {name: values for name, values in axes.items() if name != "epochs"})
+    for epochs in rungs:
+        cells = [cell.model_copy(update={"epochs": epochs}) for cell in remaining]
+        ranks = [_rank(search.run_cell(cell)) for cell in cells]
+        order = sorted(range(len(cells)), key=lambda i: ranks[i], reverse=True)
+        remaining = [cells[i] for i in order[: max(1, len(cells) // HALVING_FACTOR)]]
 
 
-def _goodness(cell: Cell) -> tuple[float, float]:
-    """Higher is better; what diverged is worse than anything."""
+def _rank(cell: Cell) -> tuple[float, float]:
+    """Higher is better; a training that diverged comes last."""
     if cell["dev_accuracy"] is None:
         return (-1.0, -math.inf)
     return (cell["dev_accuracy"], -cell["dev_loss"])
 
 
-def _described(s: FinetuneSettings) -> Cell:
+def _describe(result: FitResult, epoch_steps: int) -> Cell:
+    """Best dev scores (None where it diverged), learning curves, signs of a collapse."""
+    lines = result.evaluations
+    best = next((line for line in lines if line["step"] == result.best_step), None)
+    if result.trained.ending == "diverged":
+        best = None
     return {
-        "rate": s.rate,
-        "batch": s.batch,
-        "epochs": s.epochs,
-        "optimizer": s.optimizer,
-        "momentum": s.momentum,
-    }
-
-
-def _result(done: FitResult, epoch: int) -> Cell:
-    """Best dev numbers, the curves, what the audit collapse said; None where it diverged."""
-    lines = done.evaluations
-    best = next((line for line in lines if line["step"] == done.best_step), None)
-    over = done.trained.ending == "diverged"
-    return {
-        "dev_accuracy": None if over or best is None else best["dev_accuracy"],
-        "dev_loss": None if over or best is None else best["dev_loss"],
-        "best_step": done.best_step,
-        "steps": done.trained.steps,
-        "epoch_steps": epoch,
-        "problem": done.trained.problem,
-        "collapse_first_epoch": first_epoch(lines, epoch),
+        "dev_accuracy": best["dev_accuracy"] if best else None,
+        "dev_loss": best["dev_loss"] if best else None,
+        "best_step": result.best_step,
+        "steps": result.trained.steps,
+        "epoch_steps": epoch_steps,
+        "problem": result.trained.problem,
+        "collapse_first_epoch": first_epoch_collapse(lines, epoch_steps),
         "collapsed_evaluations": sum(int(line["collapsed"]) for line in lines),
         "evaluations": len(lines),
         "top_share": lines[-1]["top_share"] if lines else None,
         "last_dev_accuracy": lines[-1]["dev_accuracy"] if lines else None,
-        "curves": curves(done.trained)
+        "curves": learning_curves(result.trained)
         | {
             name: [float(line[name]) for line in lines]
             for name in ("train_accuracy", "own_loss", "collapsed", "top_share")
@@ -178,18 +167,18 @@ def _result(done: FitResult, epoch: int) -> Cell:
 
 
 class _Clock:
-    """Seconds of a training, dev included; on a GPU the memory it adds to what was there."""
+    """Seconds of a training with its evaluations; on a GPU, also the peak of memory it adds."""
 
     def __init__(self, device: str) -> None:
-        self.cuda, self.began, self.held = device == "cuda", time.perf_counter(), 0
+        self.cuda, self.started, self.allocated = device == "cuda", time.perf_counter(), 0
         if self.cuda:
             torch.cuda.reset_peak_memory_stats()
-            self.held = torch.cuda.memory_allocated()
+            self.allocated = torch.cuda.memory_allocated()
 
     def cost(self, steps: int) -> dict[str, float]:
-        """By name, for the trial's cost."""
-        seconds = time.perf_counter() - self.began
-        found = {"train_seconds": seconds, "milliseconds_a_step": 1000 * seconds / steps}
+        """The cost of the trial, by name."""
+        seconds = time.perf_counter() - self.started
+        cost = {"train_seconds": seconds, "milliseconds_a_step": 1000 * seconds / steps}
         if self.cuda:
-            found["gpu_peak_mb"] = (torch.cuda.max_memory_allocated() - self.held) / (1 << 20)
-        return found
+            cost["gpu_peak_mb"] = (torch.cuda.max_memory_allocated() - self.allocated) / (1 << 20)
+        return cost

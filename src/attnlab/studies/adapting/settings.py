@@ -1,20 +1,20 @@
-"""What can be varied in the three studies; the defaults are the quick scale."""
+"""Settings of the three studies and their presets; the defaults are the quick scale."""
 
 import re
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from attnlab.lab.study import StudySettings
+from attnlab.lab.study import StudySettings, setting
 from attnlab.products.finetune.settings import FinetuneSettings
 
-CELLS = "cells.json"  # the document with all trainings of a search
-RIGHT = "test_right"  # the array with 1 for each test row that is right
+CELLS = "cells.json"  # document: all cells of a search
+RIGHT = "test_right"  # array: 1 for each test row that is classified correctly
 Rates = tuple[float, ...]
 OPTIMIZERS = ("adamw", "sgd", "momentum", "adagrad")
 NAMES = {"adamw": "AdamW", "sgd": "SGD", "momentum": "SGD with momentum", "adagrad": "Adagrad"}
 METHODS = ("full", "head", "prefix", "prefix-layers", "lora")
-# names that mean the same in a study and in each of its trainings
+# settings that a study and each of its trainings share
 SHARED = (
     "data",
     "data_sha256",
@@ -31,123 +31,128 @@ SHARED = (
 )
 
 
-def about(text: str, default: Any, **limits: Any) -> Any:
-    """A field with its meaning, as `attnlab show` prints it."""
-    return Field(default=default, description=text, **limits)
-
-
 def rate_text(rate: float) -> str:
-    """5e-5, 0.0125: a learning rate as one types it."""
+    """A learning rate as one types it: `5e-5`, `0.0125`."""
     if rate >= 1e-3:  # 0.001 reads better than 1e-3, 1e-4 better than 0.0001
         return f"{rate:g}"
     return re.sub(r"(\.?0*)e-0*", "e-", f"{rate:.3e}")
 
 
 class AdaptSettings(StudySettings):
-    """One set of labelled texts, one encoder, and how a training is watched."""
+    """The labelled texts, the encoder, and how trainings are evaluated."""
 
-    data: str = about("sentiment, boolq, snli, or a folder of splits", "sentiment")
-    data_sha256: str = about("of a folder's files, filled in", "")
-    model: str = about("an asset, a Hugging Face folder, or a hub's name", "minilm-l6")
-    model_sha256: str = about("of a folder's weights, filled in", "")
-    pooling: Literal["mean", "first"] = about("what the head reads", "mean")
-    rows: int = about("rows that are learnt from, drawn by seed; 0: all", 400, ge=0)
-    scored: int = about("rows of dev; 0: all", 200, ge=0)
-    tested: int = about("rows of test, for what dev chose; 0: all", 0, ge=0)
-    longest: int = about("tokens a text may have", 128, ge=8)
-    precision: Literal["float32", "bfloat16"] = about("bfloat16: autocast on a GPU", "float32")
-    deterministic: bool = about("on a GPU: kernels whose bits repeat", True)
-    evaluations: int = about("times an epoch that dev is scored", 2, ge=1)
+    data: str = setting("sentiment, boolq, snli, or a folder of splits", "sentiment")
+    data_sha256: str = setting("hash of the files in a folder, filled in", "")
+    model: str = setting("encoder: an asset, a Hugging Face folder or a hub name", "minilm-l6")
+    model_sha256: str = setting("hash of the weights in a folder, filled in", "")
+    pooling: Literal["mean", "first"] = setting(
+        "input of the head: mean over tokens, or first token", "mean"
+    )
+    rows: int = setting("training rows, drawn by seed; 0: all", 400, ge=0)
+    scored: int = setting("dev rows; 0: all", 200, ge=0)
+    tested: int = setting("test rows; 0: all", 0, ge=0)
+    longest: int = setting("maximum tokens per text", 128, ge=8)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "bfloat16 uses autocast, on a GPU", "float32"
+    )
+    deterministic: bool = setting("use deterministic kernels on a GPU", True)
+    evaluations: int = setting("evaluations on dev per epoch", 2, ge=1)
 
     def base(self, **changed: Any) -> dict[str, Any]:
         """The settings of one training, as plain values for a trial's configuration."""
         tested = changed.pop("tested", self.tested)
-        own = {name: getattr(self, name) for name in SHARED} | changed
-        fields = FinetuneSettings(**own).model_dump(mode="json")
+        values = {name: getattr(self, name) for name in SHARED} | changed
+        fields = FinetuneSettings(**values).model_dump(mode="json")
         return {name: fields[name] for name in (*SHARED, *changed)} | {"tested": tested}
 
 
 class FineTuningSettings(AdaptSettings):
-    """A search, learning curves, a long training, and the collapse of a rate too high."""
+    """A search, learning curves, a long training, and a collapse at too high a learning rate."""
 
-    search: Literal["grid", "halving"] = about(
-        "every cell, or ever more epochs for ever fewer of them", "halving"
+    search: Literal["grid", "halving"] = setting(
+        "grid: every cell; halving: more epochs for the best third of the cells", "halving"
     )
-    batches: tuple[int, ...] = about("rows an update, an axis of the search", (16,), min_length=1)
-    rates: Rates = about("learning rates, an axis", (5e-5, 2e-4, 8e-4), min_length=1)
-    epochs: tuple[float, ...] = about(
-        "epochs, an axis; of halving, the rungs", (1.0, 3.0), min_length=1
+    batches: tuple[int, ...] = setting("batch sizes of the search", (16,), min_length=1)
+    rates: Rates = setting("learning rates of the search", (5e-5, 2e-4, 8e-4), min_length=1)
+    epochs: tuple[float, ...] = setting(
+        "numbers of epochs of the search; for halving, the rungs", (1.0, 3.0), min_length=1
     )
-    optimizer: Literal["adamw", "sgd", "adagrad"] = about("of every training here", "adamw")
-    steady_rate: float = about("of the learning curves and the long training", 5e-5, gt=0)
-    steady_batch: int = about("of both, and of the collapse", 16, ge=1)
-    sizes: tuple[int, ...] = about("training rows of the learning curve", (50, 150, 400))
-    size_epochs: float = about("epochs of each", 3.0, gt=0)
-    long_epochs: int = about("of the training that goes on too long; 0: none", 5, ge=0)
+    optimizer: Literal["adamw", "sgd", "adagrad"] = setting("optimizer of every training", "adamw")
+    steady_rate: float = setting(
+        "learning rate outside the search: training sizes, long training", 5e-5, gt=0
+    )
+    steady_batch: int = setting("batch size outside the search", 16, ge=1)
+    sizes: tuple[int, ...] = setting("numbers of training rows to compare", (50, 150, 400))
+    size_epochs: float = setting("epochs for each number of training rows", 3.0, gt=0)
+    long_epochs: int = setting("epochs of the long training; 0: none", 5, ge=0)
 
-    collapse_data: str = about("where a rate too high is shown; empty: nowhere", "boolq")
-    collapse_rates: Rates = about("reported ones, at which nothing is learnt", (1.25e-2,))
-    sane_rate: float = about("beside them", 5e-5, gt=0)
-    collapse_seeds: int = about("models a rate", 3, ge=1)
-    collapse_rows: int = about("rows learnt from there; 0: all", 192, ge=0)
-    collapse_scored: int = about("rows of dev and of test there; 0: all", 96, ge=0)
-    collapse_longest: int = about("tokens of a question with its passage", 96, ge=8)
-    collapse_epochs: float = about("a collapse shows within the first", 2.0, gt=0)
+    collapse_data: str = setting("data on which a model collapses; empty: none", "boolq")
+    collapse_rates: Rates = setting("reported learning rates that collapse", (1.25e-2,))
+    sane_rate: float = setting("learning rate to compare them with", 5e-5, gt=0)
+    collapse_seeds: int = setting("models per learning rate", 3, ge=1)
+    collapse_rows: int = setting("training rows there; 0: all", 192, ge=0)
+    collapse_scored: int = setting("dev rows and test rows there, each; 0: all", 96, ge=0)
+    collapse_longest: int = setting("maximum tokens of a question and its passage", 96, ge=8)
+    collapse_epochs: float = setting("training epochs there", 2.0, gt=0)
 
     @model_validator(mode="after")
     def _fits(self) -> "FineTuningSettings":
         if self.rows and max(self.sizes, default=0) > self.rows:
-            raise ValueError(f"sizes: {max(self.sizes)} rows cannot be drawn from {self.rows}")
+            raise ValueError(
+                f"sizes: {max(self.sizes)} rows cannot be drawn from {self.rows} training rows"
+            )
         return self
 
 
 class OptimizerSettings(AdaptSettings):
-    """Each optimizer with its own rates, and all of them at one."""
+    """Learning rates for each optimizer, and one for all."""
 
-    rows: int = about("rows that are learnt from, drawn by seed; 0: all", 400, ge=0)
-    optimizers: tuple[Literal["adamw", "sgd", "momentum", "adagrad"], ...] = about(
-        "momentum: sgd with it", OPTIMIZERS, min_length=1
+    rows: int = setting("training rows, drawn by seed; 0: all", 400, ge=0)
+    optimizers: tuple[Literal["adamw", "sgd", "momentum", "adagrad"], ...] = setting(
+        "optimizers to compare; momentum: SGD with momentum", OPTIMIZERS, min_length=1
     )
-    common_rate: float = about("the one rate for all of the unfair comparison", 5e-5, gt=0)
-    adamw_rates: Rates = about("its own grid, besides the common rate", (2e-4, 8e-4))
-    sgd_rates: Rates = about("of plain SGD", (0.03, 0.3, 1.0))
-    momentum_rates: Rates = about("of SGD with momentum", (0.003, 0.03, 0.1))
-    adagrad_rates: Rates = about("of Adagrad", (5e-4, 5e-3))
-    momentum: float = about("of SGD with momentum", 0.9, gt=0, lt=1)
-    batch: int = about("rows an update", 16, ge=1)
-    epochs: float = about("of every training", 2.0, gt=0)
+    common_rate: float = setting("learning rate at which all are compared", 5e-5, gt=0)
+    adamw_rates: Rates = setting("further learning rates of AdamW", (2e-4, 8e-4))
+    sgd_rates: Rates = setting("further learning rates of SGD", (0.03, 0.3, 1.0))
+    momentum_rates: Rates = setting(
+        "further learning rates of SGD with momentum", (0.003, 0.03, 0.1)
+    )
+    adagrad_rates: Rates = setting("further learning rates of Adagrad", (5e-4, 5e-3))
+    momentum: float = setting("momentum of SGD with momentum", 0.9, gt=0, lt=1)
+    batch: int = setting("batch size in rows", 16, ge=1)
+    epochs: float = setting("training epochs", 2.0, gt=0)
 
     def rates(self, optimizer: str) -> list[float]:
-        """The optimizer's own grid and the common rate, by size."""
+        """The learning rates of an optimizer, the common one among them, in increasing order."""
         return sorted({self.common_rate, *getattr(self, f"{optimizer}_rates")})
 
 
 class AdapterSettings(AdaptSettings):
-    """Methods on two tasks, and what pretraining gives."""
+    """Methods and encoders on two tasks."""
 
-    rows: int = about("rows that are learnt from, drawn by seed; 0: all", 300, ge=0)
-    methods: tuple[Literal["full", "head", "prefix", "prefix-layers", "lora"], ...] = about(
-        "what learns", METHODS, min_length=1
+    rows: int = setting("training rows, drawn by seed; 0: all", 300, ge=0)
+    methods: tuple[Literal["full", "head", "prefix", "prefix-layers", "lora"], ...] = setting(
+        "methods to compare: what is trained", METHODS, min_length=1
     )
-    encoders: tuple[str, ...] = about(
-        "compared with `model`, all of them trained whole; 'random': its architecture, weights "
-        "drawn anew",
+    encoders: tuple[str, ...] = setting(
+        "encoders to compare with `model` by full fine-tuning; random: the same architecture, "
+        "not pretrained",
         ("random",),
     )
-    factors: Rates = about(
-        "rates tried, as multiples of what the method usually takes", (0.3, 1.0), min_length=1
+    factors: Rates = setting(
+        "learning rates tried, as multiples of the method's default", (0.3, 1.0), min_length=1
     )
-    prefix_length: int = about("trained vectors of a prefix", 32, ge=1)
-    rank: int = about("of lora", 8, ge=1)
-    batch: int = about("rows an update", 16, ge=1)
-    epochs: float = about("of every training", 2.0, gt=0)
+    prefix_length: int = setting("trained vectors of a prefix", 32, ge=1)
+    rank: int = setting("rank of LoRA", 8, ge=1)
+    batch: int = setting("batch size in rows", 16, ge=1)
+    epochs: float = setting("training epochs", 2.0, gt=0)
 
-    pair_data: str = about("the second task; empty: none", "boolq")
-    pair_seeds: int = about("models a method there; below 3 nothing is concluded", 1, ge=1)
-    pair_rows: int = about("rows learnt from there; 0: all", 128, ge=0)
-    pair_scored: int = about("rows of dev and of test there; 0: all", 96, ge=0)
-    pair_longest: int = about("tokens of a question with its passage", 96, ge=8)
-    pair_epochs: float = about("of every training there", 2.0, gt=0)
+    pair_data: str = setting("data of the second task; empty: none", "boolq")
+    pair_seeds: int = setting("models per method there; fewer than 3 decide nothing", 1, ge=1)
+    pair_rows: int = setting("training rows there; 0: all", 128, ge=0)
+    pair_scored: int = setting("dev rows and test rows there, each; 0: all", 96, ge=0)
+    pair_longest: int = setting("maximum tokens of a question and its passage", 96, ge=8)
+    pair_epochs: float = setting("training epochs there", 2.0, gt=0)
 
 
 TINY: dict[str, Any] = {

@@ -1,68 +1,58 @@
-"""What the three studies share: their trials are trainings of one encoder on labelled texts."""
+"""What the three studies share: trials that train one encoder on labelled texts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Study, StudySettings
-from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.lab.study import Study, StudySettings, deferred
+from attnlab.lab.table import Row
 from attnlab.products.finetune.settings import data_sha256, model_sha256
-from attnlab.studies.adapting.settings import AdaptSettings
+from attnlab.studies.adapting.evidence import AdaptArms
+from attnlab.studies.adapting.settings import AdaptSettings, rate_text
 
-MADE, TINY = ("made-up", "made-up pairs"), "tiny"
+MADE_UP, TINY = ("made-up", "made-up pairs"), "tiny"
 RANDOM = "random"
 
 
 class AdaptStudy(Study):
-    """Settings, data and encoder at hand, one trial after the other."""
+    """A study whose trials are searches or single trainings of a classifier."""
 
     Settings: ClassVar[type[StudySettings]] = AdaptSettings
-    shares_accelerator = True  # such encoders leave most of a GPU idle: --workers 12, say
     settings: Any
+    shares_accelerator = True  # such encoders leave most of a GPU idle: --workers 12, say
+
+    fetch = deferred(".trial:check_tasks")
+    run = deferred(".trial:run")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
-        """The hashes of a folder's data and weights become settings: others, another run."""
+        """The hashes of data and weights become settings, so that other files are another run."""
         data, model = overrides.get("data"), overrides.get("model")
-        if isinstance(data, str) and data not in MADE and not overrides.get("data_sha256"):
+        if isinstance(data, str) and data not in MADE_UP and not overrides.get("data_sha256"):
             overrides["data_sha256"] = data_sha256(data)
         if isinstance(model, str) and model != TINY and not overrides.get("model_sha256"):
             overrides["model_sha256"] = model_sha256(model)
-        made = super().at(scale, **overrides)
-        for name in getattr(made.settings, "encoders", ()):
+        study = super().at(scale, **overrides)
+        for name in getattr(study.settings, "encoders", ()):
             if name not in (RANDOM, TINY):
-                model_sha256(name)  # a wrong name is told before torch is loaded
-        return made
+                model_sha256(name)  # a wrong name is reported before torch is loaded
+        return study
 
-    def fetch(self) -> None:
-        """Every set of data and the encoder must be there and fit before a run is begun."""
-        from attnlab.core.seeds import Seed
-        from attnlab.studies.adapting.material import material
-        from attnlab.studies.adapting.work import settings_of
-        from attnlab.train.tune import check_installed
-
-        seen: dict[tuple[str, str], Trial] = {}
-        for trial in self.trials():
-            check_installed(trial.config["method"])
-            seen.setdefault((trial.config["data"], trial.config["model"]), trial)
-        for trial in seen.values():
-            material(settings_of(trial.config), Seed(trial.seed), trial.config["tested"])
-
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Train; choose by dev; test once, if this trial is to be tested."""
-        from attnlab.studies.adapting.work import work
-
-        return work(trial, context)
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """What every trial said of itself, and the comparisons."""
-        from attnlab.studies.adapting.checks import findings
-
-        return findings(table.done(), self.claims(table))
+    def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """Claims by name, since not every run has all of them, and how rates are written."""
+        return {"by_name": {claim.name: claim for claim in claims}, "rate": rate_text}
 
 
-def said(claim: Claim) -> str:
-    """'holds (interval [1.2, 1.3] lies inside …)'."""
-    return f"{claim.verdict} ({claim.why})"
+def enough_test_rows(arms: Mapping[str, Sequence[Row]], effect: float) -> Finding:
+    """`small-sample`: are there enough test rows for the difference that is claimed?
+
+    All seeds are tested on the same rows, so the rows count once.
+    """
+    counts = {
+        name: (round(sum(int(r["right"]) for r in rows) / len(rows)), int(rows[0]["tested"]))
+        for name, rows in arms.items()
+        if rows
+    }
+    return small_sample(counts, effect if effect == effect else 0.0)

@@ -36,7 +36,7 @@ def encoder() -> Encoder:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    from attnlab.studies.distillation.models import redrawn
+    from attnlab.models.trainable import redraw_weights
 
     table = {word: i for i, word in enumerate((*MARKS, *GOOD, *BAD, *PLAIN))}
     words = Tokenizer(models.WordLevel(table, unk_token="<unk>"))
@@ -54,7 +54,9 @@ def encoder() -> Encoder:
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )
     config = BertConfig(**SHAPE, vocab_size=len(table), initializer_range=SPREAD)
-    library = redrawn(BertModel(config, add_pooling_layer=False), Seed(5).child("tiny encoder"))
+    library = redraw_weights(
+        BertModel(config, add_pooling_layer=False), Seed(5).child("tiny encoder")
+    )
     sha256 = hashlib.sha256(str(sorted(SHAPE.items())).encode()).hexdigest()
     return Encoder("tiny", library.eval(), tokenizer, sha256)
 

@@ -1,8 +1,8 @@
 """What can one query do with given keys?
 
-settings.py   the exercise's keys and values, sizes of the random ones, the three scales
-work.py       one trial: the exercise, random keys, norms, targets, pairs, subspaces
-study.py      trials, claims, answer; discussion.py: what they mean
-evidence.py   the table condensed; gaussian.py: the exact law of random keys
-plane.py      the exercise drawn; figures.py: everything that was measured
+study.py      the question, the settings, the trials, claims
+trial.py      one trial: the exercise, random keys, norms, targets, pairs, subspaces
+gaussian.py   the exact law of the share of random keys that a query can select
+figures.py    everything that was measured; plane.py: the exercise drawn
+report.md     answer and discussion
 """

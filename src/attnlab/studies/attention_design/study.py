@@ -1,28 +1,52 @@
 """Selecting, averaging, matching: what one query can do with given keys, with proof either way."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
-from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim, Reported, judge
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.studies.attention_design.evidence import GAUSSIAN, SPHERE, Found, first
-from attnlab.studies.attention_design.gaussian import (
-    asymptotic_share,
-    exact_share,
-    facet_share,
-)
-from attnlab.studies.attention_design.settings import FULL, SMOKE, DesignSettings
+from attnlab.studies.attention_design.gaussian import asymptotic_share, exact_share, facet_share
 
 COURSE = "a course report: q = k_a + k_b"
 FACETS = "a formula for Gaussian hulls, often quoted without saying that it counts facets"
+GAUSSIAN, SPHERE = "Gaussian", "sphere"
+ORDER = ("select", "average", "match", "replace", "query")  # of the exercise's parts
+Matrix = tuple[tuple[float, ...], ...]
+# Four corners and one key inside them, in the plane, so that everything can be drawn.
+KEYS: Matrix = ((1.6, 0.2), (0.3, 1.5), (-1.5, 0.6), (-0.4, -1.4), (0.1, 0.3))
+VALUES: Matrix = tuple(tuple(int(i == j) for i in range(5)) for j in range(5))
+
+
+class DesignSettings(StudySettings):
+    """One exercise with given keys, and keys drawn at random."""
+
+    keys: Matrix = setting("keys of the exercise, one per row; drawn if two-dimensional", KEYS)
+    values: Matrix = setting("values of the exercise, one per row", VALUES)
+    weight: float = setting("attention weight that counts as selecting a key", 0.99, gt=0.5, lt=1)
+    seeds: int = setting("independent sets of random keys", 8, ge=1)
+    dims: tuple[int, ...] = setting("dimensions h of the random keys", (2, 3, 5))
+    sizes: tuple[int, ...] = setting("numbers n of random keys", (8, 32, 128, 512, 2048))
+    checked: int = setting("keys per set for which `select` is compared with the hull", 3, ge=0)
+    norm_keys: int = setting("keys when norms are measured", 256, ge=2)
+    norm_dim: int = setting("dimension of these keys", 16, ge=2)
+    target_keys: int = setting("keys when targets are random", 12, ge=3)
+    target_dim: int = setting("dimension of these keys", 5, ge=1)
+    targets: int = setting("random targets per set of keys", 10, ge=1)
+    pairs: tuple[int, ...] = setting(
+        "numbers of orthonormal keys of which two are averaged", (4, 8, 16, 32, 64, 128, 256, 512)
+    )
+    tolerance: float = setting("weight that an average may leave to other keys", 0.01, gt=0, lt=1)
+    angles: tuple[float, ...] = setting(
+        "least angles between two subspaces, in degrees", (5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
+    )
 
 
 class AttentionDesign(Study):
@@ -33,264 +57,243 @@ class AttentionDesign(Study):
     source = "Course exercises on attention by hand; convex hulls of random points"
     extras = ("construct",)
     Settings: ClassVar[type[StudySettings]] = DesignSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
+    settings: DesignSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "seeds": 3,
+            "dims": [2, 3],
+            "sizes": [8, 32, 128],
+            "checked": 1,
+            "norm_keys": 12,
+            "norm_dim": 8,
+            "targets": 2,
+            "pairs": [4, 16, 64],
+            "angles": [10, 30, 90],
+        },
+        "full": {
+            "seeds": 16,
+            "dims": [2, 3, 4, 5],
+            "sizes": [8, 32, 128, 512, 2048, 8192, 32768],
+            "checked": 3,
+            "norm_keys": 1024,
+            "norm_dim": 64,
+            "targets": 50,
+            "pairs": [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
+        },
+    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about a minute on two cores",
         "full": "about 10 minutes on two cores",
     }
-    settings: DesignSettings
+    template = "report.md"
+
+    run = deferred(".trial:run")
+    figures = deferred(".figures:figures")
 
     def trials(self) -> Sequence[Trial]:
         """The exercise once; every size, dimension and law with every seed."""
-        s = self.settings
-        seeds = range(s.seeds)
-        given = {"keys": s.keys, "values": s.values, "weight": s.weight}
+        s, seeds = self.settings, range(self.settings.seeds)
         hulls = {"weight": s.weight, "checked": s.checked}
-        found = [self.trial(0, kind="exercise", part="exercise", **given)]
-        found += [
-            self.trial(seed, kind="selectable", part="selectable", law=law, n=n, h=h, **hulls)
-            for seed in seeds
-            for h in s.dims
-            for n in s.sizes
-            for law in (GAUSSIAN, SPHERE)
-            if n > h + 1
-        ]
-        found += [
-            self.trial(seed, kind="norms", part="norms", n=s.norm_keys, h=s.norm_dim)
-            for seed in seeds
-        ]
-        found += [
-            self.trial(
-                seed,
-                kind="targets",
-                part="targets",
-                n=s.target_keys,
-                h=s.target_dim,
-                targets=s.targets,
-            )
-            for seed in seeds
-        ]
-        found += [
-            self.trial(0, kind="pair", part="pairs", n=n, tolerance=s.tolerance) for n in s.pairs
-        ]
-        return found + [
-            self.trial(seed, kind="subspaces", part="subspaces", angle=angle)
-            for angle in s.angles
-            for seed in range(min(3, s.seeds))
+        norms = {"n": s.norm_keys, "h": s.norm_dim}
+        targets = {"n": s.target_keys, "h": s.target_dim, "targets": s.targets}
+        return [
+            self._trial(0, "exercise", keys=s.keys, values=s.values, weight=s.weight),
+            *(
+                self._trial(seed, "selectable", law=law, n=n, h=h, **hulls)
+                for seed, h, n, law in product(seeds, s.dims, s.sizes, (GAUSSIAN, SPHERE))
+                if n > h + 1
+            ),
+            *(self._trial(seed, "norms", **norms) for seed in seeds),
+            *(self._trial(seed, "targets", **targets) for seed in seeds),
+            *(self._trial(0, "pair", n=n, tolerance=s.tolerance) for n in s.pairs),
+            *(
+                self._trial(seed, "subspaces", angle=angle)
+                for angle, seed in product(s.angles, seeds[:3])
+            ),
         ]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Draw, solve, certify."""
-        from attnlab.studies.attention_design.work import work
+    def _trial(self, seed: int, kind: str, **config: Any) -> Trial:
+        part = "pairs" if kind == "pair" else kind
+        return self.trial(seed, kind=kind, part=part, **config)
 
-        return work(trial)
-
-    def claims(self, table: Table) -> list[Claim]:
+    def claims(self, table: Table) -> Sequence[Claim]:
         """What a query can do, what it costs, and what is proved impossible."""
-        found = Found(table)
-        return [*self._exercise(found), *self._hulls(found), *self._costs(found)]
+        return [*_exercise(table), *_hulls(table, self.settings), *_costs(table)]
 
-    def _exercise(self, found: Found) -> list[Claim]:
-        row = first(found.rows("exercise"))
-        ids = [] if row is None else [row.id]
-        gap = math.nan if row is None else float(row["selected"]) - float(row["corners"])
-        return [
-            judge(
-                "corners-only",
-                "The exercise: exactly the corners of the hull can be selected",
-                exact(gap),
-                above=-0.5,
-                below=0.5,
-                quantity="selected − corners",
-                trials=ids,
-            ),
-            judge(
-                "least-squares",
-                "The exercise: least squares on target scores is no average",
-                exact(math.nan if row is None else float(row["least squares tv"])),
-                above=0.05,
-                quantity="distance of its weights from the target (total variation)",
-                trials=ids,
-            ),
-        ]
-
-    def _hulls(self, found: Found) -> list[Claim]:
-        s = self.settings
-        n, low, high = max(s.sizes), min(s.dims), max(s.dims)
-        sphere, plane = found.rows("selectable", law=SPHERE), found.rows("selectable", law=GAUSSIAN)
-        return [
-            judge(
-                "sphere",
-                "On a sphere every key can be selected",
-                mean_interval(sphere.column("share")),
-                above=1 - 1e-12,
-                below=1 + 1e-12,
-                quantity="share of selectable keys",
-                trials=[r.id for r in sphere],
-            ),
-            judge(
-                "collapse",
-                f"Gaussian keys, h = {low}: of {n:,} fewer than 2 % can be selected",
-                found.share(GAUSSIAN, n, low),
-                below=0.02,
-                quantity="share of selectable keys",
-                trials=[r.id for r in plane.where(n=n, h=low)],
-            ),
-            judge(
-                "exact-law",
-                "Gaussian keys: the measured shares are the exact law's (±3 %)",
-                mean_interval(found.over_theory()),
-                above=0.97,
-                below=1.03,
-                quantity="measured / exact, mean over n and h",
-                trials=[r.id for r in plane],
-            ),
-            judge(
-                "facets",
-                "(2^h/√h)(π ln n)^((h−1)/2)/n is the limit of the share of corners",
-                exact(asymptotic_share(n, high) / facet_share(n, high)),
-                above=0.99,
-                below=1.01,
-                quantity=f"limit of the exact law / this formula, h = {high}",
-                reported=Reported(1.0, FACETS, comparable=True),
-            ),
-            judge(
-                "late",
-                f"At n = {n:,}, h = {high} the exact law is far from its limit (> 20 %)",
-                exact(exact_share(n, high) / asymptotic_share(n, high)),
-                below=0.8,
-                quantity="exact / limit",
-            ),
-        ]
-
-    def _costs(self, found: Found) -> list[Claim]:
-        norms, targets, pairs = (found.rows(kind) for kind in ("norms", "targets", "pair"))
-        half = np.log(norms.column("longer at 0.5"))
-        shares = pairs.column("weight without scale")
-        beta = np.abs(pairs.column("beta") / pairs.column("closed form") - 1)
-        angles = found.rows("subspaces")
-        extracted = np.abs(angles.column("matrix norm") / angles.column("closed form") - 1)
-        return [
-            judge(
-                "margin-is-longer",
-                "Weight ½: the max-margin direction needs a longer query",
-                mean_interval(half),
-                above=0.0,
-                quantity="log(its norm / the shortest)",
-                trials=[r.id for r in norms],
-                runs=list(half),
-            ),
-            judge(
-                "squares-lose",
-                "Random targets: least squares is farther off than need be",
-                mean_interval(targets.column("log ratio")),
-                above=0.0,
-                quantity="log(KL of least squares / least KL)",
-                trials=[r.id for r in targets],
-                runs=list(targets.column("log ratio")),
-            ),
-            judge(
-                "no-scale",
-                "k_a + k_b without a scale is an average among 16 keys or more",
-                exact(_largest(pairs, shares, 16)),
-                above=0.9,
-                quantity="weight on the pair",
-                reported=Reported(1.0, COURSE, comparable=True),
-                trials=[r.id for r in pairs],
-            ),
-            judge(
-                "beta",
-                "The β it takes is ln((n − 2)(1 − tol)/(2 tol))",
-                exact(float(beta.max(initial=0.0))),
-                below=1e-9,
-                quantity="largest relative difference",
-                trials=[r.id for r in pairs],
-            ),
-            judge(
-                "extraction",
-                "v_a comes out of (v_a + v_b)/2 with norm 2/sin θ",
-                exact(float(extracted.max(initial=0.0))),
-                below=1e-9,
-                quantity="largest relative difference",
-                trials=[r.id for r in angles],
-            ),
-        ]
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Seeds and intervals; the two ways to decide whether a key can be selected agree."""
-        claims = self.claims(table)
-        decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}
-        found = Found(table)
-        return [seeds_and_interval(decided), *certified(found)]
-
-    def figures(self, table: Table) -> list[Figure]:
-        """The exercise in the plane, then the laws."""
-        from attnlab.studies.attention_design.figures import figures
-
-        return figures(Found(table), self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """In one sentence."""
-        found = {c.name: c for c in claims}
-        if found["corners-only"].verdict != "holds":
-            return f"Not settled: {found['corners-only'].why}."
-        n, h = max(self.settings.sizes), min(self.settings.dims)
-        share = found["collapse"].estimate.value
-        return (
-            "It selects a key exactly if that key is a corner of their convex hull: on a sphere "
-            f"each one, of {n:,} Gaussian keys in {h} dimensions {share:.1%}; an average or a copy "
-            "is then a matter of the query's length, which is computed, and the rest is proved "
-            "impossible."
-        )
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """What it means."""
-        from attnlab.studies.attention_design.discussion import sections
-
-        return sections(Found(table), {c.name: c for c in claims}, self.settings)
+    def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """Measured shares beside the laws, and the price of the max-margin direction."""
+        n, high = max(self.settings.sizes), max(self.settings.dims)
+        half = next(c for c in claims if c.name == "margin-is-longer").estimate.value
+        return {
+            "exercise": exercise_parts(table),
+            "n": n,
+            "low": min(self.settings.dims),
+            "high": high,
+            "share": share(table, GAUSSIAN, n, high),
+            "exact": exact_share(n, high),
+            "limit": asymptotic_share(n, high),
+            "longer_for_half": math.exp(half),
+            "longer_for_most": mean_interval(
+                trials_of(table, "norms").column("longer at 0.99")
+            ).value,
+        }
 
 
-def exact(value: float) -> Estimate:
-    """A number without sampling error."""
-    return Estimate(value, n=1, method="computed, not sampled", exact=True)
+def trials_of(table: Table, kind: str, **config: object) -> Table:
+    """The trials of one kind."""
+    return table.where(kind=kind, **config)
 
 
-def _largest(pairs: Table, shares: np.ndarray, least: int) -> float:
-    """The best weight on the pair among enough keys."""
-    chosen = [s for row, s in zip(pairs, shares, strict=True) if row["n"] >= least]
-    return max(chosen, default=math.nan)
+def share(table: Table, law: str, n: int, h: int) -> Estimate:
+    """Share of selectable keys over independent sets."""
+    return mean_interval(trials_of(table, "selectable", law=law, n=n, h=h).column("share"))
 
 
-def certified(found: Found) -> list[Finding]:
-    """Two checks of the solver by other means, over every trial."""
-    disagree, residual = found.worst("disagree"), found.worst("residual")
-    sets = len(found.rows("selectable"))
-    agree = "pass" if disagree == 0 else "fail"
+def exercise_parts(table: Table) -> dict[str, dict[str, Any]]:
+    """Every part of the exercise, as the command `attnlab construct` answers it in JSON."""
+    for row in trials_of(table, "exercise"):
+        parts = {name.removesuffix(".json"): json.loads(t) for name, t in row.documents.items()}
+        return dict(sorted(parts.items(), key=lambda p: (ORDER.index(p[0].split()[0]), p[0])))
+    return {}
+
+
+def computed(values: Sequence[float] | np.ndarray) -> Estimate:
+    """The largest of some numbers without sampling error; NaN where there is none."""
+    largest = float(max(values, default=math.nan))
+    return Estimate(largest, n=1, method="computed, not sampled", exact=True)
+
+
+def _exercise(table: Table) -> list[Claim]:
+    rows = trials_of(table, "exercise")
     return [
-        Finding(
-            "hull-agreement",
-            agree if sets else "not-applicable",
-            disagree,
-            0.0,
-            f"`select` and the convex hull (qhull) agree on every key asked, in {sets} sets"
-            if disagree == 0
-            else "`select` and the convex hull (qhull) disagree on a key",
-            {"sets": sets},
-            () if disagree == 0 else ("corners-only", "collapse", "sphere"),
+        judge(
+            "corners-only",
+            "The exercise: exactly the corners of the convex hull can be selected",
+            computed(rows.column("selected") - rows.column("corners")),
+            above=-0.5,
+            below=0.5,
+            quantity="selected − corners",
+            trials=rows.ids,
         ),
-        Finding(
-            "optimality",
-            "pass" if residual < RESIDUAL else "fail",
-            residual,
-            RESIDUAL,
-            "every query meets the conditions of optimality"
-            if residual < RESIDUAL
-            else "a query does not meet the conditions of optimality",
-            {},
-            () if residual < RESIDUAL else ("margin-is-longer", "squares-lose"),
+        judge(
+            "least-squares",
+            "The exercise: least squares on target scores does not give the average",
+            computed(rows.column("least squares tv")),
+            above=0.05,
+            quantity="distance of its weights from the target (total variation)",
+            trials=rows.ids,
         ),
     ]
 
 
-RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest
+def _hulls(table: Table, s: DesignSettings) -> list[Claim]:
+    n, low, high = max(s.sizes), min(s.dims), max(s.dims)
+    sphere, gaussian = (trials_of(table, "selectable", law=law) for law in (SPHERE, GAUSSIAN))
+    ratios = [  # for each seed the mean over n and h of the measured share over the exact one
+        float(
+            np.mean([r["share"] / exact_share(r["n"], r["h"]) for r in gaussian if r.seed == seed])
+        )
+        for seed in sorted({row.seed for row in gaussian})
+    ]
+    return [
+        judge(
+            "sphere",
+            "On a sphere every key can be selected",
+            mean_interval(sphere.column("share")),
+            above=1 - 1e-12,
+            below=1 + 1e-12,
+            quantity="share of selectable keys",
+            trials=sphere.ids,
+        ),
+        judge(
+            "collapse",
+            f"Of {n:,} Gaussian keys in {low} dimensions fewer than 2 % can be selected",
+            share(table, GAUSSIAN, n, low),
+            below=0.02,
+            quantity="share of selectable keys",
+            trials=gaussian.where(n=n, h=low).ids,
+        ),
+        judge(
+            "exact-law",
+            "For Gaussian keys the measured shares agree with the exact law to 3 %",
+            mean_interval(ratios),
+            above=0.97,
+            below=1.03,
+            quantity="measured / exact, mean over n and h",
+            trials=gaussian.ids,
+        ),
+        judge(
+            "facets",
+            "(2^h/√h)(π ln n)^((h−1)/2)/n is the limit of the share of corners",
+            computed([asymptotic_share(n, high) / facet_share(n, high)]),
+            above=0.99,
+            below=1.01,
+            quantity=f"limit of the exact law / this formula, h = {high}",
+            reported=Reported(1.0, FACETS),
+        ),
+        judge(
+            "late",
+            f"At n = {n:,}, h = {high} the exact law is still more than 20 % below its limit",
+            computed([exact_share(n, high) / asymptotic_share(n, high)]),
+            below=0.8,
+            quantity="exact / limit",
+        ),
+    ]
+
+
+def _costs(table: Table) -> list[Claim]:
+    norms, targets, pairs, angles = (
+        trials_of(table, kind) for kind in ("norms", "targets", "pair", "subspaces")
+    )
+    longer, log_ratios = np.log(norms.column("longer at 0.5")), targets.column("log ratio")
+    return [
+        judge(
+            "margin-is-longer",
+            "For weight ½ a query along the max-margin direction is longer than the shortest",
+            mean_interval(longer),
+            above=0.0,
+            quantity="log(its norm / the shortest)",
+            trials=norms.ids,
+            runs=list(longer),
+        ),
+        judge(
+            "squares-lose",
+            "For random targets least squares has a larger KL divergence than the best query",
+            mean_interval(log_ratios),
+            above=0.0,
+            quantity="log(KL of least squares / least KL)",
+            trials=targets.ids,
+            runs=list(log_ratios),
+        ),
+        judge(
+            "no-scale",
+            "Without a scale, q = k_a + k_b averages these two among 16 keys or more",
+            computed([row["weight without scale"] for row in pairs if row["n"] >= 16]),
+            above=0.9,
+            quantity="weight on the pair",
+            reported=Reported(1.0, COURSE),
+            trials=pairs.ids,
+        ),
+        judge(
+            "beta",
+            "The scale β that the average needs is ln((n − 2)(1 − tol)/(2 tol))",
+            _deviation(pairs, "beta"),
+            below=1e-9,
+            quantity="largest relative difference",
+            trials=pairs.ids,
+        ),
+        judge(
+            "extraction",
+            "The matrix that recovers v_a from (v_a + v_b)/2 has norm 2/sin θ",
+            _deviation(angles, "matrix norm"),
+            below=1e-9,
+            quantity="largest relative difference",
+            trials=angles.ids,
+        ),
+    ]
+
+
+def _deviation(rows: Table, metric: str) -> Estimate:
+    """The largest relative difference from the closed form."""
+    return computed(np.abs(rows.column(metric) / rows.column("closed form") - 1))

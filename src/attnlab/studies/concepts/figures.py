@@ -15,11 +15,11 @@ from attnlab.report.style import (
     SEMANTIC,
     errorbars,
     house_style,
+    log_axis,
     panels,
 )
 from attnlab.studies.concepts.evidence import Found
 from attnlab.studies.concepts.settings import NAMES, ConceptsSettings
-from attnlab.studies.mini_gpt.figures import log_ticks
 
 WAYS = {
     "continued": ("goes on from news", SEMANTIC),
@@ -221,7 +221,7 @@ def _ids(found: Found, targets: list[str]) -> Drawing:
                 ax.plot(value, line, "o", color=POSITIONAL, markerfacecolor=face, markersize=6)
             guess = found.mean(part, "vocabulary", **here)
             ax.plot([guess] * 2, [line - 0.3, line + 0.3], color=NEUTRAL, linestyle=":")
-        log_ticks(ax)
+        log_axis(ax, "x")
         ax.set_yticks(range(len(lines)), lines)
         ax.set_ylim(len(lines) - 0.4, -0.6)
         ax.set_xlabel("perplexity per token")

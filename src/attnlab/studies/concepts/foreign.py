@@ -23,10 +23,10 @@ CHARACTERS = 6  # a token has fewer, so that a piece of so many holds enough tok
 
 def read_foreign(trial: Trial) -> Outcome:
     """Perplexity of the same texts in the model's own ids and in GPT-2's."""
-    from attnlab.studies.distillation.models import opened
+    from attnlab.models.trainable import open_trainable
 
     c = trial.config
-    model, other = opened(c["reader"], "cpu"), gpt2_tokenizer()
+    model, other = open_trainable(c["reader"], "cpu"), gpt2_tokenizer()
     assert model.tokenizer is not None
     length = c["foreign_tokens"]
     texts = taken(
@@ -89,7 +89,7 @@ def segments_are_words(number: int) -> float:
     from transformers import GPT2Config, GPT2Model
 
     from attnlab.core.seeds import Seed
-    from attnlab.studies.distillation.models import redrawn
+    from attnlab.models.trainable import redraw_weights
 
     config = GPT2Config(
         vocab_size=29,
@@ -101,7 +101,7 @@ def segments_are_words(number: int) -> float:
         eos_token_id=0,
     )
     model: Any = GPT2Model(config).eval()
-    redrawn(model, Seed(number))
+    redraw_weights(model, Seed(number))
     rng = Seed(number).child("ids").numpy_generator()
     ids = torch.from_numpy(rng.integers(0, 29, size=(2, 7)))
     kinds = torch.from_numpy((np.arange(7) > 3).astype(np.int64)).expand(2, 7)

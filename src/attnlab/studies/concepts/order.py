@@ -77,9 +77,9 @@ def vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
     for chosen, batch in rows.batches_by_length(32):
         options = {} if batch.kinds is None else {"token_type_ids": batch.kinds}
         states = encoder.library(
-            input_ids=batch.ids, attention_mask=(~batch.hidden).long(), **options
+            input_ids=batch.ids, attention_mask=(~batch.key_padding_mask).long(), **options
         ).last_hidden_state
-        out[torch.from_numpy(chosen)] = pool(states, batch.hidden, "mean")
+        out[torch.from_numpy(chosen)] = pool(states, batch.key_padding_mask, "mean")
     return Vectors(functional.normalize(out, dim=1), torch.from_numpy(rows.labels))
 
 

@@ -46,7 +46,7 @@ def read_pairs(trial: Trial) -> Outcome:
             "pairs": len(chosen),
             "rows": wide.ids.shape[0],
             "places": wide.ids.shape[1],
-            "padding_share": float(wide.hidden.float().mean()),
+            "padding_share": float(wide.key_padding_mask.float().mean()),
             "cut_rows": rows.truncated_rows,
             "cut_tokens": rows.truncated_tokens,
             **{name: float(np.mean([m[name] for m in moved])) for name in moved[0]},
@@ -75,12 +75,12 @@ def is_pair(ids: np.ndarray, kinds: np.ndarray, cls: int, sep: int) -> bool:
 def distances(encoder: Encoder, alone: Texts, example: Example) -> dict[str, float]:
     """1 − cos between the pair read as it should be and read otherwise."""
     assert alone.kinds is not None
-    right = _vector(encoder, alone.ids, alone.hidden, alone.kinds)
+    right = _vector(encoder, alone.ids, alone.key_padding_mask, alone.kinds)
     ids, kinds = (
         torch.nn.functional.pad(t, (0, PADDING), value=v)
         for t, v in ((alone.ids, int(encoder.tokenizer.pad_token_id or 0)), (alone.kinds, 0))
     )
-    hidden = torch.nn.functional.pad(alone.hidden, (0, PADDING), value=True)
+    hidden = torch.nn.functional.pad(alone.key_padding_mask, (0, PADDING), value=True)
     nothing = torch.zeros_like(hidden)
     one = encode_examples(
         encoder.tokenizer, [Example(" ".join(example.texts), None, 0)], alone.ids.shape[1]
@@ -90,8 +90,10 @@ def distances(encoder: Encoder, alone: Texts, example: Example) -> dict[str, flo
     read = {
         "masked": _vector(encoder, ids, hidden, kinds),
         "unmasked": _vector(encoder, ids, nothing, kinds),
-        "no_segments": _vector(encoder, alone.ids, alone.hidden, torch.zeros_like(alone.kinds)),
-        "one_text": _vector(encoder, single.ids, single.hidden, single.kinds),
+        "no_segments": _vector(
+            encoder, alone.ids, alone.key_padding_mask, torch.zeros_like(alone.kinds)
+        ),
+        "one_text": _vector(encoder, single.ids, single.key_padding_mask, single.kinds),
     }
     return {name: _distance(right, vector) for name, vector in read.items()}
 
@@ -122,7 +124,7 @@ def shown(encoder: Encoder, chosen: Sequence[Example], longest: int) -> dict[str
         "tokens": names[:SHOWN],
         "ids": row.ids[0].tolist()[:SHOWN],
         "segments": row.kinds[0].tolist()[:SHOWN],
-        "mask": (~row.hidden[0]).long().tolist()[:SHOWN],
+        "mask": (~row.key_padding_mask[0]).long().tolist()[:SHOWN],
         "roberta": roberta_form(*small.texts),
     }
 

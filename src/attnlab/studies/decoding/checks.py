@@ -1,7 +1,7 @@
-"""The audits of the model that all strategies share, of the sampler, and of the log-probabilities.
+"""Audits of the model that all strategies share, of the sampler, and of the log-probabilities.
 
-rescoring: the log-probabilities of generated tokens (cached, in a batch, padded on the left) beside
-those of the same texts read whole, each alone. Fails above ten times the model's own noise.
+rescoring: the log-probabilities of generated tokens (cached, in a batch, padded on the left)
+against those of the same texts read whole, each alone. Fails above ten times the model's own noise.
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import torch
 
 from attnlab.audit.catalogue import check
 from attnlab.audit.checks.sampler_table import sampler_table
+from attnlab.audit.during_training import AUDITED, LENGTH
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.noise import noise_of
 from attnlab.audit.probing.probe import Probe
@@ -21,46 +22,42 @@ from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.measure.perplexity import token_nll
 from attnlab.models.hub import HubModel
-from attnlab.studies.audited import AUDITED, LENGTH
-from attnlab.studies.decoding.material import Material
-from attnlab.studies.decoding.settings import DecodingSettings
-from attnlab.studies.distillation.checks import as_metrics
+from attnlab.studies.decoding.data import Prompts
 from attnlab.tasks.prompts import PromptExample, sequential_batches
 
 OF_MODEL = (*AUDITED, "cache-parity")
 RESCORED = 7  # texts that are read again, each alone
-RESCORING, SAMPLER = "rescoring", "sampler-table"
-TOLD = (SAMPLER, RESCORING, *OF_MODEL)
+RESCORING = "rescoring"
 Rows = Sequence[Sequence[int]]
 
 
-def of_model(model: HubModel, data: Material, s: DecodingSettings) -> dict[str, str]:
-    """One word an audit, with the reason where it fails."""
-    found = [sampler_table(sample), rescoring(model, data.prompts[:RESCORED], s.new_tokens)]
-    found += check(model, only=OF_MODEL, length=LENGTH).findings
-    return as_metrics(found)
+def shared_findings(model: HubModel, data: Prompts, new_tokens: int) -> list[Finding]:
+    """What every strategy rests on: the sampler, the log-probabilities, the model."""
+    return [
+        sampler_table(sample),
+        rescoring(model, data.prompts[:RESCORED], new_tokens),
+        *check(model, only=OF_MODEL, length=LENGTH).findings,
+    ]
 
 
 def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
-    """Judge what `generate` says of its own tokens."""
-    made = generate(
+    """Compare the log-probabilities that `generate` reports with those of the texts read whole."""
+    texts = generate(
         model, prompts, parse_strategy("sample"), max_new_tokens=most, seed=Seed(0).child(RESCORING)
     )
-    alone = logprobs(model, prompts, [text.ids for text in made], 1)
+    alone = logprobs(model, prompts, [text.ids for text in texts], 1)
     pairs = [
         (a, b)
-        for text, row in zip(made, alone, strict=True)
+        for text, row in zip(texts, alone, strict=True)
         for a, b in zip(text.logprobs, row, strict=True)
     ]
     gap = max(abs(a - b) for a, b in pairs)
     noise = noise_of(subject_of(model), Probe(0, LENGTH))
-    # −log p is a logit and a log-sum-exp of logits: it moves by twice as much at most
+    # −log p is a log-sum-exp of logits minus a logit: it moves by at most twice as much
     limit = 2 * max(noise.threshold, noise.rounding)
-    evidence = {**noise.evidence(), "tokens": len(pairs), "texts": len(made)}
+    evidence = {**noise.evidence(), "tokens": len(pairs), "texts": len(texts)}
     if gap <= limit:
-        why = (
-            f"read whole and alone, {len(pairs)} tokens have the log-probabilities they were given"
-        )
+        why = f"read whole and alone, {len(pairs)} tokens have the same log-probabilities"
         return Finding(RESCORING, "pass", gap, limit, why, evidence)
     why = f"a token's log-probability differs by {gap:.2g} when its text is read whole and alone"
     return Finding(RESCORING, "fail", gap, limit, why, evidence)
@@ -70,20 +67,17 @@ def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
 def logprobs(model: HubModel, prompts: Rows, answers: Rows, batch: int) -> list[tuple[float, ...]]:
     """log p of every token of each answer after its prompt, read whole."""
     examples = [PromptExample(tuple(p), tuple(a)) for p, a in zip(prompts, answers, strict=True)]
-    nll, found = token_nll(model.logits), []
+    nll, logps = token_nll(model.logits), []
     for rows in sequential_batches(examples, batch):
-        ids, targets, key_padding_mask = rows.to(model.device)
-        each, scored = (
-            -nll(ids, targets, key_padding_mask).double().cpu(),
-            (targets != IGNORE).cpu(),
-        )
-        found += [tuple(row[kept].tolist()) for row, kept in zip(each, scored, strict=True)]
-    return found
+        ids, targets, padding = rows.to(model.device)
+        each, scored = -nll(ids, targets, padding).double().cpu(), (targets != IGNORE).cpu()
+        logps += [tuple(row[kept].tolist()) for row, kept in zip(each, scored, strict=True)]
+    return logps
 
 
 @torch.no_grad()
-def gaps(model: HubModel, prompts: Rows, answers: Rows) -> tuple[float, int]:
-    """The smallest lead of the likeliest token over the second at any place, and exact ties."""
+def smallest_lead(model: HubModel, prompts: Rows, answers: Rows) -> tuple[float, int]:
+    """The smallest lead in logits of the likeliest token over the second, and exact ties."""
     leads = []
     for prompt, answer in zip(prompts, answers, strict=True):
         ids = torch.tensor([[*prompt, *answer]], device=model.device)

@@ -1,78 +1,85 @@
-"""What may be concluded: the limits, exactly; differences over prompts; order along T, k and p."""
+"""Claims: the limits, exactly; differences over prompts; the order along T, k and p."""
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import LEVEL, Estimate
-from attnlab.studies.decoding.evidence import GREEDY, PEOPLE, Evidence, steepest
-from attnlab.studies.decoding.settings import DecodingSettings
+from attnlab.studies.decoding.evidence import TextArms, weakest_step
+from attnlab.studies.decoding.strategies import GREEDY, PEOPLE, SAMPLE
 
-SAMPLE = "sample"
-EXACT = 1 - 1e-12  # shares of equal tokens are ratios of small whole numbers: nothing lies between
+if TYPE_CHECKING:
+    from attnlab.studies.decoding.study import Decoding, DecodingSettings
+
+EXACT = 1 - 1e-12  # shares of equal tokens are ratios of small whole numbers
+AUDITS = "audits"  # the trial that audits model and sampler for all strategies
+# name, strategy, statement, trials that the claim rests on
 LIMITS = (
-    ("limits-greedy", GREEDY, "T = 0, T → 0, k = 1, p = 0, p → 0 and min-p 1 are greedy"),
-    ("limits-sampling", SAMPLE, "T = 1, k = 0, k = |V|, p = 1, min-p 0 and typical 1 are sampling"),
-)
-# name, one, other, measure, whether among the prompts people went on from, statement, quantity
-PAIRS = (
+    ("limits-greedy", GREEDY, "T = 0, T → 0, k = 1, p = 0, p → 0 and min-p 1 are greedy", ()),
     (
+        "limits-sampling",
+        SAMPLE,
+        "T = 1, k = 0, k = |V|, p = 1, min-p 0 and typical 1 are plain sampling",
+        (AUDITS,),
+    ),
+)
+
+
+class Pair(NamedTuple):
+    """A measure is larger for one strategy than for the other."""
+
+    name: str
+    one: str
+    other: str
+    measure: str
+    statement: str
+
+    @property
+    def real(self) -> bool:
+        """Whether only prompts that begin texts by people are compared."""
+        return PEOPLE in (self.one, self.other)
+
+
+PAIRS = (
+    Pair(
         "greedy-repeats",
         GREEDY,
         SAMPLE,
         "repetition",
-        False,
         "Greedy texts repeat themselves more than sampled ones",
-        "share of n-grams said before",
     ),
-    (
-        "beam-likelier",
-        GREEDY,
-        "beam",
-        "nll",
-        False,
-        "Beam search finds likelier texts than greedy",
-        "nats a token",
-    ),
-    (
+    Pair("beam-likelier", GREEDY, "beam", "nll", "Beam search finds likelier texts than greedy"),
+    Pair(
         "penalty-helps",
         GREEDY,
         "greedy:repetition",
         "repetition",
-        False,
-        "A penalty makes greedy texts repeat themselves less",
-        "share of n-grams said before",
+        "A repetition penalty makes greedy texts repeat themselves less",
     ),
-    (
+    Pair(
         "greedy-too-likely",
         PEOPLE,
         GREEDY,
         "nll",
-        True,
-        "People's texts surprise the model more than its greedy ones",
-        "nats a token",
+        "Texts by people are less likely under the model than greedy ones",
     ),
-    (
+    Pair(
         "sampling-too-odd",
         SAMPLE,
         PEOPLE,
         "nll",
-        True,
-        "Sampled texts surprise the model more than people's do",
-        "nats a token",
+        "Sampled texts are less likely under the model than texts by people",
     ),
-    (
+    Pair(
         "greedy-nearer-prompt",
         GREEDY,
         SAMPLE,
         "margin",
-        False,
-        "Greedy texts keep nearer to their prompts than sampled ones",
-        "cosine above other prompts'",
+        "Greedy texts are more similar to their prompts than sampled ones",
     ),
 )
-# name, curve, measure, statement: the measure rises with the value
+# name, curve, measure, statement: the measure rises with T, k or p
 CURVES = (
     ("colder-likelier", "temperature", "nll", "Perplexity falls as T falls"),
     ("fewer-likelier", "top-k", "nll", "Perplexity falls as k falls"),
@@ -80,114 +87,122 @@ CURVES = (
     ("hotter-diverse", "temperature", "distinct_2", "Texts of one prompt differ more as T rises"),
 )
 ENDS = {"temperature": (0.0, 1.0), "top-k": (1.0, math.inf), "top-p": (0.0, 1.0)}
+QUANTITIES = {
+    "nll": "nats per token",
+    "repetition": "share of repeated n-grams",
+    "margin": "cosine above other prompts'",
+    "distinct_2": "distinct-2",
+}
 
 
-def claims(e: Evidence) -> list[Claim]:
-    """Limits; pairs whose strategies are part of the run; curves; nearness above chance."""
-    found = [_limit(e, *limit) for limit in LIMITS]
-    for name, one, other, measure, real, statement, quantity in PAIRS:
-        one, other = (_chosen(e.s, arm) for arm in (one, other))
-        if one and other and (e.s.has_human or not real):
-            found.append(_pair(e, (name, statement, quantity), (one, other), measure, real))
-    found += [_curve(e, *curve) for curve in CURVES]
-    return [*found, _above_chance(e)]
+def claims(study: "Decoding", arms: TextArms) -> list[Claim]:
+    """Limits; pairs whose strategies are part of the run; curves; similarity above chance."""
+    s = study.settings
+    known = [pair for pair in PAIRS if s.has_human or not pair.real]
+    chosen = [pair._replace(one=_first(s, pair.one), other=_first(s, pair.other)) for pair in known]
+    return [
+        *(_limit(arms, *limit) for limit in LIMITS),
+        *(_compare(arms, pair) for pair in chosen if pair.one and pair.other),
+        *(_rise(arms, *curve) for curve in CURVES),
+        _above_chance(arms),
+    ]
 
 
-def curve(s: DecodingSettings, name: str) -> dict[float, str]:
-    """Values and strategies of T, k or p, rising; greedy and plain sampling where they belong."""
+def curve_of(s: "DecodingSettings", name: str) -> dict[float, str]:
+    """Value -> strategy along T, k or p; greedy and plain sampling are the ends."""
     low, high = ENDS[name]
-    found = {**s.curve(name), low: GREEDY, high: SAMPLE}
-    return {value: found[value] for value in sorted(found)}
+    strategies = {**s.curve(name), low: GREEDY, high: SAMPLE}
+    return {value: strategies[value] for value in sorted(strategies)}
 
 
-def nearness(s: DecodingSettings) -> str:
-    """Who judges how near a text is to its prompt: the encoder, or shared words without one."""
+def judge_of(s: "DecodingSettings") -> str:
+    """What compares texts with prompts: the encoder ("judge"), or shared words without one."""
     return "words" if s.judge == "none" else "judge"
 
 
-def limits_row(e: Evidence) -> Row | None:
-    """The trial that compared limits."""
-    return next(iter(e.rows("limits")), None)
+def limits_row(arms: TextArms) -> Row | None:
+    """The trial that compared the limits."""
+    return next(iter(arms.rows("limits")), None)
 
 
-def _limit(e: Evidence, name: str, anchor: str, statement: str) -> Claim:
-    row = limits_row(e)
-    shares = (
-        {}
-        if row is None
-        else {key: float(str(v)) for key, v in row.metrics.items() if key.startswith(f"{anchor} =")}
-    )
-    if row is None or not shares:
-        estimate = Estimate(math.nan, method="the trial of limits did not end")
-    else:
-        estimate = Estimate(
-            min(shares.values()),
-            n=int(row["prompts"]),
-            exact=True,
-            method=f"every token of {row['prompts']} texts compared",
-        )
+def limit_shares(row: Row | None, anchor: str) -> dict[str, float]:
+    """Strategy -> smallest share of equal tokens with the strategy that it must equal."""
+    metrics = row.metrics if row else {}
+    prefix = f"{anchor} = "
+    return {
+        key.removeprefix(prefix): float(str(value))
+        for key, value in metrics.items()
+        if key.startswith(prefix)
+    }
+
+
+def _limit(
+    arms: TextArms, name: str, anchor: str, statement: str, audits: tuple[str, ...]
+) -> Claim:
+    row = limits_row(arms)
+    shares = limit_shares(row, anchor)
+    estimate = Estimate(math.nan, method="the trial of the limits did not end")
+    if row is not None and shares:
+        method = f"every token of {row['prompts']} texts compared"
+        n = int(row["prompts"])
+        estimate = Estimate(min(shares.values()), n=n, exact=True, method=method)
     return judge(
         name,
         statement,
         estimate,
         above=EXACT,
-        trials=e.ids("limits"),
+        trials=arms.ids("limits", *audits),
         quantity="smallest share of equal tokens, over limits and prompts",
     )
 
 
-def _chosen(s: DecodingSettings, arm: str) -> str:
-    """The first strategy of the run that begins so; people are none."""
+def _first(s: "DecodingSettings", arm: str) -> str:
+    """The strategy of this name, or the first one that begins with it; '' where there is none."""
     known = [PEOPLE, *s.strategies()]
-    return next((text for text in known if text == arm), "") or next(
-        (text for text in known if text.startswith(f"{arm}:") or text.startswith(f"{arm}=")), ""
-    )
+    begins = [text for text in known if text.startswith((f"{arm}:", f"{arm}="))]
+    return arm if arm in known else next(iter(begins), "")
 
 
-def _pair(
-    e: Evidence, said: tuple[str, str, str], arms: tuple[str, str], measure: str, real: bool
-) -> Claim:
-    name, statement, quantity = said
-    measure = f"margin_{nearness(e.s)}" if measure == "margin" else measure
+def _compare(arms: TextArms, pair: Pair) -> Claim:
+    measure = f"margin_{judge_of(arms.s)}" if pair.measure == "margin" else pair.measure
     return judge(
-        name,
-        statement,
-        e.difference(*arms, measure, real=real),
+        pair.name,
+        pair.statement,
+        arms.gap(pair.one, pair.other, measure, real=pair.real),
         above=0.0,
-        quantity=f"{quantity}, {arms[0]} − {arms[1]}",
-        trials=e.ids(*arms),
-        runs=[float(v) for v in e.gaps(*arms, measure, real=real)],
+        quantity=f"{QUANTITIES[pair.measure]}, {pair.one} − {pair.other}",
+        trials=arms.ids(pair.one, pair.other, AUDITS),
+        runs=[float(v) for v in arms.gaps(pair.one, pair.other, measure, real=pair.real)],
     )
 
 
-def _curve(e: Evidence, name: str, which: str, measure: str, statement: str) -> Claim:
-    """Neighbours on the curve, each interval widened for there being several; the worst decides."""
-    arms = list(curve(e.s, which).values())
-    pairs = list(zip(arms[1:], arms[:-1], strict=True))
+def _rise(arms: TextArms, name: str, which: str, measure: str, statement: str) -> Claim:
+    """Neighbours on the curve, with intervals corrected for several steps; the worst decides."""
+    strategies = list(curve_of(arms.s, which).values())
+    pairs = list(zip(strategies[1:], strategies[:-1], strict=True))
     level = 1 - (1 - LEVEL) / len(pairs)
-    found = [e.difference(*pair, measure, level=level) for pair in pairs]
-    worst = steepest(found)
-    quantity = "nats a token" if measure == "nll" else "distinct-2"
+    steps = [arms.gap(*pair, measure, level=level) for pair in pairs]
+    worst = weakest_step(steps)
+    high, low = pairs[worst]
     return judge(
         name,
         statement,
-        found[worst],
+        steps[worst],
         above=0.0,
-        trials=e.ids(*arms),
-        quantity=f"{quantity}, {pairs[worst][0]} − {pairs[worst][1]}: the step that decides",
-        runs=[float(v) for v in e.gaps(*pairs[worst], measure)],
+        trials=arms.ids(*strategies, AUDITS),
+        quantity=f"{QUANTITIES[measure]}, {high} − {low}: the step that decides",
+        runs=[float(v) for v in arms.gaps(high, low, measure)],
     )
 
 
-def _above_chance(e: Evidence) -> Claim:
-    column = f"rank_{nearness(e.s)}"
-    values: Sequence[float] = [float(v) - 0.5 for v in e.items(SAMPLE, column)]
+def _above_chance(arms: TextArms) -> Claim:
+    column = f"rank_{judge_of(arms.s)}"
     return judge(
         "on-topic",
-        "Sampled texts are nearer to their own prompt than to a shuffled one",
-        e.estimate(SAMPLE, column),
+        "Sampled texts are more similar to their own prompt than to a shuffled one",
+        arms.estimate(SAMPLE, column),
         above=0.5,
-        trials=e.ids(SAMPLE),
-        runs=values,
-        quantity="share of other prompts that are less like the text (chance: 0.5)",
+        trials=arms.ids(SAMPLE, AUDITS),
+        runs=[float(v) - 0.5 for v in arms.items(SAMPLE, column)],
+        quantity="share of other prompts that are less similar to the text (chance: 0.5)",
     )

@@ -1,72 +1,58 @@
-"""What the trials say of a strategy: one number a prompt, the mean over seeds; then over prompts.
+"""Measures of a strategy's texts: one number per prompt, averaged over seeds; then over prompts.
 
 Every prompt has random streams of its own, so texts of different prompts are independent, and an
-interval from prompts drawn again covers the draws too. Of texts that are drawn there is one a seed;
-a strategy that draws nothing writes the same every time.
+interval from resampled prompts covers the sampling of texts too. A strategy that samples has one
+text per seed; a deterministic one writes the same text every time.
 
     log-perplexity    Σ NLL / Σ tokens of a prompt's texts; its mean over prompts; exp of that
     distinct, self-BLEU    of the texts of one prompt, in words
     across            distinct n-grams over one text of every prompt (jackknife over prompts)
-    prefix, agreement equal tokens with the greedy text: until the first difference, and at all
+    prefix, agreement equal tokens with the greedy text: before the first difference, and in all
 """
 
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.lab.table import Row, Table
+from attnlab.lab.arms import Arms
+from attnlab.lab.table import Row
 from attnlab.measure.diversity import distinct_n, self_bleu
 from attnlab.measure.intervals import LEVEL, Estimate, t_quantile
+from attnlab.measure.ratios import exp_estimate
+from attnlab.measure.two_way_interval import item_interval
 from attnlab.measure.words import words
-from attnlab.studies.decoding.settings import DecodingSettings, draws_nothing
-from attnlab.studies.distillation.evidence import over_items
+from attnlab.studies.decoding.strategies import GREEDY, PEOPLE, is_deterministic, label
 
-PEOPLE, GREEDY = "people", "greedy"
+if TYPE_CHECKING:
+    from attnlab.studies.decoding.study import DecodingSettings
+
 Values = NDArray[np.float64]
 GRAM = 4  # longest n-gram of BLEU
 ACROSS = 2  # n of the n-grams counted over all prompts
-STORED = (
-    "tokens",
-    "ended",
-    "repetition",
-    "margin_words",
-    "rank_words",
-    "margin_judge",
-    "rank_judge",
-)
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The trials of a run that ended, by strategy."""
+class TextArms(Arms):
+    """The texts of a run by strategy; "people" are an arm that `names` leaves out."""
 
-    table: Table
-    s: DecodingSettings
-    _kept: dict[tuple[str, str], Values] = field(default_factory=dict, compare=False, repr=False)
+    s: "DecodingSettings"
+    _cache: dict[tuple[str, str], Values] = field(default_factory=dict, compare=False, repr=False)
 
-    def names(self) -> list[str]:
-        """Strategies that have a trial, in the order of the settings."""
-        return [name for name in self.s.strategies() if self.rows(name)]
-
-    def rows(self, arm: str) -> list[Row]:
-        """One row a seed."""
-        found = self.table.done().where(arm=arm)
-        return sorted(found, key=lambda row: row.seed)
-
-    def ids(self, *arms: str) -> list[str]:
-        """The trials behind these strategies."""
-        return [row.id for arm in arms for row in self.rows(arm)]
+    def label(self, arm: str) -> str:
+        """The short name of a strategy, or "people"."""
+        return label(arm)
 
     def items(self, arm: str, measure: str) -> Values:
-        """One number a prompt; NaN where there is none."""
-        if (arm, measure) not in self._kept:
+        """One number per prompt; NaN where there is none."""
+        if (arm, measure) not in self._cache:
             rows = self.rows(arm)
-            self._kept[arm, measure] = self._items(rows, measure) if rows else np.empty(0)
-        return self._kept[arm, measure]
+            self._cache[arm, measure] = self._items(rows, measure) if rows else np.empty(0)
+        return self._cache[arm, measure]
 
     def _items(self, rows: list[Row], measure: str) -> Values:
         if measure == "nll":
@@ -74,7 +60,7 @@ class Evidence:
                 np.sum([row.arrays[key] for row in rows], axis=0) for key in ("nll", "tokens")
             )
             return np.divide(nll, tokens, out=np.full(len(nll), np.nan), where=tokens > 0)
-        if measure in STORED:
+        if measure in rows[0].arrays:
             return np.mean([row.arrays[measure] for row in rows], axis=0)
         if measure in ("prefix", "agreement"):
             return self._with_greedy(rows, measure == "prefix")
@@ -85,62 +71,57 @@ class Evidence:
         if not greedy:
             return np.full(len(rows[0].arrays["nll"]), np.nan)
         base, known = greedy[0].arrays["ids"], np.isfinite(rows[0].arrays["nll"])
-        found = np.mean([_equal(row.arrays["ids"], base, prefix) for row in rows], axis=0)
-        return np.where(known, found, np.nan)
+        shares = np.mean([equal_tokens(row.arrays["ids"], base, prefix) for row in rows], axis=0)
+        return np.where(known, shares, np.nan)
 
     def _between(self, rows: list[Row], measure: str) -> Values:
-        """Diversity of one prompt's texts; the same text again where nothing is drawn."""
-        said = self.said(rows)
-        if rows[0]["arm"] != PEOPLE and draws_nothing(rows[0]["arm"]):
-            said = said[:1] * self.s.seeds
-        if len(said) < self.s.seeds:  # of fewer texts both would seem more diverse
-            return np.full(len(said[0]), np.nan)
-        prompts = zip(*said, strict=True)
+        """Diversity of one prompt's texts; a deterministic strategy repeats its text."""
+        texts, arm = self.words(rows), rows[0]["arm"]
+        if arm != PEOPLE and is_deterministic(arm):
+            texts = texts[:1] * self.s.seeds
+        if len(texts) < self.s.seeds:  # fewer texts would seem more diverse
+            return np.full(len(texts[0]), np.nan)
+        by_prompt = zip(*texts, strict=True)
         if measure == "self_bleu":
-            found = [_self_bleu(texts) for texts in prompts]
-        else:
-            n = int(measure.removeprefix("distinct_"))
-            found = [distinct_n(texts, n) for texts in prompts]
-        return np.array(found)
+            return np.array([_self_bleu(same) for same in by_prompt])
+        n = int(measure.removeprefix("distinct_"))
+        return np.array([distinct_n(same, n) for same in by_prompt])
 
-    def said(self, rows: list[Row]) -> list[list[list[str]]]:
+    def words(self, rows: list[Row]) -> list[list[list[str]]]:
         """Words of every text: [seed][prompt]."""
         return [[words(text) for text in json.loads(row.documents["texts.json"])] for row in rows]
 
     def real(self) -> range:
-        """Places of the prompts that people went on from; empty where there are none."""
+        """Indices of the prompts that begin texts by people; empty where there are none."""
         row = next(iter(self.rows(PEOPLE)), None)
         return range(0) if row is None else range(row["own_prompts"], len(row.arrays["nll"]))
 
-    def places(self, real: bool) -> list[int] | slice:
-        """The prompts that are looked at: all, or those people went on from."""
+    def _chosen(self, real: bool) -> list[int] | slice:
+        """All prompts, or those that begin texts by people."""
         return list(self.real()) if real else slice(None)
 
-    def estimate(
-        self, arm: str, measure: str, *, real: bool = False, level: float = LEVEL
-    ) -> Estimate:
-        """Mean over prompts with its interval."""
-        if measure == "across":
-            return jackknife(self._left_out(arm), level)
-        values = self.items(arm, measure)
-        return _mean(
-            values[self.places(real)] if values.size else values, f"{arm} {measure}", level
-        )
+    def estimate(self, arm: str, metric: str, *, real: bool = False) -> Estimate:
+        """Mean of a measure over prompts with its interval; `real`: texts by people only."""
+        if metric == "across":
+            return jackknife(self._left_out(arm))
+        values = self.items(arm, metric)
+        chosen = values[self._chosen(real)] if values.size else values
+        return _mean(chosen, f"{arm} {metric}", LEVEL)
 
-    def perplexity(self, arm: str, *, real: bool = False) -> Estimate:
-        """exp of the mean over prompts of NLL a token."""
-        e = self.estimate(arm, "nll", real=real)
-        return replace(e, value=math.exp(e.value), low=math.exp(e.low), high=math.exp(e.high))
+    def shown(self, arm: str, measure: str, *, real: bool = False) -> Estimate:
+        """The estimate as figures show it: perplexity instead of its logarithm."""
+        e = self.estimate(arm, measure, real=real)
+        return exp_estimate(e) if measure == "nll" else e
 
     def gaps(self, one: str, other: str, measure: str, *, real: bool = False) -> Values:
-        """one − other of every prompt that both have a number for."""
+        """one − other for every prompt that has both numbers."""
         a, b = self.items(one, measure), self.items(other, measure)
         if not a.size or not b.size:
             return np.empty(0)
-        found = (a - b)[self.places(real)]
-        return found[np.isfinite(found)]
+        gaps = (a - b)[self._chosen(real)]
+        return gaps[np.isfinite(gaps)]
 
-    def difference(
+    def gap(
         self, one: str, other: str, measure: str, *, real: bool = False, level: float = LEVEL
     ) -> Estimate:
         """Mean over prompts of one − other."""
@@ -151,19 +132,19 @@ class Evidence:
         return replace(e, method=f"paired {e.method}") if e.n else e
 
     def _left_out(self, arm: str) -> Values:
-        """Distinct share over one text a prompt, all of them first, then without each."""
-        rows, places = self.rows(arm), list(self.real())
-        if not rows or not places:
+        """Distinct share over one text per prompt: of all prompts, then without each of them."""
+        rows, indices = self.rows(arm), list(self.real())
+        if not rows or not indices:
             return np.empty(0)
-        if (arm, "across") not in self._kept:
-            said = [[texts[i] for i in places] for texts in self.said(rows)]
+        if (arm, "across") not in self._cache:
+            chosen = [[texts[i] for i in indices] for texts in self.words(rows)]
             each = [
                 [distinct_n(texts, ACROSS)]
                 + [distinct_n(texts[:i] + texts[i + 1 :], ACROSS) for i in range(len(texts))]
-                for texts in said
+                for texts in chosen
             ]
-            self._kept[arm, "across"] = np.mean(each, axis=0)
-        return self._kept[arm, "across"]
+            self._cache[arm, "across"] = np.mean(each, axis=0)
+        return self._cache[arm, "across"]
 
 
 def jackknife(values: Values, level: float = LEVEL) -> Estimate:
@@ -184,12 +165,12 @@ def _mean(values: Values, name: str, level: float) -> Estimate:
     known = values[np.isfinite(values)]
     if not known.size:
         return Estimate(math.nan, method="no prompt has a number")
-    e = over_items(known, name, level)
+    e = item_interval(known, name, level)
     return replace(e, method=e.method.replace("items", "prompts"))
 
 
-def _equal(ids: NDArray[np.int64], base: NDArray[np.int64], prefix: bool) -> Values:
-    """Share of equal tokens of the longer text: until the first difference, or anywhere."""
+def equal_tokens(ids: NDArray[np.int64], base: NDArray[np.int64], prefix: bool) -> Values:
+    """Share of the longer text that is equal: before the first difference, or anywhere."""
     longest = np.maximum((ids >= 0).sum(axis=1), (base >= 0).sum(axis=1))
     same = (ids == base) & (ids >= 0)
     if prefix:
@@ -203,8 +184,8 @@ def _self_bleu(texts: Sequence[Sequence[str]]) -> float:
     return float(self_bleu(texts).mean()) if min(map(len, texts)) >= GRAM else math.nan
 
 
-def steepest(found: Sequence[Estimate]) -> int:
-    """Of differences that should all be positive, the one that speaks most clearly against it."""
-    lows = [e.high if e.high <= 0 else e.low for e in found]
-    behind = [i for i, e in enumerate(found) if e.has_interval and e.high <= 0]
-    return min(behind or range(len(found)), key=lambda i: (math.isfinite(lows[i]), lows[i]))
+def weakest_step(steps: Sequence[Estimate]) -> int:
+    """The step of a curve that speaks most clearly against a rise: the index of its difference."""
+    lows = [e.high if e.high <= 0 else e.low for e in steps]
+    behind = [i for i, e in enumerate(steps) if e.has_interval and e.high <= 0]
+    return min(behind or range(len(steps)), key=lambda i: (math.isfinite(lows[i]), lows[i]))

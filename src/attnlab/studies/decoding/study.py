@@ -1,34 +1,100 @@
-"""Greedy, sampling, temperature, top-k, top-p and their kin on the same prompts, beside people."""
+"""Greedy, sampling, temperature, top-k, top-p and others on the same prompts, beside people."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
-from attnlab.audit.finding import Finding
+from pydantic import model_validator
+
 from attnlab.core.errors import UsageError
-from attnlab.core.files import sha256_file
-from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.core.files import sha256_file, sha256_of_paths
+from attnlab.lab.study import NOT_OF_A_TRIAL, Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.decoding.claims import claims
-from attnlab.studies.decoding.evidence import PEOPLE, Evidence
-from attnlab.studies.decoding.settings import FULL, SMOKE, DecodingSettings, draws_nothing
-
-NAMED = ("xsum", "made-up", "none")  # no file, though one may have such a name
-NOT_OF_A_TRIAL = (
-    "seeds",
-    "temperatures",
-    "ks",
-    "ps",
-    "more",
-    "shown",
-    "limit_tokens",
-    "trial_seconds",
-    "trial_memory_gb",
+from attnlab.lab.trial import Trial
+from attnlab.studies.decoding.evidence import TextArms
+from attnlab.studies.decoding.strategies import (
+    ANCHORS,
+    KEYS,
+    MORE,
+    PEOPLE,
+    is_deterministic,
+    label,
 )
-OF_TEXTS = ("repeat", "judge")  # measures of texts, of which the limits have none
+
+NAMED = ("xsum", "made-up", "none")  # never files, though one may have such a name
+CURVES = ("temperatures", "ks", "ps", "more")  # settings that only add strategies
+OF_TEXTS = ("repeat", "judge")  # measures of texts: the trials of limits and audits have none
+
+
+class DecodingSettings(StudySettings):
+    """A model, prompts, texts by people, and the strategies that continue the prompts."""
+
+    seeds: int = setting("sampled texts per prompt and strategy", 3, ge=2)
+
+    model: str = setting(
+        "'smollm2' (an asset), 'tiny' (random), a folder, a .gguf or a hub name", "smollm2"
+    )
+    model_sha256: str = setting("hash of a local model; filled in automatically", "")
+    prompts: str = setting(
+        "text file (UTF-8) with one prompt per line; empty: the 53 openings of this study", ""
+    )
+    prompts_sha256: str = setting("hash of that file; filled in automatically", "")
+    first_prompts: int = setting("number of prompts, from the first on; 0: all", 0, ge=0)
+    human: str = setting(
+        "texts by people: their beginnings are prompts too, and people's continuations are "
+        "compared with the model's: 'xsum' (an asset), 'made-up', a text file with one text per "
+        "line, or 'none'",
+        "xsum",
+    )
+    human_sha256: str = setting("hash of that file; filled in automatically", "")
+    human_texts: int = setting("number of texts by people", 30, ge=0)
+    human_tokens: int = setting("tokens of their beginnings", 16, ge=1)
+
+    new_tokens: int = setting("longest continuation, in tokens", 24, ge=4)
+    limit_tokens: int = setting("longest continuation in the test of the limits", 8, ge=1)
+    batch: int = setting("texts generated at once", 96, ge=1)
+
+    temperatures: tuple[float, ...] = setting(
+        "temperatures T; greedy is T = 0, plain sampling T = 1", (0.5, 0.8, 1.2)
+    )
+    ks: tuple[int, ...] = setting("values of k in top-k; greedy is k = 1", (5, 20, 100))
+    ps: tuple[float, ...] = setting(
+        "values of p in top-p; greedy is p = 0, plain sampling p = 1", (0.5, 0.7, 0.9)
+    )
+    more: tuple[str, ...] = setting("further strategies, written as for `attnlab generate`", MORE)
+
+    repeat: int = setting("n of the n-grams whose repetition within a text is counted", 3, ge=1)
+    judge: Literal["minilm-l6", "none"] = setting(
+        "encoder that compares texts with prompts; shared words are always compared", "minilm-l6"
+    )
+    shown: int = setting("texts per strategy that the report shows", 3, ge=0)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "DecodingSettings":
+        if self.human == {"tiny": "xsum"}.get(self.model, "made-up"):
+            raise ValueError("model 'tiny' and human 'made-up' know the same words: use both")
+        strategies = self.strategies()
+        twice = [text for text in strategies if strategies.count(text) > 1]
+        if twice:
+            raise ValueError(f"strategy {twice[0]!r} is given twice")
+        return self
+
+    def curve(self, name: str) -> dict[float, str]:
+        """Value -> strategy along T, k or p, in rising order."""
+        values = {"temperature": self.temperatures, "top-k": self.ks, "top-p": self.ps}[name]
+        return {value: f"{name}:{KEYS[name]}={value!r}" for value in sorted(values)}
+
+    def strategies(self) -> list[str]:
+        """All strategies as `parse_strategy` writes them: greedy and plain sampling first."""
+        from attnlab.decode.strategy import parse_strategy  # imports torch: a second
+
+        curves = [text for name in KEYS for text in self.curve(name).values()]
+        return [str(parse_strategy(text)) for text in (*ANCHORS, *curves, *self.more)]
+
+    @property
+    def has_human(self) -> bool:
+        """Whether texts by people are part of the run."""
+        return self.human != "none" and self.human_texts > 0
 
 
 class Decoding(Study):
@@ -38,90 +104,93 @@ class Decoding(Study):
     question = "How does the choice of the next token make texts likely, diverse, repetitive?"
     source = "A course task: a story's first sentence continued by five strategies"
     Settings: ClassVar[type[StudySettings]] = DecodingSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
+    settings: DecodingSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "model": "tiny",
+            "human": "made-up",
+            "judge": "none",
+            "first_prompts": 23,
+            "human_texts": 11,
+            "human_tokens": 7,
+            "new_tokens": 12,
+            "limit_tokens": 6,
+            "temperatures": [0.5],
+            "ks": [20],
+            "ps": [0.7],
+        },
+        "full": {
+            "seeds": 10,
+            "human_texts": 200,
+            "human_tokens": 32,
+            "new_tokens": 64,
+            "limit_tokens": 64,
+            "batch": 256,
+            "repeat": 4,
+            "temperatures": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5],
+            "ks": [2, 5, 10, 20, 50, 100, 500, 2000],
+            "ps": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99],
+            "more": [
+                *MORE,
+                "top-k:k=20,temperature=0.7",
+                "min-p:p=0.05",
+                "typical:p=0.5",
+                "top-p:p=0.9,repetition=1.1",
+                "beam:width=8",
+            ],
+        },
+    }
     expected: ClassVar = {
         "smoke": "about 30 seconds on two cores, nothing downloaded",
         "quick": "about 10 minutes on two cores",
         "full": "not measured; meant for a GPU (--device cuda)",
     }
     shares_accelerator = True  # such models leave most of a GPU idle: --workers 4, say
-    settings: DecodingSettings
+    template = "report.md"
+
+    fetch = deferred(".trial:check_inputs")
+    run = deferred(".trial:run")
+    claims = deferred(".claims:claims")
+    figures = deferred(".figures:figures")
+    facts = deferred(".facts:facts")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
-        """A file's hash becomes a setting: another file is another run."""
+        """The hashes of files and of a local model become settings: another file, another run."""
         for key in ("prompts", "human"):
             path = overrides.get(key)
             if isinstance(path, str) and path and not (key == "human" and path in NAMED):
                 if not Path(path).is_file():
-                    known = (
-                        f"neither {', '.join(NAMED)} nor a file" if key == "human" else "no file"
-                    )
-                    raise UsageError(f"{key} {path!r}: {known}")
+                    known = f"neither {', '.join(NAMED)} nor a file"
+                    raise UsageError(f"{key} {path!r}: {known if key == 'human' else 'no file'}")
                 overrides.setdefault(f"{key}_sha256", sha256_file(Path(path)))
         model = overrides.get("model")
         if isinstance(model, str) and Path(model).exists():
-            from attnlab.studies.distillation.data import model_sha256
-
-            overrides.setdefault("model_sha256", model_sha256(model))
+            overrides.setdefault("model_sha256", sha256_of_paths(model))
         return super().at(scale, **overrides)
 
-    def fetch(self) -> None:
-        """Model, prompts, real texts and judge must be there before a run is begun."""
-        from attnlab.studies.decoding.work import check
-
-        check(self.settings)
-
     def trials(self) -> Sequence[Trial]:
-        """The longest first: beams, strategies that draw with every seed, the others once."""
-        s, own = self.settings, self.settings_json()
-        for key in NOT_OF_A_TRIAL:
-            del own[key]
-        for key in ("model", "prompts", "human"):  # of a path, its name: where it lies is nothing
-            own[key] = Path(own[key]).name if own[key] and Path(own[key]).exists() else own[key]
-        bare = {key: value for key, value in own.items() if key not in OF_TEXTS}
-        fixed = [text for text in s.strategies() if draws_nothing(text)]
+        """The longest first: beams, strategies that sample with every seed, the others once."""
+        s = self.settings
+        skipped = {*NOT_OF_A_TRIAL, *CURVES, "shown", "limit_tokens"}
+        config = {key: value for key, value in self.settings_json().items() if key not in skipped}
+        for key in ("model", "prompts", "human"):  # the name of a path, wherever it lies
+            value = config[key]
+            config[key] = Path(value).name if value and Path(value).exists() else value
+        bare = {key: value for key, value in config.items() if key not in OF_TEXTS}
+        fixed = [text for text in s.strategies() if is_deterministic(text)]
         drawn = [text for text in s.strategies() if text not in fixed]
         beams = [text for text in fixed if text.startswith("beam")]
-        found = [self.trial(0, arm=text, **own) for text in beams]
-        found.append(self.trial(0, arm="limits", limit_tokens=s.limit_tokens, **bare))
-        found.append(self.trial(0, arm="audits", **bare))
-        found += [self.trial(seed, arm=text, **own) for text in drawn for seed in range(s.seeds)]
-        found += [self.trial(0, arm=text, **own) for text in fixed if text not in beams]
-        return [*found, *([self.trial(0, arm=PEOPLE, **own)] if s.has_human else [])]
+        others = [text for text in fixed if text not in beams] + [PEOPLE] * s.has_human
+        return [
+            *(self.trial(0, arm=text, **config) for text in beams),
+            self.trial(0, arm="limits", limit_tokens=s.limit_tokens, **bare),
+            self.trial(0, arm="audits", **bare),
+            *(self.trial(i, arm=text, **config) for text in drawn for i in range(s.seeds)),
+            *(self.trial(0, arm=text, **config) for text in others),
+        ]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Write a text after every prompt, and measure it."""
-        from attnlab.studies.decoding.work import work
-
-        return work(self.settings, trial, context)
-
-    def claims(self, table: Table) -> list[Claim]:
-        """The limits exactly; the rest over prompts."""
-        return claims(Evidence(table, self.settings))
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """The comparisons; the model, the sampler and the log-probabilities."""
-        from attnlab.studies.decoding.findings import findings
-
-        made = self.claims(table)
-        decided = {c.name: c.runs for c in made if c.runs and c.verdict != "undecided"}
-        return [seeds_and_interval(decided), *findings(table, made)]
-
-    def figures(self, table: Table) -> list[Figure]:
-        """Likelihood against diversity, the three curves, every strategy, people."""
-        from attnlab.studies.decoding.figures import figures
-
-        return figures(Evidence(table, self.settings))
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """The trade in one sentence."""
-        from attnlab.studies.decoding.discussion import answer
-
-        return answer({c.name: c for c in claims}) or super().answer(claims)
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """The table with intervals, limits, who is nearest to people, samples side by side."""
-        from attnlab.studies.decoding.discussion import sections
-
-        return sections(Evidence(table, self.settings), {c.name: c for c in claims})
+    def evidence(self, table: Table) -> TextArms:
+        """The texts by strategy."""
+        labels = {text: label(text) for text in self.settings.strategies()}
+        return TextArms(table, labels, self.settings)

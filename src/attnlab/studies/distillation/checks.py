@@ -1,16 +1,12 @@
-"""Audits inside a trial, as metrics: `audit_NAME` is 'pass', 'not-applicable' or 'fail: why'.
+"""Audits inside a trial, on what trains: the batches of tasks/prompts.py and the actual losses."""
 
-What is judged is what trains: the batches of tasks/prompts.py and the losses of
-train/distillation.py, not copies of them. `collected` makes one finding an audit of all trials.
-"""
-
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.catalogue import check
+from attnlab.audit.checks.distillation_identity import LIMIT, distillation_identity
 from attnlab.audit.checks.freeze import freeze
 from attnlab.audit.checks.gradient_accumulation import gradient_accumulation
 from attnlab.audit.checks.label_shift import label_shift
@@ -18,53 +14,43 @@ from attnlab.audit.checks.loss_mask import loss_mask
 from attnlab.audit.finding import Finding
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubModel
-from attnlab.studies.audited import AUDITED, LENGTH
 from attnlab.tasks.batches import Batch
 from attnlab.tasks.prompts import PromptBuilder, PromptExample, collate
-from attnlab.train.distillation import DistillationLoss, logits_of, sequence_nll
+from attnlab.train.distillation import DIVERGENCES, DistillationLoss, logits_of, sequence_nll
 from attnlab.train.optimizer import build_optimizer
 from attnlab.train.settings import TrainSettings
 from attnlab.train.update import Loss, Updater
 
-ROWS = 3  # looked at by the audits of the loss
+ROWS = 3  # examples that the audit of the loss mask reads
 VOCABULARY = 97
 
 
-def as_metrics(findings: Sequence[Finding]) -> dict[str, str]:
-    """One word an audit, with the reason where it fails."""
-    return {
-        f"audit_{f.name}": f"fail: {f.why}" if f.verdict == "fail" else f.verdict for f in findings
-    }
-
-
-def of_model(model: HubModel) -> dict[str, str]:
-    """Causality, padding, batches, determinism of a model as it is used."""
-    return as_metrics(check(model, only=AUDITED, length=LENGTH).findings)
-
-
-def of_training(
+def training_findings(
     student: HubModel,
     examples: Sequence[PromptExample],
     prompter: PromptBuilder,
     loss: Loss,
     settings: TrainSettings,
-) -> dict[str, str]:
-    """What is scored, against what, and who moves; the student is left as it was."""
+) -> list[Finding]:
+    """Which tokens are scored, against which targets, and which weights move.
+
+    The student is left as it was.
+    """
     teacher = loss.teacher if isinstance(loss, DistillationLoss) else None
     findings = [
         _mask(examples, prompter),
-        label_shift(_shifted, VOCABULARY, given="ids"),
-        _moves(student.library, teacher, examples[:1], loss, settings),
+        label_shift(_shifted_loss, VOCABULARY, given="ids"),
+        _moved_weights(student.library, teacher, examples[:1], loss, settings),
     ]
     if settings.accumulate > 1:
         batch = collate(examples[: settings.batch]).to(next(student.library.parameters()).device)
         findings.append(gradient_accumulation(loss, student.library, batch))
-    return as_metrics(findings)
+    return findings
 
 
 def identity(teacher: HubModel, example: PromptExample, loss: DistillationLoss) -> dict[str, float]:
-    """Loss of the teacher as its own student, and its largest gradient by a logit, a token."""
-    student = Watched(teacher.library)
+    """Loss of the teacher as its own student, and the largest gradient of a logit, per token."""
+    student = LogitsModel(lambda batch: logits_of(teacher.library, batch))
     total, count = loss(student, collate([example]).to(teacher.device))
     (slope,) = torch.autograd.grad(total / count, student.logits)
     return {
@@ -73,37 +59,49 @@ def identity(teacher: HubModel, example: PromptExample, loss: DistillationLoss) 
     }
 
 
-class Watched(nn.Module):
-    """A transformers model, called as ours are; the logits of its last answer are kept."""
+def identity_finding(numbers: dict[str, float], loss: DistillationLoss) -> Finding:
+    """`distillation-identity` of the divergence, and of the real teacher as its own student."""
+    divergence = DIVERGENCES[loss.divergence]
+    finding = distillation_identity(
+        lambda student, teacher: divergence(student, teacher, loss.temperature).mean()
+    )
+    largest = max(abs(value) for value in numbers.values())
+    evidence = {**finding.evidence, "teacher_as_student": largest}
+    if finding.verdict == "pass" and not largest <= LIMIT:
+        why = f"the teacher as its own student has loss or gradient {largest:.3g}, not 0"
+        return replace(finding, verdict="fail", number=largest, why=why, evidence=evidence)
+    why = f"{finding.why}; the teacher as its own student: {largest:.2g}"
+    number = max(finding.number or 0.0, largest)
+    return replace(finding, number=number, why=why, evidence=evidence)
 
-    nll = None  # as models of ours have: called with ids and a padding mask
 
-    def __init__(self, library: nn.Module) -> None:
+def teacher_unchanged(same_weights: bool, in_eval: bool) -> Finding:
+    """Whether the teacher is the same after the whole training, not only after one step."""
+    name = "teacher-unchanged"
+    if same_weights and in_eval:
+        why = "after training the teacher has every bit it had and is in evaluation mode"
+        return Finding(name, "pass", 0, 0, why)
+    what = "is in training mode" if same_weights else "has other weights"
+    return Finding(name, "fail", 1, 0, f"after training the teacher {what}")
+
+
+class LogitsModel(nn.Module):
+    """A function from a batch to logits, called like our models; keeps the logits it gave last."""
+
+    nll = None  # marks a model that is called with ids and a padding mask, as ours are
+
+    def __init__(self, function: Callable[[Batch], Tensor]) -> None:
         super().__init__()
-        self.library, self.logits = library, torch.zeros(())
+        self.function, self.logits = function, torch.zeros(())
 
     def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """What the library gives."""
-        self.logits = logits_of(self.library, Batch(ids, ids, key_padding_mask))
-        return self.logits
-
-
-class Fixed(nn.Module):
-    """A model that gives these logits whatever it reads: its loss is the loss of the logits."""
-
-    nll = None  # as models of ours have: called with ids and a padding mask
-
-    def __init__(self, logits: Tensor) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """The same for every text."""
+        """The function's logits."""
+        self.logits = self.function(Batch(ids, ids, key_padding_mask))
         return self.logits
 
 
 def _mask(examples: Sequence[PromptExample], prompter: PromptBuilder) -> Finding:
-    """Exactly the answers are scored; the end too, though pads have its id in many models."""
+    """Exactly the answers are scored, with their end, though padding often has the same id."""
     chosen = sorted(examples, key=lambda e: e.cut)[:ROWS]
     batch = collate(chosen, pad=prompter.end)
     wanted = torch.zeros_like(batch.targets, dtype=torch.bool)
@@ -116,7 +114,7 @@ def _mask(examples: Sequence[PromptExample], prompter: PromptBuilder) -> Finding
         small[batch.targets == token] = place
     finished = any(not e.cut for e in chosen)
     return loss_mask(
-        lambda logits, labels: _mean(logits, Batch(batch.ids, labels, batch.key_padding_mask)),
+        lambda logits, labels: _mean_loss(logits, Batch(batch.ids, labels, batch.key_padding_mask)),
         small,
         max(len(known), 2),
         scored=wanted,
@@ -126,18 +124,18 @@ def _mask(examples: Sequence[PromptExample], prompter: PromptBuilder) -> Finding
     )
 
 
-def _shifted(logits: Tensor, ids: Tensor) -> Tensor:
+def _shifted_loss(logits: Tensor, ids: Tensor) -> Tensor:
     """The loss of rows whose first token is the prompt and the rest the answer."""
     batch = collate([PromptExample((row[0],), tuple(row[1:])) for row in ids.tolist()])
-    return _mean(logits[:, :-1], batch)
+    return _mean_loss(logits[:, :-1], batch)
 
 
-def _mean(logits: Tensor, batch: Batch) -> Tensor:
-    total, count = sequence_nll(Fixed(logits), batch)
+def _mean_loss(logits: Tensor, batch: Batch) -> Tensor:
+    total, count = sequence_nll(LogitsModel(lambda _: logits), batch)
     return total / count
 
 
-def _moves(
+def _moved_weights(
     student: nn.Module,
     teacher: nn.Module | None,
     examples: Sequence[PromptExample],
@@ -154,17 +152,3 @@ def _moves(
         updater.finish(0, settings.learning_rate)
 
     return freeze(both, step, lambda name: name.startswith("student."))
-
-
-def collected(name: str, said: dict[str, tuple[str, str]]) -> Finding:
-    """All trials' words on one audit: trial id -> (arm, what it said)."""
-    counts = {word: sum(s == word for _, s in said.values()) for word in ("pass", "not-applicable")}
-    evidence: dict[str, Any] = {"trials": len(said), **counts}
-    wrong = {key: pair for key, pair in said.items() if pair[1].startswith("fail")}
-    if wrong:
-        arm, words = next(iter(wrong.values()))
-        why = f"{len(wrong)} of {len(said)} trials, {arm} first: {words.removeprefix('fail: ')}"
-        return Finding(name, "fail", len(wrong), 0, why, evidence)
-    if not counts["pass"]:
-        return Finding(name, "not-applicable", None, 0, "it applies to no trial", evidence)
-    return Finding(name, "pass", 0, 0, f"all {counts['pass']} trials asked pass", evidence)

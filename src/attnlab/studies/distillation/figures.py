@@ -1,199 +1,154 @@
-"""Figures: ROUGE by arm, what training did, what line ends do to Lsum."""
+"""Figures: ROUGE by arm, losses while training, what line breaks do to Lsum."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
-from attnlab.report.style import (
-    LINEAR,
-    NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
-    direct_label,
-    house_style,
-    panels,
-)
+from attnlab.report.plots import Curve, Series, draw_curve, draw_dots, legend_above
+from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.distillation.claims import REPORTED
-from attnlab.studies.distillation.evidence import KINDS, LABELS, Arms, mean_of
-from attnlab.studies.distillation.settings import TRAINED, DistilSettings
+from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, mean_of
+
+if TYPE_CHECKING:
+    from attnlab.studies.distillation.study import Distillation
 
 BARS = (
-    "Bars: 95 %, over test articles and seeds where an arm was trained, over test articles where "
-    "it was not or has one seed."
+    "Bars: 95 % intervals over test articles, and over seeds where an arm was trained with "
+    "several of them."
 )
-ROW = 0.34  # inches a line of a dot plot
-COLOURS = {"text": POSITIONAL, "logits": SEMANTIC, "human": LINEAR}
-LOSSES = {"text": "teacher's texts, NLL", "human": "people's, NLL", "logits": "logits, divergence"}
-MARKS = (
-    ("rougeL", "L", NEUTRAL, "o"),
-    ("newline", "Lsum by newline", LINEAR, "^"),
-    ("rougeLsum", "Lsum by sentence", POSITIONAL, "s"),
+ROW = 0.34  # inches per line of a dot plot
+COLOURS = dict(zip(TRAINED, PALETTE, strict=False))
+LOSSES = {"text": "NLL, teacher's texts", "human": "NLL, people's", "logits": "divergence, logits"}
+BY_ARM = (
+    Series("model", PALETTE[0]),
+    Series("no model", PALETTE[2], "^"),
+    Series("reported", NEUTRAL, hollow=True),
 )
-CASES = (
-    ("one_line", "four, on one line"),
-    ("lines", "four, a sentence a line"),
-    ("longer", "four on one line, people's as written"),
-    ("shorter", "three, a sentence a line, people's as written"),
-    ("longer_sentence", "four, split by sentence"),
-    ("shorter_sentence", "three, split by sentence"),
-)
+LSUMS = {
+    "rougeL": Series("L", NEUTRAL),
+    "newline": Series("Lsum split at newlines", PALETTE[2], "^"),
+    "rougeLsum": Series("Lsum split into sentences", PALETTE[0], "s"),
+}
+CASES = {
+    "one_line": "four, on one line",
+    "lines": "four, one per line",
+    "longer": "four on one line, people's as written",
+    "shorter": "three, one per line, people's as written",
+    "longer_sentence": "four, split into sentences",
+    "shorter_sentence": "three, split into sentences",
+}
 
 
-def figures(arms: Arms, s: DistilSettings) -> list[Figure]:
+def figures(study: "Distillation", arms: ScoredArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
-    names, trained = arms.names(), [a for a in arms.names() if a in TRAINED]
-    found = []
-    if names:
-        found.append(
-            Figure(
-                "rouge",
-                "ROUGE by arm",
-                "Filled: F on the test articles; orange: the baseline without a model. Hollow: the "
-                f"reported table, from other data and models and therefore not comparable. {BARS}",
-                "Four dot plots, ROUGE-1, -2, -L and -Lsum: one line an arm with its interval.",
-                lambda: _by_arm(arms, names),
-                tuple(arms.ids(*names)),
-            )
-        )
-    if trained:
-        found.append(
-            Figure(
-                "training",
-                "While training",
-                "Left: loss on people's summaries of the dev articles, which every arm shares; dashed: "
-                "teacher and untuned student. Right: the loss each arm is trained on; a divergence "
-                "and an NLL are not the same quantity. Lines: means over seeds; shade: their range.",
-                "Two panels: dev loss against steps for each trained arm; training loss.",
-                lambda: _training(arms, trained, s),
-                tuple(arms.ids(*trained)),
-            )
-        )
-    if names and arms.first("lines") is not None:
-        found.append(
-            Figure(
-                "line-ends",
-                "Lsum measures line ends",
-                "Above: each arm's L, Lsum split at line ends as written, and Lsum split by sentence. "
-                "Below: the first sentences of court cases against people's summaries (no model): the "
-                "same words gain Lsum by line ends alone, and three sentences with line ends beat "
-                "four without; split by sentence the order is the other one. Bars: 95 % over items.",
-                "Above: three marks for each arm. Below: Lsum of leads, with and without line ends.",
-                lambda: _line_ends(arms, names),
-                tuple(arms.ids(*names, "lines")),
-            )
-        )
-    return found
+    names, trained = arms.names(), [arm for arm in arms.names() if arm in TRAINED]
+    rouge = Figure(
+        "rouge",
+        "ROUGE by arm",
+        "Filled: F score on the test articles; triangle: the baseline without a model. Hollow: the "
+        f"reported table, from other data and models and therefore not comparable. {BARS}",
+        "Four dot plots, ROUGE-1, -2, -L and -Lsum: one line per arm with its interval.",
+        lambda: _rouge(arms, names),
+        tuple(arms.ids(*names)),
+    )
+    training = Figure(
+        "training",
+        "Losses while training",
+        "Left: loss on people's summaries of the dev articles, which is the same quantity for "
+        "every arm; dashed: teacher and untrained student. Right: the loss each arm minimises; a "
+        "divergence and an NLL are different quantities. Lines: means over seeds with 95 % t "
+        "intervals.",
+        "Two panels: dev loss against steps for each trained arm; training loss.",
+        lambda: _training(arms, trained, study.settings.batch),
+        tuple(arms.ids(*trained)) if trained else (),
+    )
+    breaks = Figure(
+        "line-ends",
+        "Lsum measures line breaks",
+        "Above: L of each arm, Lsum split at the line breaks of the text, and Lsum split into "
+        "sentences. Below: the first sentences of court cases against people's summaries (no "
+        "model). Line breaks alone raise Lsum of the same words, and three sentences with line "
+        "breaks beat four without; split into sentences the order is reversed. Bars: 95 % "
+        "intervals over articles.",
+        "Above: three marks for each arm. Below: Lsum of leads, with and without line breaks.",
+        lambda: _line_breaks(arms, names),
+        tuple(arms.ids(*names, "lines")),
+    )
+    shown = {
+        rouge: bool(names),
+        training: bool(trained),
+        breaks: bool(names) and arms.first("lines") is not None,
+    }
+    return [figure for figure, present in shown.items() if present]
 
 
-def _by_arm(arms: Arms, names: Sequence[str]) -> Drawing:
+def _rouge(arms: ScoredArms, names: Sequence[str]) -> Drawing:
     with house_style():
         drawing, axes = panels(1, len(KINDS), height=0.9 + ROW * len(names), share_y=True)
         for ax, (kind, title) in zip(axes, KINDS.items(), strict=True):
-            for line, arm in enumerate(names):
-                colour = LINEAR if arm == "lead" else POSITIONAL
-                _dot(ax, arms.estimate(arm, kind), line, colour, "^" if arm == "lead" else "o")
-                if arm in REPORTED:
-                    ax.plot(
-                        REPORTED[arm][kind],
-                        line + 0.28,
-                        "o",
-                        color=NEUTRAL,
-                        markersize=4,
-                        markerfacecolor="white",
-                    )
-            _rows(ax, names)
+            lines = {}
+            for arm in names:
+                score, reported = arms.score(arm, kind), REPORTED.get(arm)
+                lines[arms.label(arm)] = [
+                    None if arm == "lead" else score,
+                    score if arm == "lead" else None,
+                    Estimate(reported[kind]) if reported else None,
+                ]
+            draw_dots(ax, lines, BY_ARM)
             ax.set_title(title)
             ax.set_xlim(left=-0.02 * ax.get_xlim()[1])  # room for a mark at 0
             ax.xaxis.set_major_locator(MaxNLocator(3))
-        drawing.supxlabel("F of the test summaries (hollow: reported, other data)", fontsize=8.5)
+        drawing.supxlabel("F score on the test summaries (hollow: reported)", fontsize=8.5)
     return drawing
 
 
-def _rows(ax: Axes, names: Sequence[str]) -> None:
-    ax.set_yticks(range(len(names)), [LABELS.get(name, name) for name in names])
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
-
-
-def _dot(ax: Axes, e: Estimate, row: float, colour: str, marker: str = "o") -> None:
-    if e.has_interval:
-        ax.plot([e.low, e.high], [row, row], color=colour, linewidth=1.2, zorder=2)
-    ax.plot(e.value, row, marker, color=colour, markersize=5, zorder=3)
-
-
-def _training(arms: Arms, trained: Sequence[str], s: DistilSettings) -> Drawing:
+def _training(arms: ScoredArms, trained: Sequence[str], batch: int) -> Drawing:
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.9)
+        last = 0.0
         for arm in trained:
-            ends = _curve(left, arms, arm, ("dev_step", "dev_nll"))
-            direct_label(left, *ends, LABELS[arm], COLOURS[arm])
-            _curve(right, arms, arm, ("step", "train_loss"), LOSSES[arm])
-        right.legend(loc="upper right")  # at their ends the curves meet
-        last = max(arms.rows(arm)[0].curves["dev_step"][-1] for arm in trained)
+            label, colour = arms.label(arm), COLOURS[arm]
+            curve = Curve(label, colour, *arms.curve(arm, "dev_step", "dev_nll"))
+            draw_curve(left, curve)
+            last = max(last, *curve.x)
+            curve = Curve("", colour, *arms.curve(arm, "step", "train_loss"))
+            draw_curve(right, curve, label=False)
+            right.plot([], [], color=colour, label=LOSSES[arm])
+        right.legend(loc="best")  # the curves meet at their ends
         for arm in ("teacher", "untuned"):
-            value = arms.metric(arm, "dev_nll")
+            value = arms.mean(arm, "dev_nll")
             if np.isfinite(value):
                 left.plot([0, last], [value, value], "--", color=NEUTRAL, linewidth=1.0)
-                direct_label(left, last, value, LABELS[arm], NEUTRAL)
-        left.set_ylabel("dev loss, people's summaries\n(nats a token)")
-        right.set_ylabel("loss trained on (nats a token)")
+                direct_label(left, last, value, arms.label(arm), NEUTRAL)
+        left.set_ylabel("dev loss, people's summaries\n(nats per token)")
+        right.set_ylabel("training loss (nats per token)")
         for ax in (left, right):
-            ax.set_xlabel(f"step (batches of {s.batch})")
+            ax.set_xlabel(f"step (batches of {batch})")
         low, high = left.get_xlim()
-        left.set_xlim(low, high + 0.45 * (high - low))  # room for the labels
+        left.set_xlim(low, high + 0.6 * (high - low))  # room for the labels
     return drawing
 
 
-def _curve(
-    ax: Axes, arms: Arms, arm: str, keys: tuple[str, str], label: str = "_"
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over seeds and their range; the mean is given back."""
-    rows = arms.rows(arm)
-    shortest = min(len(row.curves[keys[1]]) for row in rows)
-    values = np.array([row.curves[keys[1]][:shortest] for row in rows])
-    steps = np.asarray(rows[0].curves[keys[0]][:shortest])
-    colour = COLOURS[arm]
-    mean = values.mean(axis=0)
-    ax.plot(steps, mean, color=colour, marker="." if shortest < 20 else "", label=label)
-    if len(rows) > 1:
-        ax.fill_between(
-            steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0
-        )
-    return steps, mean
-
-
-def _line_ends(arms: Arms, names: Sequence[str]) -> Drawing:
-    row = arms.first("lines")
-    assert row is not None
+def _line_breaks(arms: ScoredArms, names: Sequence[str]) -> Drawing:
+    row, series = arms.rows("lines")[0], list(LSUMS.values())
+    cases = {}
+    for case, words in CASES.items():
+        values = np.asarray(row.arrays[f"{case}_rougeLsum"])
+        estimate = mean_of(values[None], False, f"figure {case}")
+        split = case.endswith("sentence")
+        cases[words] = [None if split else estimate, estimate if split else None]
     with house_style():
         drawing, (above, below) = panels(2, 1, height=0.9 + ROW * max(len(names), len(CASES)))
-        for index, (column, words, colour, marker) in enumerate(MARKS):
-            for line, arm in enumerate(names):
-                _dot(above, arms.estimate(arm, column), line + 0.22 * (index - 1), colour, marker)
-            above.annotate(
-                words,
-                ((0.0, 0.05, 0.34)[index], 1.01),
-                xycoords="axes fraction",
-                fontsize=8,
-                color=colour,
-                fontweight="bold",
-                va="bottom",
-            )
-        _rows(above, names)
-        above.set_xlabel("F of the test summaries")
-        for line, (case, _) in enumerate(CASES):
-            values = np.asarray(row.arrays[f"{case}_rougeLsum"])
-            colour = POSITIONAL if case.endswith("sentence") else LINEAR
-            marker = "s" if case.endswith("sentence") else "^"
-            _dot(below, mean_of(values[None], False, f"figure {case}"), line, colour, marker)
-        below.set_yticks(range(len(CASES)), [words for _, words in CASES])
-        below.set_ylim(len(CASES) - 0.4, -0.6)
-        below.tick_params(axis="y", length=0)
+        lines = {arms.label(arm): [arms.score(arm, column) for column in LSUMS] for arm in names}
+        draw_dots(above, lines, series)
+        legend_above(above, series)
+        above.set_xlabel("F score on the test summaries")
+        draw_dots(below, cases, series[1:])
         below.set_xlabel(f"Lsum of leads, {row['cases']:,} cases")
-        below.set_title("No model: line ends alone", fontsize=8)
+        below.set_title("No model: line breaks alone", fontsize=8)
     return drawing

@@ -1,61 +1,63 @@
-"""ROUGE of a list of texts, every way the study compares: F of each item, by name.
+"""ROUGE of a list of texts in every way the study compares: the F score of each text, by column.
 
-rouge1 rouge2 rougeL rougeLsum    by the study's stemmer, tokenizer and splitter
-newline                           Lsum as the package splits it, at line ends as they are written
-joined                            the same after every line end became a space: it is L
+rouge1 rouge2 rougeL rougeLsum    with the study's stemmer, tokenizer and splitter
+newline                           Lsum as the package splits it, at the line breaks of the text
+joined                            the same after every line break became a space: it equals L
 """
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlab.measure.rouge import KINDS, Rouge, Variant, rouge
+from attnlab.measure.rouge import Rouge, Variant, rouge
 from attnlab.measure.sentences import sentences
 
-LSUMS = ("newline", "joined")
-COLUMNS = (*KINDS, *LSUMS)
+if TYPE_CHECKING:
+    from attnlab.studies.distillation.study import DistilSettings
 
 
-def variant_of(c: Any) -> Variant:
-    """As the trial's configuration names it."""
-    return Variant(stemmer=c["stemmer"], tokenizer=c["tokenizer"], splitter=c["splitter"])
+def variant_of(s: "DistilSettings", splitter: str = "") -> Variant:
+    """The ROUGE of the settings, or with another splitter."""
+    return Variant(stemmer=s.stemmer, tokenizer=s.tokenizer, splitter=splitter or s.splitter)
 
 
-def scored(texts: Sequence[str], references: Sequence[str], variant: Variant) -> Rouge:
+def score(texts: Sequence[str], references: Sequence[str], variant: Variant) -> Rouge:
     """All columns; an empty text scores 0."""
-    found = rouge(texts, references, variant)
-    each = dict(found.each)
+    scores = rouge(texts, references, variant)
     by_line = Variant(variant.stemmer, variant.tokenizer, "newline")
-    each["newline"] = rouge(texts, references, by_line).each["rougeLsum"]
     flat = rouge([on_one_line(t) for t in texts], [on_one_line(r) for r in references], by_line)
-    each["joined"] = flat.each["rougeLsum"]
-    return Rouge(variant, each, found.empty, found.dropped, found.unsplit)
+    each = {
+        **scores.each,
+        "newline": rouge(texts, references, by_line).each["rougeLsum"],
+        "joined": flat.each["rougeLsum"],
+    }
+    return Rouge(variant, each, scores.empty, scores.dropped, scores.unsplit)
 
 
 def on_one_line(text: str) -> str:
-    """Every line end a space."""
+    """Replace every line break by a space."""
     return " ".join(text.split())
 
 
-def a_sentence_a_line(text: str) -> str:
-    """A line end after every sentence, and nowhere else."""
+def one_sentence_per_line(text: str) -> str:
+    """Put a line break after every sentence, and nowhere else."""
     return "\n".join(on_one_line(sentence) for sentence in sentences(text))
 
 
-def columns(found: Rouge) -> dict[str, np.ndarray]:
-    """F of every item by column."""
-    return {name: found.column(name).astype(np.float64) for name in COLUMNS}
+def columns(scores: Rouge) -> dict[str, np.ndarray]:
+    """The F scores of all texts, by column."""
+    return {name: scores.column(name).astype(np.float64) for name in scores.each}
 
 
-def means(found: Rouge) -> dict[str, float]:
+def means(scores: Rouge) -> dict[str, float]:
     """The mean of every column."""
-    return {name: float(values.mean()) for name, values in columns(found).items()}
+    return {name: float(values.mean()) for name, values in columns(scores).items()}
 
 
-def words(texts: Sequence[str]) -> float:
-    """Mean number of words."""
+def mean_words(texts: Sequence[str]) -> float:
+    """Mean number of words per text."""
     return float(np.mean([len(text.split()) for text in texts]))
 
 

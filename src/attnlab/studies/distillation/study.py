@@ -1,30 +1,109 @@
-"""A teacher's summaries, and a student that learns from them, from its logits, or from people."""
+"""A teacher writes summaries; a student learns from them, from its logits, or from people."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
-from attnlab.audit.finding import Finding
-from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from pydantic import model_validator
+
+from attnlab.core.files import sha256_of_paths
+from attnlab.lab.arms import ArmStudy
+from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.distillation.claims import claims
-from attnlab.studies.distillation.evidence import KINDS, Arms
-from attnlab.studies.distillation.settings import (
-    BY_DATA,
-    FULL,
-    SMOKE,
-    DistilSettings,
-)
+from attnlab.lab.trial import Trial
+from attnlab.studies.distillation.evidence import ScoredArms
 
-NOT_OF_A_TRIAL = ("seeds", "arms", "metric", "shown", "lines", "trial_seconds", "trial_memory_gb")
-OF_LINES = ("stemmer", "tokenizer", "data", "lines")
+Arm = Literal["teacher", "untuned", "text", "logits", "human", "lead"]
+ARMS = {
+    "teacher": "teacher",
+    "untuned": "untrained student",
+    "text": "student (teacher's texts)",
+    "logits": "student (teacher's logits)",
+    "human": "student (people's texts)",
+    "lead": "first sentences",
+}
+ONE = "Summarize the following article in one sentence."
+SEVERAL = "Summarize the following text in a few sentences."
+OF_LINES = ("stemmer", "tokenizer", "data", "lines")  # settings of the trial on line ends
 
 
-class Distillation(Study):
-    """Reported ROUGE-1/2/L/Lsum: teacher .266/.084/.186/.216, distilled .232/.055/.146/.184."""
+class DistilSettings(StudySettings):
+    """A teacher, a student, articles with summaries, and one training for every arm."""
+
+    seeds: int = setting("students per arm; with fewer than 3, no claim on training", 1, ge=1)
+    arms: tuple[Arm, ...] = setting("the arms to run", tuple(ARMS), min_length=1)
+
+    data: str = setting(
+        "'xsum' or 'multi-lexsum' (assets), 'made-up', or a JSONL file with document and summary",
+        "xsum",
+    )
+    data_sha256: str = setting("hash of the data file; filled in automatically", "")
+    train: int = setting("training articles; 0: all", 150, ge=0)
+    dev: int = setting("articles of the dev loss; 0: all", 24, ge=0)
+    test: int = setting("test articles; 0: all", 60, ge=0)
+    article_tokens: int = setting("longest article, in tokens of the teacher", 128, ge=8)
+    summary_tokens: int = setting("longest summary, in tokens", 48, ge=2)
+    instruction: str = setting("prompt before each article, put into the chat template", ONE)
+    lead: int = setting("sentences of the baseline that copies the article's beginning", 1, ge=1)
+    lines: int = setting("court cases that show what line breaks do to Lsum; 0: all", 0, ge=0)
+
+    teacher: str = setting(
+        "'smollm2' (an asset), 'tiny' (random, for made-up data), a folder, a .gguf or a hub name",
+        "smollm2",
+    )
+    student: str = setting("a folder or a hub name; empty: built from the teacher's layers", "")
+    models_sha256: str = setting("hash of local models; filled in automatically", "")
+    student_layers: int = setting("layers of a student built from the teacher's", 15, ge=1)
+    kept: Literal["ends", "even"] = setting(
+        "layers to keep: the first and the last ones, or evenly spaced ones", "ends"
+    )
+    init: Literal["teacher", "random"] = setting("initial weights of the student", "teacher")
+
+    divergence: Literal["forward", "reverse", "jsd"] = setting("loss on logits", "forward")
+    temperature: float = setting("temperature of the loss on logits", 1.0, gt=0)
+    logits_on: Literal["teacher", "human"] = setting(
+        "whose summaries the loss on logits is computed on", "teacher"
+    )
+
+    epochs: int = setting("epochs of training", 2, ge=1)
+    batch: int = setting("articles per step", 4, ge=1)
+    accumulate: int = setting("gradient accumulation: parts of a batch", 1, ge=1)
+    learning_rate: float = setting("peak learning rate of AdamW", 3e-4, gt=0)
+    warmup: float = setting("share of the steps with a rising learning rate", 0.1, ge=0, le=1)
+    weight_decay: float = setting("weight decay of matrices", 0.01, ge=0)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "bfloat16: autocast while training", "float32"
+    )
+    deterministic: bool = setting("deterministic kernels while training on a GPU", True)
+    evaluations: int = setting("evaluations of the dev loss", 4, ge=1)
+    weights: Literal["best", "last"] = setting(
+        "weights to score: those of the lowest dev loss on people's summaries, or the last", "best"
+    )
+    generate_batch: int = setting("summaries generated at once", 30, ge=1)
+
+    stemmer: bool = setting("ROUGE compares words after Porter's stemmer", True)
+    tokenizer: Literal["ascii", "unicode"] = setting("what ROUGE takes for a word", "ascii")
+    splitter: Literal["newline", "sentence"] = setting(
+        "what ROUGE-Lsum takes for a sentence", "sentence"
+    )
+    metric: Literal["rouge1", "rouge2", "rougeL", "rougeLsum"] = setting(
+        "the ROUGE that claims compare", "rougeL"
+    )
+    shown: int = setting("articles whose summaries the report shows", 3, ge=0)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "DistilSettings":
+        if self.batch % self.accumulate:
+            raise ValueError(f"batch {self.batch} cannot be cut into {self.accumulate} parts")
+        if len(set(self.arms)) != len(self.arms):
+            raise ValueError("an arm is named twice")
+        if (self.teacher == "tiny") != (self.data == "made-up"):
+            raise ValueError("teacher 'tiny' and data 'made-up' know the same words: use both")
+        return self
+
+
+class Distillation(ArmStudy):
+    """Distillation of summaries: texts or logits of a teacher against texts of people."""
 
     name = "distillation"
     question = "What does a small student keep of its teacher's summaries, and who teaches best?"
@@ -33,119 +112,95 @@ class Distillation(Study):
         "0.189/0.031/0.122/0.160 for the untuned student, 0.232/0.055/0.146/0.184 distilled, "
         "0.251/0.065/0.159/0.233 on people's summaries"
     )
+    arms: ClassVar = ARMS
     extras = ("text",)
     Settings: ClassVar[type[StudySettings]] = DistilSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
+    settings: DistilSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "data": "made-up",
+            "teacher": "tiny",
+            "instruction": SEVERAL,
+            "student_layers": 2,
+            "seeds": 3,
+            "train": 16,
+            "dev": 4,
+            "test": 24,
+            "article_tokens": 40,
+            "summary_tokens": 24,
+            "epochs": 4,
+            "batch": 4,
+            "learning_rate": 0.01,
+        },
+        "full": {
+            "seeds": 5,
+            "train": 0,
+            "dev": 0,
+            "test": 0,
+            "article_tokens": 512,
+            "summary_tokens": 64,
+            "epochs": 4,
+            "batch": 8,
+            "precision": "bfloat16",
+            "evaluations": 12,
+            "generate_batch": 96,
+        },
+    }
+    # defaults for summaries of several sentences; what the user sets takes precedence
+    by_data: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "multi-lexsum": {"instruction": SEVERAL, "summary_tokens": 160, "lead": 4},
+    }
     expected: ClassVar = {
         "smoke": "about 30 seconds on two cores, nothing downloaded",
         "quick": "about 25 minutes on two cores; one seed: not a result",
         "full": "three seeds took 5 minutes on an H200 (--device cuda --workers 8)",
     }
     shares_accelerator = True  # such models leave most of a GPU idle: --workers 4, say
-    settings: DistilSettings
+    not_of_a_trial = ("arms", "metric", "shown", "lines")
+    template = "report.md"
+
+    fetch = deferred(".models:check_inputs")
+    run = deferred(".trial:run")
+    claims = deferred(".claims:claims")
+    figures = deferred(".figures:figures")
+    facts = deferred(".facts:facts")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
-        """What suits the data, under what a person says; a file's hash becomes a setting."""
-        from attnlab.studies.distillation.data import NAMED, file_sha256, model_sha256
+        """Defaults that suit the data; the hashes of files and local models become settings."""
+        from attnlab.studies.distillation.data import NAMED, file_sha256
 
         data = overrides.get("data")
         pair = [str(overrides.get(key, "")) for key in ("teacher", "student")]
         if any(pair) and not overrides.get("models_sha256"):
-            overrides["models_sha256"] = model_sha256(*pair)
+            overrides["models_sha256"] = sha256_of_paths(*pair)
         if not isinstance(data, str):
             return super().at(scale, **overrides)
         if data != "made-up":
             overrides = {"teacher": "smollm2", **overrides}
         if data not in NAMED and not overrides.get("data_sha256"):
             overrides["data_sha256"] = file_sha256(data)
-        return super().at(scale, **{**BY_DATA.get(data, {}), **overrides})
-
-    def fetch(self) -> None:
-        """Data and models must be there, and fit each other, before a run is begun."""
-        from attnlab.studies.distillation.data import several, splits_of
-        from attnlab.studies.distillation.models import check_pair
-
-        splits_of(self.settings)
-        several(self.settings)
-        check_pair(self.settings)
+        return super().at(scale, **{**cls.by_data.get(data, {}), **overrides})
 
     def trials(self) -> Sequence[Trial]:
         """Trained arms with every seed, the longest first; the others once."""
-        s, own = self.settings, self.settings_json()
-        for key in NOT_OF_A_TRIAL:
-            del own[key]
-        for key in ("data", "teacher", "student"):  # of a path, its name: where it lies is nothing
-            own[key] = Path(own[key]).name if Path(own[key]).exists() else own[key]
-        # the first to need the teacher's texts writes them; the second, people's, needs none
-        trained = [arm for arm in ("logits", "human", "text") if arm in s.arms]
-        found = [
-            self.trial(seed, arm=arm, part=arm, **own) for seed in range(s.seeds) for arm in trained
+        s, config = self.settings, self.trial_settings()
+        for key in ("data", "teacher", "student"):  # the name of a path, wherever it lies
+            config[key] = Path(config[key]).name if Path(config[key]).exists() else config[key]
+        # the first that needs the teacher's texts writes them; the second, people's, needs none
+        seeds = range(s.seeds)
+        pairs = [(arm, seed) for seed in seeds for arm in ("logits", "human", "text")]
+        drawn = s.init == "random" and not s.student
+        pairs += [("teacher", 0), *(("untuned", seed) for seed in (seeds if drawn else range(1)))]
+        trials = [
+            self.trial(seed, arm=arm, part=arm, **config) for arm, seed in pairs if arm in s.arms
         ]
-        drawn = range(s.seeds) if s.init == "random" and not s.student else range(1)
-        for arm in ("teacher", "untuned"):
-            seeds = drawn if arm == "untuned" else range(1)
-            found += [self.trial(i, arm=arm, part=arm, **own) for i in seeds if arm in s.arms]
-        on_cpu = {key: value for key, value in own.items() if key != "device"}
         if "lead" in s.arms:
-            found.append(self.trial(0, arm="lead", part="no model", **on_cpu))
-        lines = {key: own[key] if key in own else getattr(s, key) for key in OF_LINES}
-        return [*found, self.trial(0, arm="lines", part="no model", **lines)]
+            on_cpu = {key: value for key, value in config.items() if key != "device"}
+            trials.append(self.trial(0, arm="lead", part="no model", **on_cpu))
+        lines = {key: config[key] if key in config else getattr(s, key) for key in OF_LINES}
+        return [*trials, self.trial(0, arm="lines", part="no model", **lines)]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Train if it is an arm that learns; write, score, audit."""
-        from attnlab.studies.distillation.work import work
-
-        return work(self.settings, trial, context)
-
-    def claims(self, table: Table) -> list[Claim]:
-        """Differences over seeds and items; one seed decides nothing about training."""
-        return claims(Arms(table), self.settings)
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Losses, masks, splits and measure; the models as they were used; the comparisons."""
-        from attnlab.studies.distillation.findings import findings
-
-        made = self.claims(table)
-        decided = {c.name: c.runs for c in made if c.runs and c.verdict != "undecided"}
-        return [seeds_and_interval(decided), *findings(table, made, self.settings)]
-
-    def figures(self, table: Table) -> list[Figure]:
-        """ROUGE by arm, the training, line ends."""
-        from attnlab.studies.distillation.figures import figures
-
-        return figures(Arms(table), self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """Whether distilling helped, and how far people's summaries are ahead."""
-        found = {c.name: c for c in claims}
-        first = found.get("texts-help")
-        if first is None:
-            return super().answer(claims)
-        gain = f"{first.estimate.value:+.3f} {KINDS[self.settings.metric]}"
-        if first.verdict == "undecided":
-            return f"Not settled: {first.why} (here {gain} by the teacher's texts)."
-        interval = f"[{first.estimate.low:+.3f}, {first.estimate.high:+.3f}]"
-        word = (
-            "Yes, it learns from its teacher" if first.verdict == "holds" else "It learns nothing"
-        )
-        rest = [
-            f"{words} {_verdict(found[name])}"
-            for name, words in (
-                ("logits-or-texts", "that logits teach more than texts"),
-                ("people-or-texts", "that people teach more than the teacher"),
-                ("texts-over-lead", "that it beats the first sentence"),
-            )
-            if name in found
-        ]
-        return f"{word}: {gain} {interval} by the teacher's texts; {', '.join(rest)}."
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """The table with intervals, what is real in it, cost, line ends, samples."""
-        from attnlab.studies.distillation.discussion import sections
-
-        return sections(Arms(table), {c.name: c for c in claims}, self.settings)
-
-
-def _verdict(claim: Claim) -> str:
-    return "is open" if claim.verdict == "undecided" else claim.verdict
+    def evidence(self, table: Table) -> ScoredArms:
+        """The trials by arm, with a score for every test article."""
+        return ScoredArms(table, self.arms)

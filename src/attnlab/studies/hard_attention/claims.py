@@ -1,30 +1,33 @@
 """What is claimed of hard attention, each sentence decided by the table."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from attnlab.lab.claim import Claim, judge
-from attnlab.lab.table import Table
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.hard_attention.arms import (
+from attnlab.measure.ratios import exp_estimate, geometric_mean
+from attnlab.studies.hard_attention.evidence import (
     ANNEALED,
     COLD,
     HARD,
     HARD_FIXED,
+    LEARNT,
     OFF,
     SOFT,
     THROUGH,
+    Evidence,
 )
-from attnlab.studies.hard_attention.evidence import Evidence, exponential, geometric
-from attnlab.studies.hard_attention.settings import HardSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.hard_attention.study import HardAttention
 
 ZERO = 1e-12  # "exactly 0": what is measured is 0.0; the range must have a width
-LEARNT = 0.95
 
 
-def claims(table: Table, settings: HardSettings) -> list[Claim]:
+def claims(study: "HardAttention", e: Evidence) -> list[Claim]:
     """Slopes of the output, then what they do to learning."""
-    e = Evidence(table.done())
-    return [*_slopes(e), *_limits(e), *_task(e), *_sideways(e, settings)]
+    return [*_slopes(e), *_limits(e), *_task(e), *_sideways(e, study.settings.answers)]
 
 
 def _slopes(e: Evidence) -> list[Claim]:
@@ -53,7 +56,7 @@ def _slopes(e: Evidence) -> list[Claim]:
             "softmax-agrees",
             "Softmax: autograd and finite differences agree to 1 in 10,000 "
             "wherever rounding allows",
-            geometric(_known(column("softmax_gap"))),
+            geometric_mean(_known(column("softmax_gap"))),
             below=1e-4,
             quantity="largest relative gap of a set",
             trials=ids,
@@ -83,14 +86,14 @@ def _limits(e: Evidence) -> list[Claim]:
     peak = e.peak("formula_median")
     ends = f"T = {grid[peak]:g} over T = {grid[hottest]:g}"
     last = f"T = {grid[coldest]:g} over T = {grid[peak]:g}"
-    typical = e.ratio("formula_median", coldest, peak)
-    grows = e.ratio("formula_median", peak, hottest)
-    mean = e.ratio("formula_mean", coldest, hottest)
+    typical = e.slope_log_ratios("formula_median", coldest, peak)
+    grows = e.slope_log_ratios("formula_median", peak, hottest)
+    mean = e.slope_log_ratios("formula_mean", coldest, hottest)
     return [
         judge(
             "cooling-first-helps",
             COOLING["cooling-first-helps"],
-            exponential(mean_interval(grows)),
+            exp_estimate(mean_interval(grows)),
             above=1.0,
             quantity=f"median query slope, {ends}",
             trials=e.slopes.ids,
@@ -99,7 +102,7 @@ def _limits(e: Evidence) -> list[Claim]:
         judge(
             "then-it-vanishes",
             COOLING["then-it-vanishes"],
-            exponential(mean_interval(typical)),
+            exp_estimate(mean_interval(typical)),
             below=1e-3,
             quantity=f"median query slope, {last}",
             trials=e.slopes.ids,
@@ -107,7 +110,7 @@ def _limits(e: Evidence) -> list[Claim]:
         judge(
             "the-mean-does-not-vanish",
             COOLING["the-mean-does-not-vanish"],
-            exponential(mean_interval(mean)),
+            exp_estimate(mean_interval(mean)),
             above=1.0,
             quantity=f"mean query slope, T = {grid[coldest]:g} over T = {grid[hottest]:g}",
             trials=e.slopes.ids,
@@ -130,98 +133,78 @@ def _nothing(name: str, statement: str) -> Claim:
 
 def _task(e: Evidence) -> list[Claim]:
     """Who learns to look up."""
-    worth = e.differences((SOFT, "accuracy"), (OFF, "accuracy"))
-    gap = e.differences((SOFT, "hard_accuracy"), (SOFT, "accuracy"))
-    short = e.differences((HARD, "accuracy"), (SOFT, "accuracy"))
-    chilled = e.differences((COLD, "accuracy"), (SOFT, "accuracy"))
+    noise = e.differences((COLD, "log_noise"), (SOFT, "log_noise"))
     return [
-        _learns(e, "softmax-learns", "Softmax: it learns the look-up", SOFT),
-        judge(
+        _learns(e, "softmax-learns", "Softmax: it learns the look-up", (SOFT, "accuracy")),
+        e.difference(
             "attention-matters",
             "Attention off: worse, so the task needs attention",
-            mean_interval(worth),
+            (SOFT, "accuracy"),
+            (OFF, "accuracy"),
             above=0.0,
-            quantity="accuracy, softmax − attention off",
-            trials=e.ids(SOFT, OFF),
-            runs=worth,
         ),
-        judge(
+        e.difference(
             "argmax-falls-short",
             "Argmax: trained with it, the same model stays far below (0.2 or more)",
-            mean_interval(short),
+            (HARD, "accuracy"),
+            (SOFT, "accuracy"),
             below=-0.2,
-            quantity="accuracy, argmax − softmax",
-            trials=e.ids(HARD, SOFT),
         ),
         _learns(
             e,
             "straight-through-learns",
             "Straight-through: it learns it, although its slope is made up",
-            THROUGH,
+            (THROUGH, "accuracy"),
         ),
-        judge(
+        e.difference(
             "softmax-can-be-hardened",
             "Softmax, then read with argmax: nothing is lost (±0.01)",
-            mean_interval(gap),
+            (SOFT, "hard_accuracy"),
+            (SOFT, "accuracy"),
             above=-0.01,
             below=0.01,
             quantity="accuracy, read with argmax − with softmax",
-            trials=e.ids(SOFT),
         ),
         _learns(
             e,
             "annealing-learns",
             "Annealed softmax: it learns it, read with argmax",
-            ANNEALED,
-            "hard_accuracy",
+            (ANNEALED, "hard_accuracy"),
         ),
-        judge(
+        e.difference(
             "cold-from-the-start-is-worse",
             "Cold softmax: it learns less than softmax at T = 1",
-            mean_interval(chilled),
+            (COLD, "accuracy"),
+            (SOFT, "accuracy"),
             below=0.0,
-            quantity="accuracy, cold − softmax",
-            trials=e.ids(COLD, SOFT),
-            runs=chilled,
         ),
-        _noise(e),
+        judge(
+            "cold-is-noisy",
+            "Cold softmax: its first gradient is noisier, relative to its size",
+            exp_estimate(mean_interval(noise)),
+            above=1.0,
+            quantity="noise over size of the query and key gradient, cold / softmax",
+            trials=e.ids(COLD, SOFT),
+            runs=noise,
+        ),
     ]
 
 
-def _learns(e: Evidence, name: str, statement: str, arm: str, metric: str = "accuracy") -> Claim:
-    return judge(
-        name,
-        f"{statement} (more than {100 * LEARNT:g} % right)",
-        e.estimate(arm, metric),
-        above=LEARNT,
-        quantity=f"test accuracy, {arm}",
-        trials=e.ids(arm),
-    )
+def _learns(e: Evidence, name: str, statement: str, metric: tuple[str, str]) -> Claim:
+    statement = f"{statement} (more than {100 * LEARNT:g} % right)"
+    return e.level(name, statement, metric, above=LEARNT, quantity=f"test accuracy, {metric[0]}")
 
 
-def _noise(e: Evidence) -> Claim:
-    logs = e.differences((COLD, "log_noise"), (SOFT, "log_noise"))
-    return judge(
-        "cold-is-noisy",
-        "Cold softmax: its first gradient is noisier, relative to its size",
-        exponential(mean_interval(logs)),
-        above=1.0,
-        quantity="noise over size of the query and key gradient, cold / softmax",
-        trials=e.ids(COLD, SOFT),
-        runs=logs,
-    )
-
-
-def _sideways(e: Evidence, settings: HardSettings) -> list[Claim]:
+def _sideways(e: Evidence, answers: int) -> list[Claim]:
     """What argmax can and cannot learn."""
     maps = [
         max(row["moved_query"], row["moved_key"])
         for arm in (HARD, HARD_FIXED)
-        for rows in e.rates(arm).values()
+        for rows in e.by_rate(arm).values()
         for row in rows
     ]
     still = [abs(x) for x in e.differences((HARD_FIXED, "found"), (HARD_FIXED, "found_start"))]
-    chance = 1 / settings.answers
+    chance = 1 / answers
     start = e.values(HARD_FIXED, "found_start")
     right = e.values(HARD_FIXED, "accuracy")
     allowed = [right[s] - (start[s] + (1 - start[s]) * chance) for s in sorted(right)]
@@ -269,7 +252,7 @@ def _sideways(e: Evidence, settings: HardSettings) -> list[Claim]:
             "errors-push-harder",
             "Argmax, trained embeddings: an item picked in error is "
             "pushed harder than one picked rightly",
-            geometric(pushed),
+            geometric_mean(pushed),
             above=1.0,
             quantity="gradient of the picked embedding, wrong / right",
             trials=e.ids(HARD),

@@ -1,19 +1,20 @@
 """Figures: the staircase, slopes against temperature, who carries them, learning, accuracy."""
 
+from typing import TYPE_CHECKING
+
 from attnlab.lab.study import Figure
-from attnlab.lab.table import Table
+from attnlab.studies.hard_attention import slope_figures, task_figures
 from attnlab.studies.hard_attention.evidence import Evidence
-from attnlab.studies.hard_attention.settings import HardSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.hard_attention.study import HardAttention
 
 
-def figures(table: Table, settings: HardSettings) -> list[Figure]:
+def figures(study: "HardAttention", e: Evidence) -> list[Figure]:
     """What the report shows, in its order; a figure without trials is left out."""
-    from attnlab.studies.hard_attention import slope_figures, task_figures
-
-    e = Evidence(table.done())
-    models = tuple(e.ids(*e.names()))
+    models = tuple(e.ids())
     every = tuple(e.table.where(kind="model").ids)
-    found = [
+    shown = [
         Figure(
             "staircase",
             "The given example: its query turned through a full circle",
@@ -44,8 +45,9 @@ def figures(table: Table, settings: HardSettings) -> list[Figure]:
         Figure(
             "carried",
             "The typical slope vanishes, the mean does not",
-            f"Over {settings.many:,} instances a set. Left: median and mean of the softmax's query "
-            "slope. Right: the share of instances that carries half of the squared slope: as T "
+            f"Over {study.settings.many:,} instances per set. Left: median and mean of the query "
+            "slope of softmax. Right: the share of instances that carries half of the squared "
+            "slope: as T "
             "falls, fewer and fewer near-ties. Bars: 95 % t intervals over sets, smaller than the "
             "points where not seen.",
             "Two panels against temperature: median and mean slope; share of instances that carry "
@@ -83,4 +85,4 @@ def figures(table: Table, settings: HardSettings) -> list[Figure]:
             every,
         ),
     ]
-    return [figure for figure in found if figure.trials]
+    return [figure for figure in shown if figure.trials]

@@ -10,10 +10,8 @@ from matplotlib.ticker import NullLocator
 from attnlab.lab.table import Row
 from attnlab.report.labels import halo
 from attnlab.report.style import (
-    LINEAR,
     NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
+    PALETTE,
     direct_label,
     errorbars,
     house_style,
@@ -38,7 +36,7 @@ def staircase(e: Evidence) -> Drawing:
         angle = np.array(curves["angle"])
         for temperature in SHOWN:
             style, alpha = STYLES[temperature]
-            look = {"color": SEMANTIC, "linestyle": style, "alpha": alpha, "linewidth": 1.3}
+            look = {"color": PALETTE[1], "linestyle": style, "alpha": alpha, "linewidth": 1.3}
             output.plot(angle, curves[f"output_{temperature:g}"], **look)
             slope.plot(
                 angle,
@@ -46,8 +44,8 @@ def staircase(e: Evidence) -> Drawing:
                 **look,
                 label=f"T = {temperature:g}",
             )
-        output.plot(angle, curves["argmax"], color=LINEAR, linewidth=1.8, drawstyle="steps-mid")
-        slope.axhline(0, color=LINEAR, linewidth=1.8, label="argmax")
+        output.plot(angle, curves["argmax"], color=PALETTE[2], linewidth=1.8, drawstyle="steps-mid")
+        slope.axhline(0, color=PALETTE[2], linewidth=1.8, label="argmax")
         output.set_ylabel("output")
         slope.set_ylabel("|slope| (output a degree)")
         for ax in (output, slope):
@@ -68,11 +66,11 @@ def _plane(ax: Axes, row: Row) -> None:
         ax.plot(
             [0, 3 * reach * np.cos(turn)],
             [0, 3 * reach * np.sin(turn)],
-            color=LINEAR,
+            color=PALETTE[2],
             linewidth=1.2,
             zorder=1,
         )
-    ax.plot(*keys.T, "o", color=POSITIONAL, markersize=5, zorder=3)
+    ax.plot(*keys.T, "o", color=PALETTE[0], markersize=5, zorder=3)
     for key, value in zip(keys, row["values"], strict=True):
         ax.annotate(
             number(value),
@@ -80,7 +78,7 @@ def _plane(ax: Axes, row: Row) -> None:
             xytext=(5, 4),
             textcoords="offset points",
             fontsize=8,
-            color=POSITIONAL,
+            color=PALETTE[0],
             fontweight="bold",
             path_effects=halo(2.0),
         )
@@ -117,7 +115,7 @@ def slopes(e: Evidence) -> Drawing:
         _zero_band(axes[0], zero)
         for ax in axes[1:]:
             ax.axhspan(zero / 10, 10 * zero, color=BAND, zorder=0)
-        words = (("softmax", SEMANTIC), ("straight-through", POSITIONAL), ("argmax", LINEAR))
+        words = (("softmax", PALETTE[1]), ("straight-through", PALETTE[0]), ("argmax", PALETTE[2]))
         for index, (text, colour) in enumerate(words):
             axes[2].text(
                 0.05,
@@ -144,15 +142,15 @@ def slopes(e: Evidence) -> Drawing:
 def _panel(ax: Axes, e: Evidence, whom: str, temperatures: np.ndarray, zero: float) -> None:
     log_axis(ax, "x")
     ax.set_yscale("log")
-    level = e.curve(f"argmax_{whom}")[0].value
-    ax.axhline(max(level, zero), color=LINEAR, linewidth=2.2, zorder=1)
-    cut = [replace(x, low=max(x.low, 10 * zero)) for x in e.curve(f"softmax_{whom}")]
-    errorbars(ax, temperatures, cut, SEMANTIC)
+    level = e.slope_curve(f"argmax_{whom}")[0].value
+    ax.axhline(max(level, zero), color=PALETTE[2], linewidth=2.2, zorder=1)
+    cut = [replace(x, low=max(x.low, 10 * zero)) for x in e.slope_curve(f"softmax_{whom}")]
+    errorbars(ax, temperatures, cut, PALETTE[1])
     for kind, colour, marker, size in (
-        ("softmax", SEMANTIC, "o", 5.5),
-        ("straight-through", POSITIONAL, "s", 2.6),
+        ("softmax", PALETTE[1], "o", 5.5),
+        ("straight-through", PALETTE[0], "s", 2.6),
     ):
-        value = np.array([max(x.value, zero) for x in e.curve(f"{kind}_{whom}")])
+        value = np.array([max(x.value, zero) for x in e.slope_curve(f"{kind}_{whom}")])
         ax.plot(temperatures, value, marker, color=colour, markersize=size, zorder=4)
         # the middle set: a mean of logarithms does not exist where differences find 0
         other = np.median(e.medians(f"{kind}_{whom}_difference"), axis=0)
@@ -171,7 +169,7 @@ def _panel(ax: Axes, e: Evidence, whom: str, temperatures: np.ndarray, zero: flo
 
 def _zero(e: Evidence) -> float:
     """Where 0 is drawn: two decades below the smallest slope that is not 0."""
-    least = min(x.value for whom in WHOM for x in e.curve(f"softmax_{whom}"))
+    least = min(x.value for whom in WHOM for x in e.slope_curve(f"softmax_{whom}"))
     return 10.0 ** (np.floor(np.log10(max(least, 1e-300))) - 2)
 
 
@@ -193,13 +191,13 @@ def carried(e: Evidence) -> Drawing:
     temperatures = np.array(e.temperatures)
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.7)
-        for name, colour in (("mean", SEMANTIC), ("median", POSITIONAL)):
-            found = e.curve(f"formula_{name}")
+        for name, colour in (("mean", PALETTE[1]), ("median", PALETTE[0])):
+            found = e.slope_curve(f"formula_{name}")
             errorbars(left, temperatures, found, colour)
             values = np.array([x.value for x in found])
             left.plot(temperatures, values, color=colour, linewidth=0.9)
             direct_label(left, temperatures, values, name, colour)
-        errorbars(right, temperatures, e.curve("formula_share"), NEUTRAL)
+        errorbars(right, temperatures, e.slope_curve("formula_share"), NEUTRAL)
         for ax in (left, right):
             log_axis(ax, "x")
             ax.set_xlim(1.3 * temperatures.max(), temperatures.min() / 1.3)

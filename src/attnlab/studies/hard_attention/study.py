@@ -1,42 +1,135 @@
-"""The study itself: the question, its trials, and who answers which part of it."""
+"""Attention that takes the one best item: measured slopes, and a task learned with it."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+from pydantic import model_validator
+
+from attnlab.audit.checks.attention_worth import attention_worth
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.hard_attention.arms import arms
-from attnlab.studies.hard_attention.settings import FULL, SMOKE, HardSettings
+from attnlab.lab.trial import Trial
+from attnlab.studies.hard_attention.evidence import (
+    ARMS,
+    BASELINES,
+    COLD,
+    HARD,
+    LEARNT,
+    OFF,
+    SOFT,
+    Evidence,
+)
 
+Grid = tuple[float, ...]
+Vectors = tuple[tuple[float, float], ...]
 TASK = ("pairs", "symbols", "answers", "scored")
 MODEL = ("width", "steps", "batch", "points", "device")
 
 
+class HardSettings(StudySettings):
+    """A given example, random instances for the gradients, and a task for the learning."""
+
+    seeds: int = setting("sets of random instances; models per arm and learning rate", 5, ge=1)
+    given_keys: Vectors = setting(
+        "keys of the given example, in the plane",
+        ((1.0, 0.1), (0.5, 0.9), (-0.6, 0.8), (-0.9, -0.5), (0.4, -0.9)),
+    )
+    given_values: Grid = setting("its values, one number per key", (1.0, -0.5, 2.0, 0.0, 1.5))
+    given_query: tuple[float, float] = setting("its query", (2.2, 0.6))
+    temperatures: Grid = setting(
+        "temperatures T of softmax(scores / T)",
+        (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01),
+    )
+    instances: int = setting("instances per set, by autograd and finite differences", 12, ge=3)
+    many: int = setting("instances per set for the mean, by the formula", 20_000, ge=10)
+    instance_keys: int = setting("keys of an instance", 8, ge=2)
+    instance_dim: int = setting("dimensions h of its keys; scores are k·q/√h", 4, ge=1)
+    instance_outputs: int = setting("dimensions of its values", 3, ge=1)
+    pairs: int = setting("(key, value) pairs in a row of the task", 8, ge=2)
+    symbols: int = setting("different keys", 16, ge=2)
+    answers: int = setting("different values", 16, ge=2)
+    width: int = setting("width of the one-layer model", 32, ge=2)
+    steps: int = setting("training steps", 800, ge=1)
+    batch: int = setting("rows per step; every row is new", 64, ge=1)
+    rates: Grid = setting(
+        "learning rates; each arm is reported at its best on dev rows", (0.003, 0.01, 0.03, 0.1)
+    )
+    cold: float = setting("temperature of the arm with a low fixed temperature", 0.01, gt=0)
+    anneal_to: float = setting("final temperature of the annealed arm, from 1", 0.02, gt=0)
+    scored: int = setting("test rows, and as many dev rows", 2000, ge=20)
+    points: int = setting("points of a learning curve", 20, ge=1)
+
+    @model_validator(mode="after")
+    def _values_fit_each_other(self) -> "HardSettings":
+        if len(self.given_keys) != len(self.given_values) or not self.given_keys:
+            raise ValueError("given_keys and given_values must have the same length, 1 or more")
+        if self.symbols < self.pairs:
+            raise ValueError(f"{self.pairs} pairs with different keys need as many symbols")
+        for name in ("temperatures", "rates"):
+            values = getattr(self, name)
+            if not values or min(values) <= 0 or len(set(values)) < len(values):
+                raise ValueError(f"{name} must be above 0 and differ")
+        return self
+
+
 class HardAttention(Study):
-    """Attention that takes the one best item: measured slopes, and a task learned with it."""
+    """Argmax attention beside softmax at falling temperature and a straight-through estimate."""
 
     name = "hard-attention"
     question = "Why can gradient descent not train argmax attention, and what helps?"
     source = "A course exercise on attention by hand: argmax instead of softmax"
     Settings: ClassVar[type[StudySettings]] = HardSettings
-    presets: ClassVar = {"smoke": SMOKE, "full": FULL}
+    settings: HardSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "seeds": 3,
+            "temperatures": [2.0, 0.5, 0.1, 0.02],
+            "instances": 3,
+            "many": 400,
+            "steps": 150,
+            "batch": 32,
+            "rates": [0.01],
+            "scored": 500,
+            "points": 5,
+        },
+        "full": {
+            "seeds": 10,
+            "instances": 100,
+            "many": 200_000,
+            "pairs": 16,
+            "symbols": 64,
+            "answers": 32,
+            "width": 64,
+            "steps": 5000,
+            "batch": 128,
+            "rates": [0.001, 0.003, 0.01, 0.03, 0.1],
+            "scored": 10_000,
+            "points": 40,
+        },
+    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about 3 minutes on two cores",
         "full": "not measured",
     }
     shares_accelerator = True
-    settings: HardSettings
+    template = "report.md"
+
+    run = deferred(".trial:run")
+    claims = deferred(".claims:claims")
+    figures = deferred(".figures:figures")
+    facts = deferred(".facts:facts")
 
     def trials(self) -> Sequence[Trial]:
         """The given example; sets of instances; every arm, learning rate and seed; baselines."""
         s = self.settings
         task = {key: getattr(s, key) for key in TASK}
         model = {key: getattr(s, key) for key in MODEL}
-        drawn = {
+        instances = {
             "temperatures": s.temperatures,
             "instances": s.instances,
             "many": s.many,
@@ -45,9 +138,10 @@ class HardAttention(Study):
             "outputs": s.instance_outputs,
         }
         example = {"keys": s.given_keys, "values": s.given_values, "query": s.given_query}
+        seeds = range(s.seeds)
         return [
             self.trial(0, kind="given", part="given example", **example),
-            *(self.trial(seed, kind="slopes", part="slopes", **drawn) for seed in range(s.seeds)),
+            *(self.trial(seed, kind="slopes", part="slopes", **instances) for seed in seeds),
             *(
                 self.trial(
                     seed,
@@ -60,48 +154,53 @@ class HardAttention(Study):
                     **task,
                     **model,
                 )
-                for seed in range(s.seeds)
-                for order, (arm, choice) in enumerate(arms(s).items())
+                for seed in seeds
+                for order, (arm, choice) in enumerate(choices(s).items())
                 for rate in s.rates
             ),
             *(
                 self.trial(seed, kind="baselines", part="baselines", width=s.width, **task)
-                for seed in range(s.seeds)
+                for seed in seeds
             ),
         ]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Measure slopes, or train and look up."""
-        from attnlab.studies.hard_attention.work import work
+    def evidence(self, table: Table) -> Evidence:
+        """Slopes by temperature, and every arm at its best learning rate."""
+        return Evidence(table, {arm: arm for arm in ARMS})
 
-        return work(trial, context)
+    def audits(self, e: Evidence, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """Baselines, what attention is worth here, and whether the test rows suffice."""
+        known = {words: e.baseline(name) for name, words in BASELINES.items()}
+        known = {words: value for words, value in known.items() if value == value}
+        if known and e.estimate(OFF, "accuracy").n:
+            known["the model with attention off"] = e.mean(OFF, "accuracy")
+        compared = {"argmax-falls-short": HARD, "cold-from-the-start-is-worse": COLD}
+        gaps = {name: e.differences((arm, "nll"), (SOFT, "nll")) for name, arm in compared.items()}
+        log_ratios = {name: sum(runs) / len(runs) for name, runs in gaps.items() if runs}
+        return [
+            baselines(e.estimate(SOFT, "accuracy"), known, ceiling=1.0),
+            attention_worth(e.differences((OFF, "nll"), (SOFT, "nll")), log_ratios),
+            small_sample(self._right_rows(e), 1 - LEARNT),
+        ]
 
-    def claims(self, table: Table) -> list[Claim]:
-        """Slopes first, then what they mean for learning."""
-        from attnlab.studies.hard_attention.claims import claims
+    def _right_rows(self, e: Evidence) -> dict[str, tuple[int, int]]:
+        """Right answers and test rows of each arm's least certain model."""
+        scored = self.settings.scored
+        shares = {arm: e.values(arm, "accuracy").values() for arm in e.names()}
+        return {
+            arm: (round(min(values, key=lambda a: abs(a - 0.5)) * scored), scored)
+            for arm, values in shares.items()
+            if values
+        }
 
-        return claims(table, self.settings)
 
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Seeds, baselines, constant answers, test rows, what attention is worth here."""
-        from attnlab.studies.hard_attention.audits import audits
-
-        return audits(table, self.settings)
-
-    def figures(self, table: Table) -> list[Figure]:
-        """The staircase, slopes against temperature, learning curves, accuracies."""
-        from attnlab.studies.hard_attention.figures import figures
-
-        return figures(table, self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """One sentence from the verdicts."""
-        from attnlab.studies.hard_attention.discussion import answer
-
-        return answer(claims)
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """Why it is so, what helps, and what is often said but not so."""
-        from attnlab.studies.hard_attention.discussion import discussion
-
-        return discussion(table, claims, self.settings)
+def choices(s: HardSettings) -> dict[str, dict[str, Any]]:
+    """Arm -> fields of `Choice` that differ from softmax; all start from the same weights."""
+    temperatures = {"annealed_to": [1.0, s.anneal_to], "cold": [s.cold, s.cold]}
+    return {
+        arm: {
+            key: temperatures[value] if key == "temperature" else value
+            for key, value in change.items()
+        }
+        for arm, change in ARMS.items()
+    }

@@ -6,28 +6,35 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.intervals import mean_interval
+from attnlab.report.plots import Curve, Series, dot, draw_curve
 from attnlab.report.style import (
-    LINEAR,
     NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
+    PALETTE,
     direct_label,
     errorbars,
     house_style,
     log_axis,
     panels,
 )
-from attnlab.studies.hard_attention.arms import ANNEALED, COLD, HARD, HARD_FIXED, OFF, SOFT, THROUGH
-from attnlab.studies.hard_attention.evidence import Evidence
+from attnlab.studies.hard_attention.evidence import (
+    ANNEALED,
+    COLD,
+    HARD,
+    HARD_FIXED,
+    OFF,
+    SOFT,
+    THROUGH,
+    Evidence,
+)
 
 LOOKS: Mapping[str, tuple[str, str, str]] = {  # colour, line, marker
-    SOFT: (SEMANTIC, "-", "o"),
-    ANNEALED: (SEMANTIC, "--", "v"),
-    COLD: (SEMANTIC, ":", "P"),
-    THROUGH: (POSITIONAL, "-", "s"),
-    HARD: (LINEAR, "-", "^"),
-    HARD_FIXED: (LINEAR, "--", "D"),
+    SOFT: (PALETTE[1], "-", "o"),
+    ANNEALED: (PALETTE[1], "--", "v"),
+    COLD: (PALETTE[1], ":", "P"),
+    THROUGH: (PALETTE[0], "-", "s"),
+    HARD: (PALETTE[2], "-", "^"),
+    HARD_FIXED: (PALETTE[2], "--", "D"),
     OFF: (NEUTRAL, "-", "X"),
 }
 RULES = {"chance": "chance", "one_item": "one item", "most_frequent": "most frequent value"}
@@ -41,23 +48,8 @@ def learning(e: Evidence) -> Drawing:
         last = 0.0
         for arm in e.names():
             colour, line, _ = LOOKS[arm]
-            rows = e.best(arm)
-            steps = np.array(rows.rows[0].curves["step"])
-            found = [
-                mean_interval(column) for column in np.array([r.curves["accuracy"] for r in rows]).T
-            ]
-            values = np.array([x.value for x in found])
-            ax.plot(steps, values, color=colour, linestyle=line)
-            low, high = (np.array([getattr(x, end) for x in found]) for end in ("low", "high"))
-            ax.fill_between(
-                steps,
-                np.clip(low, 0, 1),
-                np.clip(high, 0, 1),
-                color=colour,
-                alpha=0.12,
-                linewidth=0,
-            )
-            direct_label(ax, steps, values, arm, colour)
+            steps, estimates = e.curve(arm, "step", "accuracy")
+            draw_curve(ax, Curve(arm, colour, steps, estimates, line), (0, 1))
             last = max(last, float(steps[-1]))
         for name in RULES:
             ax.axhline(e.baseline(name), color=NEUTRAL, linestyle=":", linewidth=1.0)
@@ -80,11 +72,12 @@ def accuracy(e: Evidence) -> Drawing:
         drawing, (left, right) = panels(1, 2, height=1.1 + ROW * len(names), share_y=True)
         for line, arm in enumerate(names):
             colour, _, marker = LOOKS[arm]
-            _dot(left, line - 0.12, e.estimate(arm, "accuracy"), colour, marker)
+            filled, hollow = Series("", colour, marker), Series("", colour, marker, hollow=True)
+            dot(left, line - 0.12, e.estimate(arm, "accuracy"), filled)
             _singles(left, line - 0.3, list(e.values(arm, "accuracy").values()), colour)
-            _dot(left, line + 0.22, e.estimate(arm, "hard_accuracy"), colour, marker, hollow=True)
-            _dot(right, line - 0.12, e.estimate(arm, "found"), colour, marker)
-            _dot(right, line + 0.22, e.estimate(arm, "found_start"), colour, marker, hollow=True)
+            dot(left, line + 0.22, e.estimate(arm, "hard_accuracy"), hollow)
+            dot(right, line - 0.12, e.estimate(arm, "found"), filled)
+            dot(right, line + 0.22, e.estimate(arm, "found_start"), hollow)
         for level, (name, words) in enumerate(RULES.items()):
             value = e.baseline(name)
             left.axvline(value, color=NEUTRAL, linestyle=":", linewidth=1.0, zorder=0)
@@ -108,24 +101,6 @@ def accuracy(e: Evidence) -> Drawing:
     return drawing
 
 
-def _dot(
-    ax: Axes, at: float, found: Estimate, colour: str, marker: str, *, hollow: bool = False
-) -> None:
-    if not np.isfinite(found.value):
-        return
-    if found.has_interval:
-        ax.plot([found.low, found.high], [at, at], color=colour, linewidth=1.2, zorder=2)
-    ax.plot(
-        found.value,
-        at,
-        marker,
-        color=colour,
-        markersize=5.5,
-        zorder=3,
-        markerfacecolor="white" if hollow else colour,
-    )
-
-
 def _singles(ax: Axes, at: float, values: list[float], colour: str) -> None:
     ax.plot(values, [at] * len(values), "|", color=colour, markersize=5, alpha=0.8, zorder=2)
 
@@ -134,12 +109,12 @@ def by_rate(e: Evidence) -> Drawing:
     """One line an arm."""
     with house_style():
         drawing, (ax,) = panels(1, 1, height=3.0)
-        names, every = e.names(), sorted({rate for arm in e.names() for rate in e.rates(arm)})
+        names, every = e.names(), sorted({rate for arm in e.names() for rate in e.by_rate(arm)})
         apart = 1.035  # side by side, so that intervals at the same rate do not cover each other
         edge = every[-1] * apart ** (len(names) / 2)
         for index, arm in enumerate(names):
             colour, line, marker = LOOKS[arm]
-            tables = e.rates(arm)
+            tables = e.by_rate(arm)
             rates = np.array(list(tables)) * apart ** (index - (len(names) - 1) / 2)
             found = [mean_interval(rows.column("accuracy")) for rows in tables.values()]
             errorbars(ax, rates, found, colour, marker=marker)

@@ -1,15 +1,17 @@
 """The table condensed: the exact line of a part, and estimates over seeds at its points."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.head_robustness.plan import SWEPT
-from attnlab.studies.head_robustness.settings import RobustnessSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.head_robustness.study import RobustnessSettings
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Line:
 
     def at(self, x: float, name: str) -> float:
         """The column at a point of the line; NaN at any other: nothing is read between points."""
-        found = np.flatnonzero(self.x == x)
-        return float(self[name][found[0]]) if found.size else math.nan
+        index = np.flatnonzero(self.x == x)
+        return float(self[name][index[0]]) if index.size else math.nan
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Evidence:
     """Views of a run's table that claims, audits, figures and the discussion share."""
 
     table: Table
-    settings: RobustnessSettings
+    settings: "RobustnessSettings"
 
     def drawn(self, part: str, x: float | None = None) -> Table:
         """The simulated trials of a part, or of one of its points."""
@@ -51,7 +53,11 @@ class Evidence:
 
     def over_seeds(self, part: str, name: str) -> list[Estimate]:
         """Mean and t interval at every point of a part."""
-        return [mean_interval(self.drawn(part, x).column(name)) for x in self.points(part)]
+        return [self.estimate(part, name, x) for x in self.points(part)]
+
+    def estimate(self, part: str, name: str, x: float | None = None) -> Estimate:
+        """Mean and t interval over the seeds of a part, or of one of its points."""
+        return mean_interval(self.drawn(part, x).column(name))
 
     def by_seed(self, part: str, x: float, name: str) -> dict[int, float]:
         """Seed -> number at one point."""
@@ -68,8 +74,8 @@ class Evidence:
     def exact(self, part: str, name: str) -> float:
         """A number of the exact trial of a part; NaN where it was not computed."""
         rows = self.table.where(kind="exact", part=part).rows
-        found = rows[0].get(name) if rows else None
-        return math.nan if found is None else float(found)
+        value = rows[0].get(name) if rows else None
+        return math.nan if value is None else float(value)
 
     def ids(self, *parts: str) -> tuple[str, ...]:
         """The trials behind these parts, simulated and exact."""
@@ -79,12 +85,3 @@ class Evidence:
 def paired(ours: dict[int, float], theirs: dict[int, float]) -> list[float]:
     """ours − theirs for every seed that has both: the same seed draws the same keys."""
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-
-
-def ratio(logs: Sequence[float]) -> Estimate:
-    """exp of the mean log and of its t interval."""
-    found = mean_interval(list(logs))
-    if not found.has_interval:
-        return Estimate(math.exp(found.value), n=found.n, method=found.method)
-    ends = (math.exp(found.low), math.exp(found.high))
-    return Estimate(math.exp(found.value), *ends, found.n, f"exp of: {found.method}")

@@ -17,7 +17,7 @@ from attnlab.construct.robustness_result import HeadComparison, Robustness, Robu
 from attnlab.construct.score_distribution import ScoreDistribution
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.studies.head_robustness.plan import EQUAL, VARIES
-from attnlab.studies.head_robustness.work import ARMS, BINS, FINE, varied
+from attnlab.studies.head_robustness.trial import ARMS, BINS, FINE, with_value
 
 _REACH = 12.0  # of the largest of n standard normals
 ORDERS = (0.1, 0.05)  # steps of the trapezium rule; its error is far below rounding at both
@@ -30,7 +30,7 @@ def exact(trial: Trial) -> Outcome:
     gaps, residuals = [0.0], [0.0]
     last: HeadComparison | None = None
     for x in c["x"]:
-        last = law(varied(c, x))
+        last = law(with_value(c, x))
         for arm, found in zip(ARMS, (last.one, last.two), strict=True):
             for name, value in numbers(found).items():
                 columns.setdefault(f"{arm}_{name}", []).append(value)

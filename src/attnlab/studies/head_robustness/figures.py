@@ -1,6 +1,6 @@
 """The draws themselves, the distribution of the output; the list of all figures."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,12 +8,10 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Rectangle
 
 from attnlab.lab.study import Figure
-from attnlab.lab.table import Table
 from attnlab.measure.intervals import mean_interval
 from attnlab.report.style import (
     NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
+    PALETTE,
     errorbars,
     house_style,
     panels,
@@ -21,16 +19,17 @@ from attnlab.report.style import (
 )
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import BETA, NOISE, SPREAD, VARIES
-from attnlab.studies.head_robustness.settings import RobustnessSettings
 from attnlab.studies.head_robustness.sweeps import BARS, COLOURS, WORDS, draw_sweep
-from attnlab.studies.head_robustness.work import ARMS, BINS, FINE
+from attnlab.studies.head_robustness.trial import ARMS, BINS, FINE
+
+if TYPE_CHECKING:
+    from attnlab.studies.head_robustness.study import HeadRobustness
 
 EACH = 3  # of the bins' edges has a point in the cumulative panel
 
 
-def figures(table: Table, settings: RobustnessSettings) -> list[Figure]:
+def figures(study: "HeadRobustness", e: Evidence) -> list[Figure]:
     """Everything the report shows, in its order; a figure without trials is left out."""
-    e = Evidence(table, settings)
     return [figure for figure in [*_exercise(e), *_sweeps(e)] if figure.trials]
 
 
@@ -137,9 +136,9 @@ def _keys(ax: Axes, arrays: Any) -> None:
     _word(ax, "$k_b$", (0, 1), (-16, -3), "black")
     _word(ax, "$k_a$: its length varies", (1, 0), (-21, -24), NEUTRAL)
     for end, colour, words, shift in (
-        ((0.62, 0.62), SEMANTIC, "one head asks\n$μ_a + μ_b$", (2, 2)),
-        ((0.75, 0.0), POSITIONAL, "", (0, 0)),
-        ((0.0, 0.75), POSITIONAL, "two heads ask\n$μ_a$ and $μ_b$", (4, 21)),
+        ((0.62, 0.62), PALETTE[1], "one head asks\n$μ_a + μ_b$", (2, 2)),
+        ((0.75, 0.0), PALETTE[0], "", (0, 0)),
+        ((0.0, 0.75), PALETTE[0], "two heads ask\n$μ_a$ and $μ_b$", (4, 21)),
     ):
         ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
         _word(ax, words, end, shift, colour)

@@ -7,12 +7,14 @@ noise               part one again, with α varied
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnlab.lab.trial import Trial
-from attnlab.studies.head_robustness.settings import RobustnessSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.head_robustness.study import RobustnessSettings
 
 Make = Callable[..., Trial]
 EQUAL, VARIES, BETA, SPREAD, NOISE = "equal lengths", "one length varies", "beta", "spread", "noise"
@@ -20,13 +22,13 @@ SWEPT = {EQUAL: "beta", VARIES: "beta", BETA: "beta", SPREAD: "spread", NOISE: "
 POINT = ("keys", "dims", "alpha", "spread", "beta", "tolerance")
 
 
-def points(s: RobustnessSettings, part: str) -> list[float]:
+def points(s: "RobustnessSettings", part: str) -> list[float]:
     """The values of the number this part varies."""
-    found = {BETA: s.betas, SPREAD: s.spreads, NOISE: s.alphas}
-    return sorted(found.get(part, (s.beta,)))
+    grids = {BETA: s.betas, SPREAD: s.spreads, NOISE: s.alphas}
+    return sorted(grids.get(part, (s.beta,)))
 
 
-def plan(s: RobustnessSettings, make: Make) -> list[Trial]:
+def plan(s: "RobustnessSettings", make: Make) -> list[Trial]:
     """Every trial: the exact lines first, they take longest."""
     exact = [
         make(0, kind="exact", part=part, x=line(points(s, part), s.line_points), **base(s, part))
@@ -48,10 +50,10 @@ def plan(s: RobustnessSettings, make: Make) -> list[Trial]:
     ]
 
 
-def base(s: RobustnessSettings, part: str) -> dict[str, Any]:
-    """The setting of a part, before what it varies is put in."""
-    found = {key: getattr(s, key) for key in POINT}
-    return {**found, "spread": 0.0} if part in (EQUAL, NOISE) else found
+def base(s: "RobustnessSettings", part: str) -> dict[str, Any]:
+    """The configuration of a part, before the number it varies is put in."""
+    point = {key: getattr(s, key) for key in POINT}
+    return {**point, "spread": 0.0} if part in (EQUAL, NOISE) else point
 
 
 def line(values: Sequence[float], between: int) -> list[float]:

@@ -1,69 +1,111 @@
-"""The study itself: the question, and who answers which part of it."""
+"""Averaging two values with one head or two, when the keys are random: a course exercise."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from attnlab.audit.finding import Finding
-from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from pydantic import model_validator
+
+from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.head_robustness.settings import FULL, SMOKE, RobustnessSettings
+from attnlab.lab.trial import Trial
+from attnlab.studies.head_robustness.evidence import Evidence
+from attnlab.studies.head_robustness.plan import plan
+
+Grid = tuple[float, ...]
+
+
+class RobustnessSettings(StudySettings):
+    """Keys k_i ~ N(μ_i, αI), orthonormal μ_i; key a has the covariance αI + spread·μ_a μ_aᵀ."""
+
+    seeds: int = setting("independent sets of draws per point", 8, ge=1)
+    draws: int = setting("sets of keys drawn per point and seed", 20_000, ge=10)
+    keys: int = setting("n, number of keys; the first two are a and b", 8, ge=2)
+    dims: int = setting("h, dimensions; at least n, since the means are orthonormal", 16, ge=2)
+    alpha: float = setting("α, variance of every key in every direction", 1e-4, ge=0, le=10)
+    spread: float = setting("variance of k_a along its own mean: its length", 0.5, gt=0, le=10)
+    beta: float = setting(
+        "β: one head's query is β(μ_a + μ_b), two heads' are βμ_a and βμ_b", 10.0, gt=0, le=1e4
+    )
+    tolerance: float = setting(
+        "an output is off if its weight of v_a or v_b is further than this from 1/2",
+        0.25,
+        gt=0,
+        lt=0.5,
+    )
+    betas: Grid = setting("values of β swept", (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 40.0, 80.0))
+    spreads: Grid = setting("spreads swept", (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
+    alphas: Grid = setting(
+        "values of α swept, the same for all keys",
+        (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+    )
+    line_points: int = setting("points of each exact line between those of the sweep", 64, ge=0)
+    shown: int = setting("draws shown one by one in a figure", 600, ge=1)
+
+    @model_validator(mode="after")
+    def _grids_are_usable(self) -> "RobustnessSettings":
+        if self.dims < self.keys:
+            raise ValueError(f"{self.keys} orthonormal means need dims of at least {self.keys}")
+        for name in ("betas", "spreads", "alphas"):
+            grid = getattr(self, name)
+            if len(grid) < 2 or min(grid) <= 0 or len(set(grid)) < len(grid):
+                raise ValueError(f"{name} must be two or more different positive numbers")
+        return self
+
+
+def _grid(text: str) -> list[float]:
+    return [float(value) for value in text.split()]
 
 
 class HeadRobustness(Study):
-    """A course exercise: average two values with one query or with two, when keys are random."""
+    """One query β(μ_a + μ_b), or two queries βμ_a and βμ_b, on keys whose lengths vary."""
 
     name = "head-robustness"
     question = "Do two heads average two values more reliably than one when a key's length varies?"
     source = "Course exercise on multi-head attention: keys around orthonormal means, one long axis"
     Settings: ClassVar[type[StudySettings]] = RobustnessSettings
-    presets: ClassVar = {"smoke": SMOKE, "full": FULL}
+    settings: RobustnessSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "seeds": 3,
+            "draws": 3000,
+            "keys": 5,
+            "dims": 7,
+            "betas": [2.0, 10.0, 60.0],
+            "spreads": [0.05, 0.5, 2.0],
+            "alphas": [1e-4, 1e-2, 1e-1],
+            "line_points": 6,
+            "shown": 150,
+        },
+        "full": {
+            "seeds": 20,
+            "draws": 50_000,
+            "keys": 32,
+            "dims": 64,
+            "line_points": 60,
+            "betas": _grid("1 1.5 2 3 4 5 6 8 10 14 20 30 40 60 80 150"),
+            "spreads": _grid("0.01 0.02 0.03 0.05 0.07 0.1 0.15 0.2 0.3 0.5 0.7 1 1.5 2 4"),
+            "alphas": _grid(
+                "1e-5 3e-5 1e-4 2e-4 3e-4 5e-4 1e-3 2e-3 3e-3 5e-3 1e-2 2e-2 3e-2 5e-2 1e-1 2e-1"
+            ),
+        },
+    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about 1 minute on two cores",
         "full": "not measured",
     }
-    settings: RobustnessSettings
+    template = "report.md"
+
+    run = deferred(".trial:run")
+    claims = deferred(".claims:claims")
+    audits = deferred(".checks:audits")
+    figures = deferred(".figures:figures")
+    facts = deferred(".facts:facts")
 
     def trials(self) -> Sequence[Trial]:
         """Both parts of the exercise, then β, the spread and α varied; the exact law of each."""
-        from attnlab.studies.head_robustness.plan import plan
-
         return plan(self.settings, self.trial)
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Draw keys, or compute the law of the output."""
-        from attnlab.studies.head_robustness.work import work
-
-        return work(trial)
-
-    def claims(self, table: Table) -> list[Claim]:
-        """The exercise's two statements, where they stop, and whether both ways agree."""
-        from attnlab.studies.head_robustness.claims import claims
-
-        return claims(table, self.settings)
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Seeds and intervals; exact law against draws; quadrature against itself."""
-        from attnlab.studies.head_robustness.claims import audits
-
-        return audits(table, self.settings)
-
-    def figures(self, table: Table) -> list[Figure]:
-        """The draws, the distribution, then β, the spread and α."""
-        from attnlab.studies.head_robustness.figures import figures
-
-        return figures(table, self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """One sentence from the verdicts."""
-        from attnlab.studies.head_robustness.discussion import answer
-
-        return answer(claims)
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """Why one head swings, why two do not, and where the usual answer stops."""
-        from attnlab.studies.head_robustness.discussion import discussion
-
-        return discussion(table, claims, self.settings)
+    def evidence(self, table: Table) -> Evidence:
+        """The table by part and point."""
+        return Evidence(table, self.settings)

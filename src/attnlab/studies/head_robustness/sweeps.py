@@ -10,8 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.measure.intervals import Estimate
 from attnlab.report.style import (
     NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
+    PALETTE,
     errorbars,
     house_style,
     log_axis,
@@ -21,9 +20,9 @@ from attnlab.report.style import (
 )
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import BETA, NOISE, VARIES
-from attnlab.studies.head_robustness.work import ARMS
+from attnlab.studies.head_robustness.trial import ARMS
 
-COLOURS = {"one": SEMANTIC, "two": POSITIONAL}
+COLOURS = {"one": PALETTE[1], "two": PALETTE[0]}
 WORDS = {"one": "one head", "two": "two heads"}
 BARS = "Lines: exact; points: simulation, bars 95 % t intervals over seeds."
 TOPS = {"off": 1.05, "variance_a": 0.55, "square": 0.75}  # alike where figures are compared
@@ -98,9 +97,9 @@ def _limit(ax: Axes, e: Evidence) -> None:
     """Hard attention as a dotted line; the usual answer hollow, at the largest β."""
     limit = e.exact(VARIES, "limit")
     if math.isfinite(limit):
-        ax.axhline(limit, color=POSITIONAL, linestyle=":", linewidth=1.1)
+        ax.axhline(limit, color=PALETTE[0], linestyle=":", linewidth=1.1)
     top = max(e.settings.betas)
-    published(ax, [top], [0.0], POSITIONAL)
+    published(ax, [top], [0.0], PALETTE[0])
     ax.annotate(
         "“never”",
         (top, 0.0),
@@ -109,7 +108,7 @@ def _limit(ax: Axes, e: Evidence) -> None:
         ha="right",
         va="center",
         fontsize=8,
-        color=POSITIONAL,
+        color=PALETTE[0],
     )
 
 

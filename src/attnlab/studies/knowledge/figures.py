@@ -1,35 +1,38 @@
 """Pictures: accuracy by arm, memorised against asked, confidence of the four kinds, schedules."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.calibration import calibration, selective_accuracy
-from attnlab.measure.intervals import Estimate
-from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, SEMANTIC, house_style, panels
-from attnlab.studies.knowledge.arms import LABELS
+from attnlab.report.plots import Series, draw_dots
+from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
 from attnlab.studies.knowledge.checks import rates
-from attnlab.studies.knowledge.evidence import Arms
-from attnlab.studies.knowledge.settings import KnowledgeSettings
+from attnlab.studies.knowledge.evidence import KnowledgeArms
+
+if TYPE_CHECKING:
+    from attnlab.studies.knowledge.study import Knowledge
 
 ROW = 0.36  # inches a line of a dot plot
 KINDS = {
-    "read": ("read of", SEMANTIC),
-    "taught": ("taught", LINEAR),
-    "unread": ("real, not read of", POSITIONAL),
+    "read": ("read of", PALETTE[1]),
+    "taught": ("taught", PALETTE[2]),
+    "unread": ("real, not read of", PALETTE[0]),
     "invented": ("invented", NEUTRAL),
 }
 SHOWN = ("pretrained", "rotary", "perceiver-local", "none")
 
 
-def figures(arms: Arms, s: KnowledgeSettings) -> list[Figure]:
+def figures(study: "Knowledge", arms: KnowledgeArms) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
     names = arms.names()
     if not names:
         return []
-    ids, arm = tuple(arms.ids(*names)), next((a for a in SHOWN if a in names), names[0])
-    found = [
+    ids, arm = tuple(arms.ids()), next((a for a in SHOWN if a in names), names[0])
+    shown = [
         Figure(
             "accuracy",
             "Where was X born? Accuracy by arm",
@@ -43,7 +46,7 @@ def figures(arms: Arms, s: KnowledgeSettings) -> list[Figure]:
         ),
         Figure(
             "confidence",
-            f"Is it sure of what it knows? ({LABELS[arm]})",
+            f"Is it sure of what it knows? ({arms.label(arm)})",
             "Left: share of people by the model's confidence (sequence probability), the curve of "
             "each kind. Middle: accuracy against confidence, ten groups of read people; on the "
             "line it is calibrated. Right: accuracy when the least confident answers are withheld.",
@@ -52,8 +55,8 @@ def figures(arms: Arms, s: KnowledgeSettings) -> list[Figure]:
             tuple(arms.ids(arm)),
         ),
     ]
-    if "course-schedule" in s.arms:
-        found.append(
+    if "course-schedule" in study.settings.arms:
+        shown.append(
             Figure(
                 "schedule",
                 "The course's learning rate and the corrected one",
@@ -64,35 +67,24 @@ def figures(arms: Arms, s: KnowledgeSettings) -> list[Figure]:
                 tuple(arms.ids("course-schedule")),
             )
         )
-    return found
+    return shown
 
 
-def _by_arm(arms: Arms) -> Drawing:
+def _by_arm(arms: KnowledgeArms) -> Drawing:
     names = arms.names()
     with house_style():
         drawing, (ax,) = panels(1, 1, height=1.0 + ROW * len(names))
-        for line, arm in enumerate(names):
-            _dot(ax, line - 0.14, arms.share(arm, "read"), SEMANTIC, hollow=False)
-            _dot(ax, line + 0.18, arms.share(arm, "recalled"), POSITIONAL, hollow=True)
-        first = names[0]
+        lines = {arms.label(a): [arms.share(a, "read"), arms.share(a, "recalled")] for a in names}
+        series = [Series("read", PALETTE[1]), Series("recalled", PALETTE[0], hollow=True)]
+        draw_dots(ax, lines, series)
         for metric, style in (("majority", ":"), ("ceiling", "--")):
-            ax.axvline(arms.mean(first, metric), color=NEUTRAL, linestyle=style, linewidth=1.0)
-        ax.set_yticks(range(len(names)), [LABELS[arm] for arm in names])
-        ax.set_ylim(len(names) - 0.4, -0.6)
+            ax.axvline(arms.mean(names[0], metric), color=NEUTRAL, linestyle=style, linewidth=1.0)
         ax.set_xlim(-0.02, 1.02)
         ax.set_xlabel("share right")
     return drawing
 
 
-def _dot(ax: Axes, line: float, e: Estimate, colour: str, *, hollow: bool) -> None:
-    if not np.isfinite(e.value):
-        return
-    ax.plot([e.low, e.high], [line, line], color=colour, linewidth=1.2, zorder=2)
-    face = "white" if hollow else colour
-    ax.plot(e.value, line, "o", color=colour, markerfacecolor=face, markersize=5, zorder=3)
-
-
-def _confidence(arms: Arms, arm: str) -> Drawing:
+def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
     with house_style():
         drawing, (left, middle, right) = panels(1, 3, height=2.7)
         for height, (kind, (words, colour)) in enumerate(KINDS.items()):
@@ -113,7 +105,7 @@ def _confidence(arms: Arms, arm: str) -> Drawing:
         if confidence.size:
             _calibration(middle, confidence, hits)
             kept = selective_accuracy(confidence, hits)
-            right.plot(kept.coverage, kept.accuracy, color=SEMANTIC, drawstyle="steps-post")
+            right.plot(kept.coverage, kept.accuracy, color=PALETTE[1], drawstyle="steps-post")
         right.set_xlabel("share answered")
         right.set_ylabel("accuracy of the answered")
         for ax in (middle, right):
@@ -126,8 +118,8 @@ def _calibration(ax: Axes, confidence: np.ndarray, hits: np.ndarray) -> None:
     ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
     for b in calibration(confidence, hits).bins:
         low, high = b.accuracy.low, b.accuracy.high
-        ax.plot([b.confidence] * 2, [low, high], color=SEMANTIC, linewidth=1.0)
-        ax.plot(b.confidence, b.accuracy.value, "o", color=SEMANTIC, markersize=4)
+        ax.plot([b.confidence] * 2, [low, high], color=PALETTE[1], linewidth=1.0)
+        ax.plot(b.confidence, b.accuracy.value, "o", color=PALETTE[1], markersize=4)
     ax.set_xlabel("confidence")
     ax.set_ylabel("accuracy")
 
@@ -138,7 +130,7 @@ def _schedules() -> Drawing:
         for ax, (phase, words) in zip(
             axes, {"reading": "reading", "asked": "being asked"}.items(), strict=True
         ):
-            for name, colour in (("course", LINEAR), ("fixed", POSITIONAL)):
+            for name, colour in (("course", PALETTE[2]), ("fixed", PALETTE[0])):
                 values = rates(name, phase)
                 ax.plot(np.linspace(0, 1, len(values)), values, color=colour, label=name)
             ax.set_xlabel(f"share of the steps, {words}")

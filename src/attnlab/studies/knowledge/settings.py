@@ -1,13 +1,15 @@
 """What can be varied; the defaults are the quick scale."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_files
-from attnlab.lab.study import StudySettings
+from attnlab.lab.study import StudySettings, setting
+from attnlab.studies.knowledge.arms import LABELS
 
 Arm = Literal[
     "none",
@@ -24,67 +26,72 @@ QUICK: tuple[Arm, ...] = ("none", "pretrained")
 FILES = ("pretrain_text", "train", "dev")
 
 
-def about(text: str, default: Any, **limits: Any) -> Any:
-    """A field with its meaning, as `attnlab show` prints it."""
-    return Field(default=default, description=text, **limits)
-
-
 class KnowledgeSettings(StudySettings):
     """A world of people, a small model, and two trainings: reading, then being asked."""
 
-    seeds: int = about("worlds and models an arm", 5, ge=1)
-    arms: tuple[Arm, ...] = about("which of the arms are run", QUICK, min_length=1)
+    seeds: int = setting("worlds, and models per arm", 5, ge=1)
+    arms: tuple[Arm, ...] = setting("the arms to run", QUICK, min_length=1)
 
-    source: Literal["people", "files"] = about(
-        "real people (an asset), or files of a course", "people"
+    source: Literal["people", "files"] = setting(
+        "real people (an asset), or the files of a course", "people"
     )
-    pretrain_text: str = about("files: the text to pretrain on, one document a line", "")
-    train: str = about("files: fine-tuning questions, lines of question TAB place", "")
-    dev: str = about("files: test questions, lines of question TAB place", "")
-    files_sha256: str = about("of the three, filled in: other files are another run", "")
-    people: int = about(
-        "people the text tells of; half of them are asked about in fine-tuning", 100, ge=2
+    pretrain_text: str = setting("files: the text to pretrain on, one document per line", "")
+    train: str = setting("files: fine-tuning questions, lines of question TAB place", "")
+    dev: str = setting("files: test questions, lines of question TAB place", "")
+    files_sha256: str = setting(
+        "hash of the three files, filled in: other files are another run", ""
     )
-    places: int = about("only people of so many commonest places; 0: of all", 8, ge=0)
-    phrasings: int = about("different sentences on each person", 8, ge=1)
-    unread: int = about("real people the text does not tell of", 50, ge=0)
-    invented: int = about("names that nobody has", 50, ge=0)
-    crossed: int = about(
+    people: int = setting(
+        "people in the text; half of them are asked about in fine-tuning", 100, ge=2
+    )
+    places: int = setting("use only the people of this many commonest places; 0: all", 8, ge=0)
+    phrasings: int = setting("different sentences about each person", 8, ge=1)
+    unread: int = setting("real people who are not in the text", 50, ge=0)
+    invented: int = setting("names that nobody has", 50, ge=0)
+    crossed: int = setting(
         "first names, and as many surnames, that are crossed to ask whether the "
         "surname decides what is made up; 0: not asked",
         8,
         ge=0,
     )
 
-    layers: int = about("of the model, both projections of a Perceiver among them", 3, ge=1)
-    heads: int = about("of each layer", 4, ge=1)
-    width: int = about("of the model", 64, ge=2)
-    block: int = about("longest row, in characters", 80, ge=16)
-    latents: int = about("of the Perceiver", 10, ge=1)
-    min_count: int = about("rarer characters of both trainings' texts are unknown ones", 1, ge=1)
+    layers: int = setting("layers of the model, both projections of a Perceiver included", 3, ge=1)
+    heads: int = setting("attention heads per layer", 4, ge=1)
+    width: int = setting("model width", 64, ge=2)
+    block: int = setting("context length, in characters", 80, ge=16)
+    latents: int = setting("latents of the Perceiver", 10, ge=1)
+    min_count: int = setting("rarer characters become the unknown character", 1, ge=1)
 
-    whole: float = about(
+    whole: float = setting(
         "share of the documents that are not cut shorter before a span is masked; the course: 0",
         0.5,
         ge=0,
         le=1,
     )
-    closed: bool = about("a third ⁇ ends the span, as it ends an answer; the course: false", True)
-    scored: Literal["all", "span"] = about("characters the loss counts in pretraining", "all")
-    mix: float = about("share of pretraining rows that are fine-tuning questions", 0.0, ge=0, lt=1)
+    closed: bool = setting("a third ⁇ ends the span, as it ends an answer; the course: false", True)
+    scored: Literal["all", "span"] = setting("characters that count in the pretraining loss", "all")
+    mix: float = setting(
+        "share of pretraining rows that are fine-tuning questions", 0.0, ge=0, lt=1
+    )
 
-    pretrain_steps: int = about("of reading", 2000, ge=1)
-    finetune_steps: int = about("of being asked, after reading", 100, ge=1)
-    alone_steps: int = about("of being asked, where nothing was read", 300, ge=1)
-    batch: int = about("rows a step", 32, ge=2)
-    learning_rate: float = about("peak of AdamW's step size while reading, or alone", 3e-3, gt=0)
-    finetune_rate: float = about("peak while being asked after reading", 1e-3, gt=0)
-    weight_decay: float = about("on matrices", 0.1, ge=0)
-    precision: Literal["float32", "bfloat16"] = about("bfloat16: autocast in training", "float32")
-    evaluations: int = about("times test questions are asked while training", 4, ge=1)
-    watched: int = about("test questions asked then; nothing is chosen by them", 100, ge=1)
-    answer_characters: int = about("longest answer", 32, ge=1)
-    asked_at_once: int = about("questions answered in one batch", 64, ge=1)
+    pretrain_steps: int = setting("training steps of pretraining", 2000, ge=1)
+    finetune_steps: int = setting("training steps of fine-tuning after pretraining", 100, ge=1)
+    alone_steps: int = setting("training steps of fine-tuning without pretraining", 300, ge=1)
+    batch: int = setting("batch size", 32, ge=2)
+    learning_rate: float = setting(
+        "peak learning rate of pretraining, or of fine-tuning alone", 3e-3, gt=0
+    )
+    finetune_rate: float = setting(
+        "peak learning rate of fine-tuning after pretraining", 1e-3, gt=0
+    )
+    weight_decay: float = setting("weight decay of matrices", 0.1, ge=0)
+    precision: Literal["float32", "bfloat16"] = setting("bfloat16: autocast in training", "float32")
+    evaluations: int = setting("evaluations on test questions during training", 4, ge=1)
+    watched: int = setting(
+        "test questions of such an evaluation; nothing is chosen by it", 100, ge=1
+    )
+    answer_characters: int = setting("longest answer, in characters", 32, ge=1)
+    asked_at_once: int = setting("questions per decoding batch", 64, ge=1)
 
     @model_validator(mode="after")
     def _together(self) -> "KnowledgeSettings":
@@ -103,7 +110,7 @@ class KnowledgeSettings(StudySettings):
         return self
 
 
-SMOKE: dict[str, Any] = {
+SMOKE: Mapping[str, Any] = {
     "seeds": 3,
     "arms": ["none", "pretrained", "perceiver-course", "perceiver-local", "course-schedule"],
     "people": 24,
@@ -122,19 +129,9 @@ SMOKE: dict[str, Any] = {
     "answer_characters": 5,
     "crossed": 3,
 }
-FULL: dict[str, Any] = {
+FULL: Mapping[str, Any] = {
     "seeds": 3,
-    "arms": [
-        "none",
-        "pretrained",
-        "one-phrasing",
-        "perceiver-course",
-        "perceiver-block",
-        "perceiver-local",
-        "rotary",
-        "course-schedule",
-        "embeddings-6",
-    ],
+    "arms": list(LABELS),
     "people": 2000,
     "places": 0,
     "phrasings": 8,

@@ -1,22 +1,18 @@
-"""The study itself: the question, its trials, and who answers which part of it."""
+"""What a character-level GPT knows of facts that it has only read in its pretraining text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attnlab.audit.finding import Finding
-from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.arms import ArmStudy
+from attnlab.lab.study import Study, StudySettings, deferred
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.knowledge.arms import changes
-from attnlab.studies.knowledge.claims import claims
-from attnlab.studies.knowledge.evidence import Arms
+from attnlab.studies.knowledge.arms import LABELS, changes
+from attnlab.studies.knowledge.evidence import KnowledgeArms
 from attnlab.studies.knowledge.settings import FILES, FULL, SMOKE, KnowledgeSettings, files_sha256
 
-NOT_OF_A_TRIAL = ("seeds", "arms", "trial_seconds", "trial_memory_gb")
-# what a model that reads nothing does not depend on: its trial is the same whatever they are
-OF_READING = (
+# settings that a model without pretraining does not depend on
+OF_PRETRAINING = (
     "pretrain_steps",
     "finetune_steps",
     "finetune_rate",
@@ -28,7 +24,7 @@ OF_READING = (
 )
 
 
-class Knowledge(Study):
+class Knowledge(ArmStudy):
     """Reported: 2.0 % without pretraining, 18.6 % pretrained, 5.0 % the Perceiver."""
 
     name = "knowledge"
@@ -37,7 +33,9 @@ class Knowledge(Study):
         "A course report: 'Where was X born?' by a character-level GPT, 2.0 % right without "
         "pretraining, 18.6 % after span corruption, 5.0 % with a Perceiver (always 'London': 5.0 %)"
     )
+    arms: ClassVar = LABELS
     Settings: ClassVar[type[StudySettings]] = KnowledgeSettings
+    settings: KnowledgeSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     expected: ClassVar = {
         "smoke": "about a minute on two cores",
@@ -45,7 +43,17 @@ class Knowledge(Study):
         "full": "7 minutes on an H200 (--device cuda --workers 14)",
     }
     shares_accelerator = True
-    settings: KnowledgeSettings
+    not_of_a_trial: ClassVar = ("arms",)
+    must_fail: ClassVar = {"coverage": ("perceiver-course",)}
+    # a model without knowledge may well answer as a constant would
+    may_fail: ClassVar = {"collapse": tuple(arm for arm in LABELS if arm != "pretrained")}
+    template = "report.md"
+
+    run = deferred(".trial:run")
+    claims = deferred(".claims:claims")
+    audits = deferred(".checks:audits")
+    figures = deferred(".figures:figures")
+    facts = deferred(".facts:facts")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
@@ -66,52 +74,14 @@ class Knowledge(Study):
         config = self.settings_json()
         check_block(config, material(config, 0))
 
-    def trials(self) -> Sequence[Trial]:
-        """Every arm with every seed, the long ones first."""
-        own = self.settings_json()
-        for key in NOT_OF_A_TRIAL:
-            del own[key]
-        without = {key: None for key in OF_READING}
-        order = sorted(self.settings.arms, key=lambda arm: arm == "none")
-        return [
-            self.trial(
-                seed, arm=arm, part=arm, **own | changes(arm) | (without if arm == "none" else {})
-            )
-            for arm in order
-            for seed in range(self.settings.seeds)
-        ]
+    def chosen_arms(self) -> Sequence[str]:
+        """The arms of the settings, the slow ones first."""
+        return sorted(self.settings.arms, key=lambda arm: arm == "none")
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Read, be asked, answer."""
-        from attnlab.studies.knowledge.work import work
+    def arm_settings(self, arm: str) -> Mapping[str, Any]:
+        """What the arm changes; without pretraining its settings do not matter."""
+        return changes(arm) | (dict.fromkeys(OF_PRETRAINING) if arm == "none" else {})
 
-        return work(trial, context)
-
-    def claims(self, table: Table) -> list[Claim]:
-        """Knowledge, its limits, and whether the model is sure of what it knows."""
-        return claims(Arms(table.done()), self.settings)
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Baselines, blindness, schedules, collapse, splits, every model at its start and end."""
-        from attnlab.studies.knowledge.checks import checks
-
-        arms = Arms(table.done())
-        return checks(arms, self.settings, claims(arms, self.settings))
-
-    def figures(self, table: Table) -> list[Figure]:
-        """Accuracy by arm, memorised against asked, calibration, abstaining, schedules."""
-        from attnlab.studies.knowledge.figures import figures
-
-        return figures(Arms(table.done()), self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """One sentence from the verdicts."""
-        from attnlab.studies.knowledge.discussion import answer
-
-        return answer(claims)
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """What it means, for someone who teaches it."""
-        from attnlab.studies.knowledge.discussion import discussion
-
-        return discussion(Arms(table.done()), claims, self.settings)
+    def evidence(self, table: Table) -> KnowledgeArms:
+        """The trials by arm."""
+        return KnowledgeArms(table, self.arms)

@@ -1,4 +1,4 @@
-"""The sentences of a text, in numbers, the same for every arm; prepared once a process."""
+"""The sentences of a text as token ids: the same for every arm, prepared once per process."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +16,8 @@ DEV, TEST = 0.1, 0.1
 
 
 @dataclass(frozen=True)
-class Sentenced:
-    """Word-level sentences <START> … <STOP>; the vocabulary is the training split's own."""
+class Sentences:
+    """Sentences of words, <START> … <STOP>; the vocabulary comes from the training split."""
 
     tokenizer: Tokenizer
     train: Rows
@@ -25,12 +25,10 @@ class Sentenced:
 
 
 @lru_cache(maxsize=2)
-def sentenced(text: str, min_count: int, block: int) -> Sentenced:
-    """Split by document, so that no play is in two splits; then sentences, then words."""
-    if text == "shakespeare":
-        splits = (
-            Corpus.shakespeare().split(DEV, TEST).map(extract_speeches)
-        )  # speeches, not directions
+def load_sentences(text: str, min_count: int, block: int) -> Sentences:
+    """Split by document, so that no play is in two splits; then into sentences and words."""
+    if text == "shakespeare":  # what is spoken, without stage directions
+        splits = Corpus.shakespeare().split(DEV, TEST).map(extract_speeches)
     else:
         splits = Corpus.read(Path(text)).split(DEV, TEST)
     train, dev = (
@@ -39,13 +37,13 @@ def sentenced(text: str, min_count: int, block: int) -> Sentenced:
     )
     tokenizer = train_tokenizer("word", train, min_count=min_count)
     rows = [truncate_rows(tokenizer.rows(part), block)[0] for part in (train, dev)]
-    return Sentenced(tokenizer, rows[0], rows[1])
+    return Sentences(tokenizer, *rows)
 
 
-def spread_out(rows: Rows, count: int) -> Rows:
-    """`count` rows evenly spaced, from every document, the same for every arm; short ones first.
+def sample_rows(rows: Rows, count: int) -> Rows:
+    """`count` evenly spaced rows, the same for every arm, sorted by length.
 
-    Rows of like length in a batch need little padding, and meet neighbours as in training.
+    Rows of similar length in a batch need little padding, as in training.
     """
     places = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
     return sorted((rows[i] for i in places), key=len)

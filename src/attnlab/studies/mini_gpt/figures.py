@@ -1,235 +1,243 @@
-"""Figures of every study of mini GPTs: perplexity by arm, by length, of three sentences."""
+"""Figures of the studies of mini GPTs: perplexity by arm, length and depth; loss; leaks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
-from attnlab.measure.intervals import Estimate
-from attnlab.report.style import LINEAR, NEUTRAL, POSITIONAL, SEMANTIC, house_style, panels
-from attnlab.studies.mini_gpt.evidence import Arms, exponential, geometric
-from attnlab.studies.mini_gpt.settings import MiniSettings
-from attnlab.studies.mini_gpt.study import ORDERS
+from attnlab.measure.ratios import geometric_mean
+from attnlab.report.plots import Series, dot_plot, draw_dots
+from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
+from attnlab.studies.mini_gpt.projection_depth import ProjectionDepth, arm_name
+from attnlab.studies.mini_gpt.study import GPTArms
 
-BARS = "Bars: 95 % t intervals over seeds, in the logarithm."
-SENTENCES = (("normal", SEMANTIC, "o"), ("ungrammatical", LINEAR, "s"), ("long", POSITIONAL, "^"))
-ROW = 0.27  # inches a line of a dot plot
+if TYPE_CHECKING:
+    from attnlab.studies.mini_gpt.study import MiniGPTStudy
+
+BARS = "Bars: 95 % t intervals over seeds, of the logarithm."
+ROW = 0.3  # inches a line of a dot plot
+PERPLEXITIES = {
+    "dev_perplexity": Series("perplexity of the text", PALETTE[0]),
+    "dev_sentence_mean": Series("mean over sentences", NEUTRAL, hollow=True),
+}
+SENTENCES = {
+    "normal_perplexity": Series("normal", PALETTE[1]),
+    "ungrammatical_perplexity": Series("ungrammatical", PALETTE[2], "s"),
+    "long_perplexity": Series("long", PALETTE[0], "^"),
+}
+BATCHING = {
+    "batched_perplexity": Series("in batches", PALETTE[0]),
+    "alone_perplexity": Series("one at a time", PALETTE[1], hollow=True),
+}
+INITIAL = {
+    "torch": Series("PyTorch's default", PALETTE[0], "s"),
+    "preserving": Series("variance kept", PALETTE[1], "o"),
+}
 
 
-def shared_figures(arms: Arms, settings: MiniSettings) -> list[Figure]:
-    """Everything the report shows, in its order; a figure without trials is left out."""
-    ids = tuple(arms.ids(*arms.names()))
+def figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
+    """What the report of every study of this kind shows; nothing where no model ended."""
+    settings, ids = study.settings, tuple(arms.ids())
     if not ids:
         return []
-    words = f"{settings.size}, {settings.steps:,} steps"
     return [
         Figure(
             "perplexity",
-            f"Dev perplexity by arm ({words})",
-            "Filled: exp(Σ NLL / Σ tokens) over the dev sentences; hollow: the mean over sentences "
+            f"Dev perplexity by arm ({settings.size}, {settings.steps:,} steps)",
+            "Filled: exp(Σ NLL / Σ tokens) over the dev sentences. Hollow: the mean over sentences "
             "of exp(loss), the number that was reported, in which a short sentence counts as much "
             f"as a long one. Dotted: n-gram models of the same text. {BARS}",
             "A dot with an interval for each arm; n-gram baselines as vertical lines.",
-            lambda: _by_arm(arms),
+            lambda: _perplexity_by_arm(arms),
             ids,
         ),
         Figure(
             "sentences",
             "Three sentences, one at a time",
             "Perplexity of a normal sentence, of its words in another order, and of a very long "
-            f"one, each scored alone. {BARS}",
+            f"sentence, each scored alone. {BARS}",
             "Three marks for each arm: normal, ungrammatical, long.",
-            lambda: _three(arms),
+            lambda: dot_plot(
+                _lines(arms, SENTENCES),
+                list(SENTENCES.values()),
+                xlabel="perplexity of one sentence, scored alone",
+                log=True,
+            ),
             ids,
         ),
         Figure(
             "length",
             "Perplexity against sentence length",
-            "Dev sentences grouped by length; each group's exp(Σ NLL / Σ tokens), geometric mean "
+            "Dev sentences grouped by length; exp(Σ NLL / Σ tokens) of each group, geometric mean "
             "over seeds. Short sentences are often set phrases (“Ay, my lord.”).",
-            "One line an arm: perplexity against the length of the sentence in tokens.",
-            lambda: _by_length(arms),
+            "One line per arm: perplexity against the length of the sentence in tokens.",
+            lambda: _curves(
+                arms, ("length", "length_perplexity"), ("sentence length (tokens)", "perplexity")
+            ),
             ids,
         ),
         Figure(
             "training",
-            "Loss while training",
+            "Training loss",
             "Mean training loss of each tenth of the steps, mean over seeds.",
-            "One line an arm: training loss in nats a token against steps.",
-            lambda: _training(arms, settings),
+            "One line per arm: training loss in nats per token against steps.",
+            lambda: _curves(
+                arms,
+                ("step", "train_loss"),
+                (f"step (batches of {settings.batch} sentences)", "training loss (nats per token)"),
+            ),
             ids,
         ),
     ]
 
 
-def dots(  # noqa: PLR0913  (a mark has this many looks)
-    ax: Axes,
-    names: Sequence[str],
-    found: Sequence[Estimate],
-    colour: str,
-    *,
-    hollow: bool = False,
-    marker: str = "o",
-    lower: float = 0.0,
-) -> None:
-    """One row a name: value and interval, `lower` rows below its line."""
-    for line, e in enumerate(found):
-        row = line + lower
-        if not np.isfinite(e.value):
-            continue
-        if e.has_interval:
-            ax.plot([e.low, e.high], [row, row], color=colour, linewidth=1.2, zorder=2)
-        face = "white" if hollow else colour
-        ax.plot(e.value, row, marker, color=colour, markerfacecolor=face, markersize=5, zorder=3)
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
+def head_merging_figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
+    """First what exposes the reported gain."""
+    artefact = Figure(
+        "artefact",
+        "In batches, one at a time, and with other words around",
+        "Left: dev perplexity of the same sentences in batches (filled) and one at a time "
+        "(hollow). Middle: how far predictions move when later words are changed; 0 for a causal "
+        f"model. Right: when the other sentences of the batch are changed. {BARS}",
+        "Dot plots by arm: perplexity in batches and one at a time; movement of predictions when "
+        "the future is changed; movement when the other sentences are changed.",
+        lambda: _artefact(arms),
+        tuple(arms.ids()),
+    )
+    return [artefact, *figures(study, arms)]
 
 
-def log_ticks(ax: Axes, few: bool = False) -> None:
-    """Plain numbers on a log axis, few enough to be read; fewer still on a narrow one."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def projection_depth_figures(study: ProjectionDepth, arms: GPTArms) -> list[Figure]:
+    """First everything against depth."""
+    if not arms.names():
+        return []
+    depth = Figure(
+        "depth",
+        "Perplexity, scores and gradients against depth",
+        "Left: dev perplexity against the number of hidden layers; dashed: the linear map; dotted: "
+        "attention switched off. Middle: spread of the scores over the keys of a query at the "
+        "start of training (filled) and at its end (hollow). Right: norm of the gradient that "
+        "reaches the query, key and value maps at the start. "
+        f"{BARS}{_missing_models(study, arms)}",
+        "Three panels against depth for two initialisations: perplexity, spread of scores, "
+        "gradient norm.",
+        lambda: _depth(arms, sorted(study.settings.depths)),
+        tuple(arms.ids()),
+    )
+    return [depth, *figures(study, arms)]
 
-    ax.set_xscale("log")
-    low, high = ax.get_xlim()
-    subs = (1.0, 2.0, 5.0) if high / low < 1000 else (1.0,)
-    if high / low < 5:
-        subs = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
-    if few:
-        subs = (1.0, 3.0) if high / low > 10 else (1.0, 2.0, 5.0)
-    ax.xaxis.set_major_locator(LogLocator(subs=subs, numticks=12))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}" if v < 1e5 else f"{v:.0e}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
+
+def _lines(arms: GPTArms, metrics: Mapping[str, Series]) -> dict[str, list]:
+    """Estimates of these metrics by arm, as a dot plot takes them."""
+    return {arm: [arms.geometric(arm, metric) for metric in metrics] for arm in arms.names()}
 
 
-def _by_arm(arms: Arms) -> Drawing:
-    names = arms.names()
+def _perplexity_by_arm(arms: GPTArms) -> Drawing:
     with house_style():
-        drawing, (ax,) = panels(1, 1, height=0.9 + ROW * len(names))
-        means = [arms.estimate(n, "dev_sentence_mean") for n in names]
-        found = [arms.estimate(n, "dev_perplexity") for n in names]
-        dots(ax, names, found, POSITIONAL, lower=-0.13)
-        dots(ax, names, means, NEUTRAL, hollow=True, lower=0.17)
-        for order, side in zip(ORDERS, ("right", "left", "right"), strict=True):
-            value = arms.baseline(order)
-            if np.isfinite(value):
-                ax.axvline(value, color=LINEAR, linestyle=":", linewidth=1.2)
-                ax.annotate(
-                    order,
-                    (value, 1.0),
-                    xycoords=("data", "axes fraction"),
-                    ha=side,
-                    va="bottom",
-                    fontsize=8,
-                    color=LINEAR,
-                )
-        log_ticks(ax)
+        drawing, (ax,) = panels(1, 1, height=0.9 + ROW * len(arms.names()))
+        log_axis(ax, "x")
+        draw_dots(ax, _lines(arms, PERPLEXITIES), list(PERPLEXITIES.values()))
+        for order, value in arms.baselines().items():
+            ax.axvline(value, color=PALETTE[2], linestyle=":", linewidth=1.2)
+            ax.annotate(
+                order,
+                (value, 1.0),
+                xycoords=("data", "axes fraction"),
+                ha="left" if order == "bigram" else "right",
+                va="bottom",
+                fontsize=8,
+                color=PALETTE[2],
+            )
         ax.set_xlabel("perplexity of dev sentences")
     return drawing
 
 
-def _three(arms: Arms) -> Drawing:
-    names = arms.names()
-    with house_style():
-        drawing, (ax,) = panels(1, 1, height=1.1 + ROW * len(names))
-        for index, (sentence, colour, marker) in enumerate(SENTENCES):
-            found = [arms.estimate(n, f"{sentence}_perplexity") for n in names]
-            dots(ax, names, found, colour, marker=marker, lower=0.18 * (index - 1))
-            ax.annotate(
-                sentence,
-                (0.02 + 0.22 * index, 1.01),
-                xycoords="axes fraction",
-                fontsize=8,
-                color=colour,
-                fontweight="bold",
-                va="bottom",
-            )
-        log_ticks(ax)
-        ax.set_xlabel("perplexity of one sentence, scored alone")
-    return drawing
-
-
-def _lines(ax: Axes, arms: Arms, curve: str, x: str) -> None:
-    """The geometric mean of a curve over seeds, one line an arm, its name at the right end."""
+def _curves(arms: GPTArms, names: tuple[str, str], labels: tuple[str, str]) -> Drawing:
+    """The geometric mean of a curve over seeds, one line per arm."""
     from matplotlib import colormaps
 
-    names = arms.names()
-    colours = colormaps["viridis"](np.linspace(0, 0.9, len(names)))
-    for colour, name in zip(colours, names, strict=True):
-        rows = arms.rows(name)
-        values = np.array([r.curves[curve] for r in rows])
-        places = np.asarray(rows.rows[0].curves[x])
-        ax.plot(places, np.exp(np.log(values).mean(axis=0)), color=colour, marker=".", label=name)
-    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
-
-
-def _by_length(arms: Arms) -> Drawing:
     with house_style():
         drawing, (ax,) = panels(1, 1, height=3.0)
-        _lines(ax, arms, "length_perplexity", "length")
-        ax.set_xlabel("sentence length (tokens)")
-        ax.set_ylabel("perplexity")
+        colours = colormaps["viridis"](np.linspace(0, 0.9, len(arms.names())))
+        for colour, arm in zip(colours, arms.names(), strict=True):
+            curves = [row.curves for row in arms.rows(arm)]
+            values = np.array([curve[names[1]] for curve in curves])
+            mean = np.exp(np.log(values).mean(axis=0))
+            ax.plot(curves[0][names[0]], mean, color=colour, marker=".", label=arm)
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+        ax.set_xlabel(labels[0])
+        ax.set_ylabel(labels[1])
     return drawing
 
 
-def _training(arms: Arms, settings: MiniSettings) -> Drawing:
+def _artefact(arms: GPTArms) -> Drawing:
     with house_style():
-        drawing, (ax,) = panels(1, 1, height=3.0)
-        _lines(ax, arms, "train_loss", "step")
-        ax.set_xlabel(f"step (batches of {settings.batch} sentences)")
-        ax.set_ylabel("training loss (nats a token)")
-    return drawing
-
-
-def artefact_figure(arms: Arms) -> Figure:
-    """Batches say one thing, single sentences another."""
-    return Figure(
-        "artefact",
-        "In batches, alone, and with other words around",
-        "Left: dev perplexity of the same sentences in batches (filled) and one by one (hollow). "
-        "Middle: how far predictions move when later words are changed: 0 for a causal model. "
-        f"Right: when the other sentences of the batch are changed. {BARS}",
-        "Dot plots by arm: perplexity in batches and alone; movement under a changed future; "
-        "movement under changed neighbours.",
-        lambda: _artefact(arms),
-        tuple(arms.ids(*arms.names())),
-    )
-
-
-def _artefact(arms: Arms) -> Drawing:
-    names = arms.names()
-    with house_style():
-        drawing, (left, middle, right) = panels(1, 3, height=1.0 + ROW * len(names))
-        batched = [geometric(list(arms.values(n, "batched_perplexity").values())) for n in names]
-        alone = [geometric(list(arms.values(n, "alone_perplexity").values())) for n in names]
-        dots(left, names, batched, POSITIONAL, lower=-0.15)
-        dots(left, names, alone, SEMANTIC, hollow=True, lower=0.15)
-        log_ticks(left, few=True)
+        drawing, (left, middle, right) = panels(1, 3, height=1.0 + ROW * len(arms.names()))
+        log_axis(left, "x")
+        draw_dots(left, _lines(arms, BATCHING), list(BATCHING.values()))
         left.set_xlabel("perplexity")
-        left.set_title("in batches, alone", fontsize=8)
-        for ax, metric, words in (
+        left.set_title("in batches, one at a time", fontsize=8)
+        for ax, metric, title in (
             (middle, "past_moved", "later words changed"),
-            (right, "neighbour_moved", "neighbours changed"),
+            (right, "neighbour_moved", "other sentences changed"),
         ):
-            dots(ax, names, [_largest(arms, n, metric) for n in names], NEUTRAL)
+            moved = {metric: Series(title, NEUTRAL)}
+            draw_dots(ax, _lines(arms, moved), list(moved.values()))
             ax.set_yticklabels([])
             ax.set_xlabel("prediction moved (nats)")
-            ax.set_title(words, fontsize=8)
+            ax.set_title(title, fontsize=8)
             ax.set_xlim(left=min(0.0, ax.get_xlim()[0]))
     return drawing
 
 
-def _largest(arms: Arms, name: str, metric: str) -> Estimate:
-    values = list(arms.values(name, metric).values())
-    if not values or min(values) <= 0:
-        return Estimate(max(values, default=np.nan), n=len(values))
-    return exponential(geometric_logs(values))
+def _missing_models(study: ProjectionDepth, arms: GPTArms) -> str:
+    """A sentence about points that rest on fewer models than were started: some diverged."""
+    seeds, names = study.settings.seeds, study.chosen_arms()
+    ended = {arm: len(arms.values(arm, "dev_perplexity")) for arm in names}
+    fewer = [f"{arm}: {count} of {seeds}" for arm, count in ended.items() if count < seeds]
+    return f" Models that reached the end, where not all did: {'; '.join(fewer)}." if fewer else ""
 
 
-def geometric_logs(values: Sequence[float]) -> Estimate:
-    """Mean and interval of the logarithms."""
-    from attnlab.measure.intervals import mean_interval
+def _depth(arms: GPTArms, depths: list[int]) -> Drawing:
+    with house_style():
+        drawing, (left, middle, right) = panels(1, 3, height=2.9)
+        _against_depth(left, arms, depths, "dev_perplexity")
+        for arm, style in (("linear", "--"), ("attention off", ":")):
+            value = arms.geometric(arm, "dev_perplexity").value
+            if np.isfinite(value):
+                left.axhline(value, linestyle=style, color=NEUTRAL, linewidth=1.2)
+        left.set_ylabel("dev perplexity")
+        left.legend(loc="upper left", fontsize=7.5)
+        left.margins(y=0.35)
+        _against_depth(middle, arms, depths, "initial_score_spread")
+        _against_depth(middle, arms, depths, "score_spread", hollow=True)
+        middle.set_ylabel("spread of scores over keys")
+        _against_depth(right, arms, depths, "initial_gradient")
+        right.set_ylabel("gradient of the maps at the start")
+        for ax in (middle, right):
+            ax.set_yscale("log")
+        for ax in (left, middle, right):
+            ax.set_xticks(depths if len(depths) < 5 else [1, 10, 20, 30])
+        drawing.supxlabel("hidden layers d of the query, key and value maps", fontsize=8.5)
+    return drawing
 
-    return mean_interval(np.log(values))
+
+def _against_depth(
+    ax: Axes, arms: GPTArms, depths: list[int], metric: str, hollow: bool = False
+) -> None:
+    """Geometric means over seeds for both initialisations; the smallest that is shown is 1e-30."""
+    for initial, kind in INITIAL.items():
+        values = {depth: arms.values(arm_name(depth, initial), metric) for depth in depths}
+        means = {
+            depth: geometric_mean([max(value, 1e-30) for value in by_seed.values()])
+            for depth, by_seed in values.items()
+            if by_seed
+        }
+        if hollow:
+            points = [mean.value for mean in means.values()]
+            ax.plot(list(means), points, kind.marker, color=kind.color, mfc="white", markersize=5)
+        elif means:
+            errorbars(ax, list(means), list(means.values()), kind.color, kind.label, kind.marker)

@@ -1,19 +1,31 @@
-"""Where a token stands: learned, sinusoidal three ways, rotary, ALiBi, none, attention off."""
+"""Position parts compared: learned, sinusoidal in three ways, rotary, ALiBi, none."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from attnlab.lab.claim import Claim, Reported
-from attnlab.lab.table import Table
-from attnlab.studies.mini_gpt.arms import POSITIONS, Arm
-from attnlab.studies.mini_gpt.evidence import Arms, against_baseline, ratio_claim
-from attnlab.studies.mini_gpt.study import COURSE, MiniStudy, said
+from attnlab.studies.mini_gpt.study import COURSE, OFF, GPTArms, MiniGPTStudy, Parts
 
+# embeddings start with entries of size 0.02; sinusoids have root mean square 1/√2
+AS_SMALL_AS_EMBEDDINGS = 0.02 * 2**0.5
 REPORTED = Reported(486 / 381, COURSE, comparable=False, note="486 / 381; only ratios compare")
 
+POSITIONS: dict[str, Parts] = {
+    "learned": {"position": {"name": "learned"}},
+    "sinusoidal as reported": {"position": {"name": "sinusoidal", "exponent": "reported"}},
+    "sinusoidal": {"position": {"name": "sinusoidal", "exponent": "standard"}},
+    "sinusoidal scaled": {
+        "position": {"name": "sinusoidal", "exponent": "standard", "scale": AS_SMALL_AS_EMBEDDINGS}
+    },
+    "rotary": {"position": {"name": "rotary"}},
+    "alibi": {"position": {"name": "alibi"}},
+    "none": {"position": {"name": "none"}},
+    "attention off": OFF,
+}
 
-class Positions(MiniStudy):
-    """Learned positions reported 401/381 (train/dev perplexity), sinusoidal ones 525/486."""
+
+class Positions(MiniGPTStudy):
+    """Reported train/dev perplexities: learned positions 401/381, sinusoidal ones 525/486."""
 
     name = "positions"
     question = "Do sinusoidal positions lose to learned ones, and if so, why?"
@@ -23,102 +35,57 @@ class Positions(MiniStudy):
         "quick": "about 11 minutes on two cores",
         "full": "not measured",
     }
+    template = "positions.md"
 
-    def arms(self) -> Mapping[str, Arm]:
+    def arm_parts(self) -> Mapping[str, Parts]:
         """One position part each; the last has no attention."""
         return POSITIONS
 
-    def claims(self, table: Table) -> list[Claim]:
-        """Each is a ratio of dev perplexities, paired by seed."""
-        a = Arms(table)
+    def claims(self, arms: GPTArms) -> Sequence[Claim]:
+        """Ratios of dev perplexities, paired by seed."""
         return [
-            ratio_claim(
-                a,
+            arms.compare(
                 "sinusoidal-loses",
-                "Sinusoids as reported (size 0.7) do worse than learned",
+                "Sinusoids as reported (root mean square 0.7) do worse than learned positions",
                 ("sinusoidal as reported", "learned"),
+                "dev_sentence_mean",
                 above=1.0,
-                metric="dev_sentence_mean",
                 reported=REPORTED,
             ),
-            ratio_claim(
-                a,
+            arms.compare(
                 "amplitude-is-why",
-                "Scaled to the size of embeddings they match learned (±3 %)",
+                "Scaled to the size of the embeddings, sinusoids match learned positions (±3 %)",
                 ("sinusoidal scaled", "learned"),
                 above=0.97,
                 below=1.03,
             ),
-            ratio_claim(
-                a,
+            arms.compare(
                 "exponent-is-not-why",
-                "Reported and standard exponents are level (±3 %)",
+                "The reported and the standard exponents do equally well (±3 %)",
                 ("sinusoidal as reported", "sinusoidal"),
                 above=0.97,
                 below=1.03,
             ),
-            ratio_claim(
-                a,
+            arms.compare(
                 "rotary-wins",
-                "Rotary positions do better than learned",
+                "Rotary positions do better than learned positions",
                 ("rotary", "learned"),
                 below=1.0,
             ),
-            ratio_claim(
-                a,
+            arms.compare(
                 "alibi-wins",
                 "ALiBi does better than learned positions",
                 ("alibi", "learned"),
                 below=1.0,
             ),
-            ratio_claim(
-                a,
+            arms.compare(
                 "none-is-close",
-                "Without positions the loss is within 10 % of learned",
+                "Without positions the perplexity is within 10 % of that with learned ones",
                 ("none", "learned"),
                 above=0.9,
                 below=1.1,
             ),
-            ratio_claim(
-                a,
-                "attention-helps",
-                "Attention is worth something: switched off is worse",
-                ("attention off", "learned"),
-                above=1.0,
-            ),
-            against_baseline(a, "learned", "bigram"),
-            against_baseline(a, "learned", "trigram"),
-        ]
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """Yes or no, and the amplitude."""
-        found = {c.name: c for c in claims}
-        lose, why = found["sinusoidal-loses"], found["amplitude-is-why"]
-        if lose.verdict == "undecided":
-            return f"Not settled at this scale: {lose.why}."
-        number = f"{lose.estimate.value:.3f} [{lose.estimate.low:.3f}, {lose.estimate.high:.3f}]"
-        if lose.verdict == "fails":
-            return f"No: sinusoids as reported reach {number} times the perplexity of learned ones."
-        cause = {
-            "holds": "and their amplitude is why: scaled down they match",
-            "fails": "and scaling them down does not bring them level",
-            "undecided": "whether their amplitude is why is not settled",
-        }[why.verdict]
-        return f"Yes: {number} times the perplexity of learned positions, {cause}."
-
-    def meaning(self, arms: Arms, found: Mapping[str, Claim]) -> list[str]:
-        """Amplitude, worth of attention, what no position does."""
-        off = found["attention-helps"]
-        return [
-            "A sinusoid has root mean square 0.7; a word's embedding starts with entries of size "
-            "0.02. Added as they are, the positions drown the words at first: "
-            f"as reported, {said(found['sinusoidal-loses'])}; scaled to the words' size, "
-            f"{said(found['amplitude-is-why'])}. The unusual exponents of the report are not the "
-            f"cause: {said(found['exponent-is-not-why'])}.",
-            "How much could any position change? Only what attention is worth here: switched off, "
-            f"perplexity is {off.estimate.value:.3f} times that of the full model ({off.verdict}). "
-            "Differences between position parts must be read against that number.",
-            f"Relative positions: rotary {said(found['rotary-wins'])}; ALiBi "
-            f"{said(found['alibi-wins'])}. Without any: {said(found['none-is-close'])}; the causal "
-            "mask alone tells a layer how much has been read, so order is not lost entirely.",
+            arms.attention_helps("learned"),
+            arms.beats_baseline("learned", "bigram"),
+            arms.beats_baseline("learned", "trigram"),
         ]

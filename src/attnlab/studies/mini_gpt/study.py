@@ -1,124 +1,209 @@
-"""What the three studies share: the same trials for every arm, baselines and audits."""
+"""What the three studies of mini GPTs share: settings, trials, baselines, audits.
+
+Each study swaps one part of the same small GPT. All arms get the same text, budget and order of
+batches; n-gram models are scored on the same sentences.
+"""
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from attnlab.audit.checks.attention_worth import attention_worth
-from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
 from attnlab.audit.finding import Finding
-from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.arms import Arms, ArmStudy
+from attnlab.lab.claim import Claim, judge
+from attnlab.lab.study import StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.audited import audit_findings
-from attnlab.studies.mini_gpt.arms import Arm
-from attnlab.studies.mini_gpt.evidence import Arms
-from attnlab.studies.mini_gpt.settings import FULL, SMOKE, MiniSettings
+from attnlab.lab.trial import Trial
+from attnlab.measure.intervals import mean_interval
+from attnlab.measure.ratios import exp_estimate
 
-HELPS = "attention-helps"  # the claim every one of these studies makes
-ORDERS = ("unigram", "bigram", "trigram")
+Parts = Mapping[str, Mapping[str, Any]]  # part of the GPT -> its configuration in JSON
+
+OFF: Parts = {"mask": {"name": "self"}}  # every position attends to itself only
+ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3}
+HELPS = "attention-helps"  # a claim that each of these studies makes
 COURSE = "course report: news sentences, vocabulary 26,604"
-PROTOCOL = (
-    "text",
-    "min_count",
-    "size",
-    "block",
-    "steps",
-    "batch",
-    "by_length",
-    "learning_rate",
-    "warmup",
-    "scored",
-    "singles",
-    "sample_tokens",
-    "normal",
-    "ungrammatical",
-    "long",
-    "device",
+PERPLEXITIES = {"dev_perplexity": "perplexity", "dev_sentence_mean": "mean sentence perplexity"}
+
+NORMAL = "I know not what to say to you , my lord ."
+UNGRAMMATICAL = ". lord to my , say what you not know to I"
+LONG = (
+    "If it be so , as I have heard you say , that he who was my friend is now my enemy , and that "
+    "the king , my father , will not hear me speak a word for him , then let me go from this place "
+    "to some other , where I may live in peace with those that love me , and think no more of what "
+    "is past , nor of the men who were the cause of all my grief , for I have seen enough of the "
+    "world to know that a good name is soon lost , and that he who has lost it will not find it "
+    "again , though he should live a thousand years and do nothing but good in all of them ."
 )
 
 
-class MiniStudy(Study):
-    """Arms that differ in one part; seeds; n-gram baselines on the same tokens."""
+class MiniGPTSettings(StudySettings):
+    """The text, the size of the model and the training budget: the same for every arm."""
 
-    Settings: ClassVar[type[StudySettings]] = MiniSettings
-    presets: ClassVar = {"smoke": SMOKE, "full": FULL}
+    text: str = setting("training text: 'shakespeare' or a UTF-8 text file", "shakespeare")
+    min_count: int = setting("words that occur less often in the training text are <UNK>", 12, ge=1)
+    size: Literal["nano", "micro", "mini"] = setting(
+        "layers/heads/width of the model: nano 3/3/48, micro 4/4/128, mini 6/6/192", "nano"
+    )
+    block: int = setting("longest sentence in tokens, with <START> and <STOP>", 128, ge=8)
+    seeds: int = setting("models per arm", 5, ge=1)
+    steps: int = setting("training steps", 900, ge=1)
+    batch: int = setting("sentences per batch", 32, ge=2)
+    by_length: bool = setting("batch sentences of similar length: less padding", True)
+    learning_rate: float = setting("peak learning rate of AdamW", 0.003, gt=0)
+    # with 0.05 some seeds stay long near the unigram: 120 instead of 102, and hide every effect
+    warmup: float = setting("share of the steps with a rising learning rate", 0.2, ge=0, le=1)
+    scored: int = setting("sentences of each split that are scored", 1200, ge=4)
+    singles: int = setting("dev sentences that are also scored one at a time", 150, ge=2)
+    sample_tokens: int = setting("tokens of each generated text", 24, ge=1)
+    normal: str = setting("a normal sentence to score", NORMAL)
+    ungrammatical: str = setting("the same words in another order", UNGRAMMATICAL)
+    long: str = setting("a very long sentence to score", LONG)
+
+
+SMOKE: dict[str, Any] = {
+    "steps": 6,
+    "batch": 4,
+    "scored": 12,
+    "singles": 4,
+    "sample_tokens": 4,
+    "seeds": 3,
+    "min_count": 60,
+    "block": 64,
+    "learning_rate": 0.01,
+}
+FULL: dict[str, Any] = {
+    "size": "micro",
+    "steps": 8000,
+    "batch": 64,
+    "seeds": 5,
+    "scored": 4000,
+    "singles": 500,
+    "min_count": 3,
+    "learning_rate": 0.001,
+}
+
+
+class GPTArms(Arms):
+    """The trained models by arm, and the n-gram models scored on the same dev sentences."""
+
+    def baselines(self) -> dict[str, float]:
+        """Dev perplexity of the n-gram models that ended, by name."""
+        rows = {row["order"]: row for row in self.table.where(kind="ngram")}
+        return {order: float(rows[order]["dev_perplexity"]) for order in ORDERS if order in rows}
+
+    def compare(
+        self,
+        name: str,
+        statement: str,
+        pair: tuple[str, str],
+        metric: str = "dev_perplexity",
+        **rest: Any,
+    ) -> Claim:
+        """The claim that the perplexity of one arm over that of the other lies in a range."""
+        one, other = pair
+        quantity = f"{PERPLEXITIES[metric]}, {one} / {other}"
+        return self.ratio(
+            name, statement, (one, metric), (other, metric), quantity=quantity, **rest
+        )
+
+    def attention_helps(self, plain: str) -> Claim:
+        """The claim that the plain model is worse with attention switched off."""
+        statement = "Attention is worth something: switched off, the perplexity is higher"
+        return self.compare(HELPS, statement, ("attention off", plain), above=1.0)
+
+    def beats_baseline(self, arm: str, order: str) -> Claim:
+        """The claim that the arm's perplexity is below that of an n-gram model."""
+        base = self.baselines().get(order, math.nan)
+        logs = [math.log(value / base) for value in self.values(arm, "dev_perplexity").values()]
+        return judge(
+            f"beats-{order}",
+            f"{arm} beats a {order} model of the same text",
+            exp_estimate(mean_interval(logs)),
+            below=1.0,
+            quantity=f"perplexity, {arm} / {order}",
+            trials=self.ids(arm),
+            runs=logs,
+        )
+
+
+class MiniGPTStudy(ArmStudy):
+    """Arms that differ in one part of the GPT, and n-gram baselines."""
+
+    Settings: ClassVar[type[StudySettings]] = MiniGPTSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     version = 2  # samples come from decode/generate.py since
     shares_accelerator = True
-    settings: MiniSettings
+    settings: MiniGPTSettings
+
+    run = deferred(".trial:run")
+    figures = deferred(".figures:figures")
 
     @abstractmethod
-    def arms(self) -> Mapping[str, Arm]:
-        """Name -> what it changes in the plain GPT."""
+    def arm_parts(self) -> Mapping[str, Parts]:
+        """Arm -> the parts that differ from the plain GPT."""
+
+    def chosen_arms(self) -> Sequence[str]:
+        """All arms."""
+        return list(self.arm_parts())
+
+    def arm_settings(self, arm: str) -> Mapping[str, Any]:
+        """The parts of the arm, and its place in tables and figures."""
+        return {
+            "kind": "gpt",
+            "place": self.chosen_arms().index(arm),
+            "parts": self.arm_parts()[arm],
+        }
 
     def trials(self) -> Sequence[Trial]:
-        """Every arm with every seed, slow arms first; one trial for each baseline."""
-        own = {key: getattr(self.settings, key) for key in PROTOCOL}
-        text = {key: own[key] for key in ("text", "min_count", "block", "scored")}
-        found = [
-            self.trial(seed, kind="gpt", arm=arm, place=place, parts=parts, part=arm, **own)
-            for seed in range(self.settings.seeds)
-            for place, (arm, parts) in enumerate(self.arms().items())
-        ]
-        return found + [
-            self.trial(0, kind="ngram", order=order, part="baselines", **text) for order in ORDERS
-        ]
-
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """Train and measure one model, or count n-grams."""
-        from attnlab.studies.mini_gpt.work import work
-
-        return work(trial, context)
-
-    declared: ClassVar[Mapping[str, Sequence[str]]] = {}  # arm -> audits it must fail
-
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Every model at its start and end; seeds and intervals behind every difference."""
-        claims = self.claims(table)
-        decided = {c.name: c.runs for c in claims if c.runs and c.verdict != "undecided"}
+        """Every arm with every seed; one trial for each n-gram model."""
+        needed = ("text", "min_count", "block", "scored")
+        text = {key: value for key, value in self.settings_json().items() if key in needed}
         return [
-            seeds_and_interval(decided),
-            _attention_worth(claims),
-            *audit_findings(table, claims, self.declared),
+            *super().trials(),
+            *(self.trial(0, kind="ngram", order=o, part="baselines", **text) for o in ORDERS),
         ]
 
-    def figures(self, table: Table) -> list[Figure]:
-        """Perplexity by arm, against sentence length, and of the three sentences."""
-        from attnlab.studies.mini_gpt.figures import shared_figures
+    def evidence(self, table: Table) -> GPTArms:
+        """The models by arm; arms are called by their names."""
+        return GPTArms(table, {arm: arm for arm in self.chosen_arms()})
 
-        return shared_figures(Arms(table), self.settings)
+    def audits(self, arms: GPTArms, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """What attention as a whole is worth, beside every difference between arms."""
+        helps = next(claim for claim in claims if claim.name == HELPS)
+        compared = {
+            claim.name: math.log(claim.estimate.value)
+            for claim in claims
+            if "perplexity" in claim.quantity
+            and claim is not helps
+            and not claim.name.startswith("beats-")
+            and claim.estimate.value > 0
+        }
+        return [attention_worth(helps.runs, compared)]
 
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """What it means in this study, then what every study of this kind must say."""
-        from attnlab.studies.mini_gpt.discussion import shared_sections
-
-        arms = Arms(table)
-        return [
-            Section("What it means", tuple(self.meaning(arms, {c.name: c for c in claims}))),
-            *shared_sections(arms, self.settings),
+    def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """What `shared.md` tells of every study of this kind."""
+        first = {arm: arms.rows(arm)[0] for arm in arms.names()}
+        ratios = [
+            arms.geometric(arm, "dev_sentence_mean").value
+            / arms.geometric(arm, "dev_perplexity").value
+            for arm in first
         ]
-
-    @abstractmethod
-    def meaning(self, arms: Arms, found: Mapping[str, Claim]) -> list[str]:
-        """Paragraphs written from the verdicts."""
-
-
-def _attention_worth(claims: Sequence[Claim]) -> Finding:
-    """What attention as a whole is worth here, beside every difference between trained arms."""
-    helps = next(c for c in claims if c.name == HELPS)
-    compared = {
-        c.name: math.log(c.estimate.value)
-        for c in claims
-        if c.quantity.startswith("perplexity")
-        and c.name != HELPS
-        and not c.name.startswith("beats-")
-        and c.estimate.value > 0
-    }
-    return attention_worth(helps.runs, compared)
+        return {
+            "ratios": [ratio for ratio in ratios if math.isfinite(ratio)],
+            "first": next(iter(first.values()), None),
+            "costs": [
+                (arm, f"{row['parameters']:,}", _speed(arms, arm)) for arm, row in first.items()
+            ],
+            "samples": {arm: row.samples for arm, row in first.items() if row.samples},
+        }
 
 
-def said(claim: Claim) -> str:
-    """'holds (interval [1.2, 1.3] lies inside …)'."""
-    return f"{claim.verdict} ({claim.why})"
+def _speed(arms: Arms, arm: str) -> str:
+    """Training tokens per second, mean over seeds."""
+    speeds = [row.cost["tokens_per_second"] for row in arms.rows(arm) if row.cost]
+    return f"{np.mean(speeds):,.0f}" if speeds else "not measured"

@@ -1,9 +1,8 @@
-"""Where does attention switch from reading positions to reading meaning?
+"""At which number of samples does attention switch from reading positions to reading meaning?
 
-settings.py   what can be varied, and the three scales
-plan.py       the trials of each part of the study
-work.py       one trial: an instance, a ridge search, a theory curve, critical points
-evidence.py   the table condensed: crossings, estimates, theory at an alpha
-claims.py     sentences with computed verdicts; discussion.py: what they mean
+study.py      the question and the settings; plan.py: the trials of every part
+trial.py      one trial: an instance, a ridge search, a theory curve, critical points, stability
+evidence.py   theory at an α, estimates over instances, crossings; claims.py: the verdicts
 figures.py    Figure 2 of the paper; maps.py: Figure 3; beyond.py: what the paper does not show
+report.md     answer and discussion; facts.py: the numbers in it
 """

@@ -1,192 +1,158 @@
-"""Figure 2 of the paper, for training and for test error; the list of all figures."""
+"""What the report shows: Figures 2 and 3 of the paper, then what is beyond them."""
 
-from collections.abc import Callable
-
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Drawing
+from functools import partial
+from typing import TYPE_CHECKING
 
 from attnlab.lab.study import Figure
-from attnlab.lab.table import Table
-from attnlab.report.style import (
-    LINEAR,
-    NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
-    errorbars,
-    house_style,
-    panels,
-    published,
-    theory_line,
+from attnlab.lab.table import Row
+from attnlab.studies.phase_transition.beyond import (
+    draw_finite_size,
+    draw_instability,
+    draw_ridge,
+    draw_scaling,
 )
-from attnlab.studies.phase_transition.beyond import beyond_figures
-from attnlab.studies.phase_transition.claims import PUBLISHED
-from attnlab.studies.phase_transition.evidence import Evidence, gap, over_instances
-from attnlab.studies.phase_transition.maps import map_figures
-from attnlab.studies.phase_transition.settings import PhaseSettings
+from attnlab.studies.phase_transition.curves import draw_figure_two
+from attnlab.studies.phase_transition.evidence import Evidence, excess, gap
+from attnlab.studies.phase_transition.maps import draw_critical_lines, draw_maps, draw_overlaps
 
-ALPHA = "sample complexity α = N/D"
-COLOURS = {"semantic": SEMANTIC, "positional": POSITIONAL}
-BARS = "Bars: 95 % t intervals over instances. Points: simulation; lines: theory (D → ∞)."
+if TYPE_CHECKING:
+    from attnlab.studies.phase_transition.study import PhaseTransition
 
-
-def figures(table: Table, settings: PhaseSettings) -> list[Figure]:
-    """Everything the report shows, in its order; a figure without trials is left out."""
-    return [figure for figure in _all(table, settings) if figure.trials]
+T_BARS = "Bars: 95 % t intervals over instances."
+POINTS = f"{T_BARS} Points: simulation; lines: theory (D → ∞)."
+LINES = "Lines: α_c (solid), α_l (dashed), α_w (dotted), computed by theory."
 
 
-def _all(table: Table, settings: PhaseSettings) -> list[Figure]:
-    e = Evidence(table, settings)
+def figures(study: "PhaseTransition", e: Evidence) -> list[Figure]:
+    """In the order of the report; a figure without trials is left out."""
+    shown = [*_figure_two(e), *_figure_three(e), *_beyond(e)]
+    return [figure for figure in shown if figure.trials]
+
+
+def _figure_two(e: Evidence) -> list[Figure]:
     points = e.part("Figure 2").ids
-    two = points + e.table.where(kind="curve").ids if points else ()
-    dim, omega = settings.curve_dim, settings.omega
+    ids = points + e.table.where(kind="curve").ids if points else ()
+    where = f"(D = {e.settings.curve_dim:,}, ω = {e.settings.omega:g})"
     return [
         Figure(
             "figure-2",
-            f"Two solutions, one transition (D = {dim:,}, ω = {omega:g})",
-            "Left: above zero the semantic solution has the lower training loss; it crosses at α_c "
-            "(dotted: theory; hollow: published). Middle: the overlap that names each solution. "
-            "Right: training loss of both, of a random start and of the linear baseline. "
-            f"{BARS}",
+            f"Two solutions, one transition {where}",
+            "Left: above zero the semantic solution has the lower training loss; the difference "
+            "crosses zero at α_c (dotted: theory; hollow: published). Middle: the overlap that "
+            "names each solution. Right: training loss of both, of a random start and of the "
+            f"linear baseline. {POINTS}",
             "Three panels against α: the loss difference of the two solutions, their overlaps m "
             "and θ, and their training losses beside a random start and the linear baseline.",
-            lambda: _figure_two(e, "train_error"),
-            two,
+            partial(draw_figure_two, e, "train_error"),
+            ids,
         ),
         Figure(
             "figure-2-test",
-            f"The same for test error (D = {dim:,}, ω = {omega:g})",
-            "Left: test error of the positional minus the semantic solution. Middle: minus the "
-            "linear baseline: attention is worth its price only below zero (α_l dotted). Right: "
-            f"the test errors themselves. {BARS}",
+            f"The same for test error {where}",
+            "Left: test error of the positional minus the semantic solution. Middle: test error "
+            "minus that of the linear baseline; below zero attention predicts better (α_l dotted). "
+            f"Right: the test errors themselves. {POINTS}",
             "Three panels against α: the difference of the test errors of the two solutions, each "
             "minus the linear baseline, and the test errors themselves.",
-            lambda: _figure_two(e, "test_error"),
-            two,
+            partial(draw_figure_two, e, "test_error"),
+            ids,
         ),
-        *map_figures(e),
-        *beyond_figures(e),
     ]
 
 
-def _points(ax: Axes, e: Evidence, value: Callable[..., float], colour: str) -> None:
-    found = over_instances(e.part("Figure 2"), value, "alpha")
-    errorbars(ax, [k[0] for k in found], list(found.values()), colour)
+def _semantic_excess(row: Row) -> float:
+    return row["semantic_test_error"] - row["linear_test_error"]
 
 
-def _figure_two(e: Evidence, error: str) -> Drawing:
-    semantic, positional = e.theory("semantic"), e.theory("positional")
-    train = error == "train_error"
-    with house_style():
-        drawing, (left, middle, right) = panels(1, 3, height=2.9)
-        both = [a for a in semantic.alpha if a in set(positional.alpha)]
-        gaps = [positional.at(a, error) - semantic.at(a, error) for a in both]
-        left.axhline(0, color=NEUTRAL, linewidth=0.8)
-        theory_line(left, both, gaps, NEUTRAL)
-        _points(left, e, lambda r: gap(r, error), NEUTRAL)
-        symbol = "$ε_t$" if train else "$ε_g$"
-        left.set_ylabel(f"Δ{symbol}: positional − semantic")
-        if train:
-            _mark(left, e, "alpha_c")
-            _overlap_panel(middle, e)
-        else:
-            _excess_panel(middle, e)
-        for name, branch in (("semantic", semantic), ("positional", positional)):
-            if branch.alpha.size:
-                theory_line(right, branch.alpha, branch.columns[error], COLOURS[name])
-            _points(right, e, lambda r, n=name: r[f"{n}_{error}"], COLOURS[name])
-        _points(right, e, lambda r: r[f"linear_{error}"], LINEAR)
-        _linear_theory(right, e, train)
-        if train:
-            _points(right, e, lambda r: r["random_train_error"], NEUTRAL)
-        words = "training loss" if train else "test error"
-        right.set_ylabel(f"{words} {symbol}")
-        _names(right, 0.03 if train else 0.97)
-        drawing.supxlabel(ALPHA, fontsize=8.5)
-    return drawing
+def _figure_three(e: Evidence) -> list[Figure]:
+    cells = e.part("Figure 3").ids
+    ids = cells + e.table.where(kind="critical").ids if cells else ()
+    dim = e.settings.map_dim
+    explained = f"Each cell: mean of {e.settings.map_seeds} instances at D = {dim:,}. {LINES}"
+    return [
+        Figure(
+            "figure-3",
+            f"Phase diagrams (D = {dim:,})",
+            "Left: training loss, positional − semantic; red: the semantic loss is lower. Right: "
+            "test error of the solution with the lower loss minus the linear baseline's; blue: "
+            f"attention is better. {explained}",
+            "Two maps over α and ω with three critical lines on them.",
+            partial(draw_maps, e, "$Δε_t$", gap, excess),
+            ids,
+        ),
+        Figure(
+            "figure-3-test",
+            "The same in test error",
+            "Left: test error, positional − semantic. Right: test error of the semantic solution "
+            f"minus the linear baseline's. {explained}",
+            "Two maps over α and ω of test-error differences.",
+            partial(draw_maps, e, "$Δε_g$", partial(gap, quantity="test_error"), _semantic_excess),
+            ids,
+        ),
+        Figure(
+            "figure-3-overlaps",
+            "Overlaps of the solution with the lower loss",
+            "Overlap m with the positions and θ with the teacher, of the solution with the lower "
+            f"training loss. {explained}",
+            "Two maps over α and ω: overlap m and overlap θ of the lower-loss solution.",
+            partial(draw_overlaps, e),
+            ids,
+        ),
+        Figure(
+            "critical-lines",
+            "Critical points: theory, simulation, published",
+            "Lines: theory. Points: where the mean losses of simulation cross, by interpolation; "
+            f"bars: 95 % jackknife t intervals over instances (D = {dim:,}). Hollow: published "
+            "at ω = 0.3.",
+            "Critical α against ω: three lines of theory, points of simulation, published values.",
+            partial(draw_critical_lines, e),
+            ids,
+        ),
+    ]
 
 
-def _names(ax: Axes, x: float) -> None:
-    """The names of the series in a free upper corner, in their colours."""
-    names = [("semantic", SEMANTIC), ("positional", POSITIONAL), ("linear", LINEAR)]
-    names += [("random start", NEUTRAL)] if x < 0.5 else []
-    for index, (text, colour) in enumerate(names):
-        ax.text(
-            x,
-            0.98 - 0.08 * index,
-            text,
-            color=colour,
-            transform=ax.transAxes,
-            va="top",
-            ha="left" if x < 0.5 else "right",
-            fontsize=8,
-            fontweight="bold",
-        )
-
-
-def _mark(ax: Axes, e: Evidence, name: str) -> None:
-    """The theory's critical point as a dotted line, the published one hollow."""
-    found, _ = e.critical_at(name)
-    if np.isfinite(found.value):
-        ax.axvline(found.value, color=NEUTRAL, linestyle=":", linewidth=1.2)
-        ax.annotate(
-            f"$α_{name[-1]}$ = {found.value:.3f}",
-            (found.value, 0.93),
-            xycoords=("data", "axes fraction"),
-            xytext=(-4, 0),
-            ha="right",
-            textcoords="offset points",
-            fontsize=8,
-        )
-    if e.is_published_model:
-        published(ax, [PUBLISHED[name]], [0.0])
-
-
-def _linear_theory(ax: Axes, e: Evidence, train: bool) -> None:
-    """The baseline for D → ∞: a constant test error, and α times it in training."""
-    rows = e.table.where(kind="curve").rows
-    if rows:
-        alphas = np.array([0.0, max(rows[0].curves["alpha"])])
-        level = float(rows[0]["linear_test_error"])
-        theory_line(ax, alphas, level * (alphas if train else np.ones(2)), LINEAR)
-
-
-def _overlap_panel(ax: Axes, e: Evidence) -> None:
-    for name, overlap in (("semantic", "theta"), ("positional", "m")):
-        branch = e.theory(name)
-        if branch.alpha.size:
-            theory_line(ax, branch.alpha, branch.columns[overlap], COLOURS[name])
-        _points(ax, e, lambda r, n=name, o=overlap: r[f"{n}_{o}"], COLOURS[name])
-    ax.set_ylabel("overlap with its start's direction")
-    ax.set_ylim(bottom=0)
-    ax.text(
-        0.97,
-        0.64,
-        "m (positional)",
-        color=POSITIONAL,
-        transform=ax.transAxes,
-        ha="right",
-        fontsize=8,
-    )
-    ax.text(
-        0.97, 0.06, "θ (semantic)", color=SEMANTIC, transform=ax.transAxes, ha="right", fontsize=8
-    )
-
-
-def _excess_panel(ax: Axes, e: Evidence) -> None:
-    ax.axhline(0, color=LINEAR, linewidth=1.2)
-    for name in ("semantic", "positional"):
-        branch = e.theory(name)
-        rows = e.table.where(kind="curve").rows
-        if branch.alpha.size and rows:
-            theory_line(
-                ax,
-                branch.alpha,
-                branch.columns["test_error"] - rows[0]["linear_test_error"],
-                COLOURS[name],
-            )
-        _points(
-            ax, e, lambda r, n=name: r[f"{n}_test_error"] - r["linear_test_error"], COLOURS[name]
-        )
-    ax.set_ylabel("$ε_g$ − $ε_g$ of the linear baseline")
-    _mark(ax, e, "alpha_l")
+def _beyond(e: Evidence) -> list[Figure]:
+    open_ids = e.part("open questions").ids
+    return [
+        Figure(
+            "finite-size",
+            f"Simulation against D (ω = {e.settings.omega:g})",
+            "Left: the crossing α_c of simulation for each D, as the zero of a straight line "
+            "through the instances' means; the band is the theory's range over integration rules. "
+            "Right: m of the positional solution over the theory's, where theory and gradient "
+            "descent disagree most: a gap that stays as D grows is no finite-size effect. "
+            "Bars: 95 % (left: jackknife; right: t).",
+            "Crossing of the losses against D beside theory; overlap m over the theory's.",
+            partial(draw_finite_size, e),
+            e.part("finite size").ids + open_ids,
+        ),
+        Figure(
+            "instability",
+            "Where simulation and theory differ, theory is unstable",
+            "How far the overlap of simulation (largest D) exceeds the theory's, against the "
+            "separation Δ*/q that two replicas of the theory reach: 0 is stable. Points where "
+            f"theory has no overlap at all are left out. {T_BARS}",
+            "Relative excess of the overlaps m and θ against the predicted separation of replicas.",
+            partial(draw_instability, e),
+            open_ids,
+        ),
+        Figure(
+            "ridge",
+            f"Choosing λ from training data (D = {e.settings.ridge_dim:,})",
+            "Test error of the semantic solution against λ, and its estimates by k-fold "
+            f"cross-validation and by leave-one-out from one fit. {T_BARS}",
+            "Three curves against λ for each α: test error, k folds, leave-one-out.",
+            partial(draw_ridge, e),
+            e.part("ridge").ids,
+        ),
+        Figure(
+            "scaling",
+            "Why the factors 1/√D matter",
+            "Variance of the attention scores at the semantic start, with the paper's scaling and "
+            "without: without it the scores grow with D and the softmax saturates. "
+            "Bars: 95 % t intervals of the logarithm over instances.",
+            "Score variance against D with and without the factors 1/√D, on log axes.",
+            partial(draw_scaling, e),
+            e.part("scaling").ids,
+        ),
+    ]

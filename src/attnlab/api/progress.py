@@ -1,0 +1,134 @@
+"""Progress of a run on stderr: a bar a stage on a terminal, a plain line now and then in a pipe."""
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from attnlab.core.notes import note
+from attnlab.lab.execute import Progress
+from attnlab.lab.trial import Trial
+from attnlab.report.text import duration
+
+PLAIN_SECONDS = 5.0  # between plain lines
+
+
+def stage_of(trial: Trial) -> str:
+    """The part of the study a trial belongs to, when the study names its parts."""
+    return str(trial.config.get("part", "trials"))
+
+
+class PlainProgress:
+    """`12/48 trials, 3.1/s, about 12 s left`, every few seconds."""
+
+    def __init__(self) -> None:
+        self.total = self.done = self.before = 0
+        self.started = False
+        self.began = self.last = time.monotonic()
+
+    def start(self, total: int, already_done: int) -> None:
+        """Say what will be done."""
+        self.started = True
+        self.total, self.done, self.before = total, already_done, already_done
+        self.began = self.last = time.monotonic()
+        kept = f", {already_done} already done" if already_done else ""
+        note(f"{total} trials{kept}")
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """Count one; say so if the last line is old, or if it went wrong."""
+        self.done += 1
+        now = time.monotonic()
+        if state not in ("done", "diverged"):
+            note(f"trial {trial.id} ({stage_of(trial)}): {state}")
+        if now - self.last >= PLAIN_SECONDS or self.done == self.total:
+            self.last = now
+            rate = (self.done - self.before) / max(now - self.began, 1e-9)
+            left = duration((self.total - self.done) / rate) if self.done < self.total else "0 s"
+            note(f"{self.done}/{self.total} trials, {rate:.1f}/s, about {left} left")
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
+        """`step 200/2000, loss 4.1, 8,100 tokens/s`, every few seconds."""
+        now = time.monotonic()
+        if now - self.last >= PLAIN_SECONDS or done == of:
+            self.last = now
+            note(f"step {done}/{of}, {words}")
+
+    def stop(self) -> None:
+        """Nothing to take down."""
+
+
+class BarProgress:
+    """One rich bar a stage, with rate and time left; one bar for what is left of a resumed run."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as Bars
+
+        self.totals = Counter(stage_of(t) for t in trials)
+        self.bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.tasks: dict[str, Any] = {}
+        self.started = self.inside = False
+
+    def start(self, total: int, already_done: int) -> None:
+        """Draw the bars."""
+        self.started = True
+        if already_done:  # which of them is not said, so the stages cannot be counted
+            whole = self.bars.add_task("trials", total=total, completed=already_done, rate="")
+            self.tasks = dict.fromkeys(self.totals, whole)
+        for name, count in self.totals.items() if not already_done else ():
+            self.tasks[name] = self.bars.add_task(name, total=count, rate="")
+        self.bars.start()
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """Move the bar of the trial's stage."""
+        task = self.tasks[stage_of(trial)]
+        speed = self.bars.tasks[task].speed
+        self.bars.update(
+            task, advance=0 if self.inside else 1, rate=f"{speed:.1f}/s" if speed else ""
+        )
+        if state not in ("done", "diverged"):
+            self.bars.console.print(f"trial {trial.id}: {state}", style="red")
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
+        """A bar for the trial itself, in place of its stage's."""
+        self.inside, task = True, self.tasks[stage_of(trial)]
+        self.bars.update(task, completed=done, total=of, rate=words)
+
+    def stop(self) -> None:
+        """Leave the finished bars on the screen."""
+        self.bars.stop()
+
+
+ProgressChoice = Progress | bool | None  # True: a bar or lines; None and False: nothing
+
+
+def resolve_progress(choice: ProgressChoice, trials: Sequence[Trial]) -> Progress | None:
+    """Who shows the progress of a run: the caller's own object, ours, or nobody."""
+    if isinstance(choice, bool) or choice is None:
+        return progress_for(trials, quiet=not choice)
+    return choice
+
+
+def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainProgress | None":
+    """A bar on a terminal, lines in a pipe, nothing when quiet."""
+    if quiet:
+        return None
+    drawn = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return BarProgress(trials) if drawn else PlainProgress()

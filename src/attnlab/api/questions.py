@@ -1,0 +1,170 @@
+"""Questions to any model: where it looks, how surprised it is, whether another says the same."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.api.targets import Opening, Target, find_target, load_target, to_gpt
+from attnlab.core.devices import resolve_device
+from attnlab.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnlab.audit.finding import Finding, Verdicts
+    from attnlab.report.attention_maps import AttentionMaps
+
+DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over."
+LONGEST_MAP = 512
+
+
+def attend(
+    target: str, text: str, out: Path = Path("runs"), device: str = "cpu"
+) -> "AttentionMaps":
+    """Where a model looks on a text: weights[layer, head, query, key] with the tokens.
+
+    `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`.
+    """
+    found = load_target(target, out, device)  # a wrong name first: torch is slow to load
+    import numpy as np
+    import torch
+
+    from attnlab.models.perceiver import Perceiver
+    from attnlab.report.attention import AttentionMaps
+
+    ids = found.ids(text)
+    longest = min(found.model.context, LONGEST_MAP)
+    if len(ids) > longest:
+        raise UsageError(f"the text has {len(ids)} tokens, at most {longest} can be shown")
+    if isinstance(found.model, Perceiver):
+        raise UsageError(f"{found.name}: a Perceiver looks at latents, not from token to token")
+    maps = found.model.attentions(torch.tensor([ids]))
+    weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
+    assert found.reader is not None  # ids() has asked
+    return AttentionMaps(found.name, tuple(found.reader.tokens(ids)), weights)
+
+
+def perplexity(
+    target: str,
+    text: str,
+    out: Path,
+    device: str,
+    *,
+    lines: bool = False,
+    stride: int | None = None,
+) -> dict[str, Any]:
+    """Perplexity of a text of any length; each token is scored once."""
+    found = load_target(target, out, device)
+    from attnlab.measure.perplexity import score, token_nll, windows
+
+    pieces = [line for line in text.splitlines() if line.strip()] if lines else [text]
+    rows = [ids for piece in pieces if len(ids := _ids(found, piece)) > 1]
+    if not rows:
+        raise UsageError("the text has nothing to score")
+    context = min(found.model.context, max(map(len, rows)))
+    batches = [window for row in rows for window in windows(row, context, stride)]
+    whole = score(token_nll(found.model.logits), batches, resolve_device(device)).perplexity
+    answer: dict[str, Any] = {
+        "target": found.name,
+        "perplexity": whole.corpus,
+        "nll": whole.nll,
+        "tokens": whole.tokens,
+        "bits_per_byte": whole.nll / math.log(2) / max(1, sum(len(p.encode()) for p in pieces)),
+    }
+    if lines:
+        if max(map(len, rows)) - 1 > context:
+            raise UsageError(f"--lines: a line is longer than the model's context of {context}")
+        answer |= {"sentences": len(rows), "mean_of_sentences": whole.sentence_mean}
+    return answer
+
+
+def audit(  # noqa: PLR0913  (what a person may choose)
+    target: str,
+    out: Path,
+    device: str,
+    *,
+    only: Sequence[str] = (),
+    seed: int = 0,
+    length: int | None = None,
+    revision: str | None = None,
+    trust: bool = False,
+    on_finding: "Callable[[Finding], None]" = lambda finding: None,
+) -> "Verdicts":
+    """Every audit that applies to a model."""
+    how = Opening(own_head=True, revision=revision, trust=trust)
+    place = find_target(target, out, device, how)  # a wrong name first: torch is slow to load
+    if only:  # and before a model is
+        from attnlab.audit.catalogue import select_audits
+
+        select_audits(only)
+    found = place.load()
+    from attnlab.audit.catalogue import check
+
+    return check(
+        found.model,
+        only=only,
+        seed=seed,
+        length=length,
+        name=found.name,
+        on_finding=on_finding,
+    )
+
+
+def _ids(found: Target, piece: str) -> list[int]:
+    if found.reader is None:
+        raise UsageError(f"{found.name} has no tokenizer: it cannot read a text")
+    return list(found.reader.encode(piece))
+
+
+def compare(first: str, second: str, text: str | None, out: Path, device: str) -> dict[str, Any]:
+    """max and mean |logits of A − logits of B|, and the share of positions with equal argmax."""
+    places = [find_target(name, out, device) for name in (first, second)]  # both, before torch
+    a, b = (place.load() for place in places)
+    import torch
+
+    if a.model.vocabulary != b.model.vocabulary:
+        raise UsageError(
+            f"{a.name} has {a.model.vocabulary:,} tokens and {b.name} {b.model.vocabulary:,}: "
+            "their logits cannot be compared"
+        )
+    ids = _common_ids(a, b, text)
+    with torch.no_grad():
+        x, y = (m.model.logits(torch.tensor([ids])).double().cpu() for m in (a, b))
+    gap = (x - y).abs()
+    return {
+        "a": a.name,
+        "b": b.name,
+        "positions": len(ids),
+        "max_gap": float(gap.max()),
+        "mean_gap": float(gap.mean()),
+        "argmax_agreement": float((x.argmax(-1) == y.argmax(-1)).double().mean()),
+    }
+
+
+def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:
+    """The text's ids if both read it alike; without any tokenizer, ids 0, 1, 2 …"""
+    readers = [t for t in (a, b) if t.reader is not None]
+    if not readers:
+        if text is not None:
+            raise UsageError(f"neither {a.name} nor {b.name} has a tokenizer for the text")
+        return list(range(min(16, a.model.vocabulary)))
+    found = [t.ids(text or DEFAULT_TEXT) for t in readers]
+    if len(found) == 2 and found[0] != found[1]:
+        raise UsageError(f"{a.name} and {b.name} read this text as different tokens")
+    longest = min(a.model.context, b.model.context)
+    return found[0][:longest]
+
+
+def export_target(target: str, folder: Path, out: Path) -> list[str]:
+    """A model made of our parts as a Hugging Face folder; the files that were written."""
+    place = find_target(target, out)
+    if place.kind == "function":
+        raise UsageError(f"{target}: a function has no weights to export")
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        raise UsageError(f"{folder}: exists and is not empty")
+    model = to_gpt(place.load())
+    from attnlab.models.hugging_face import export
+
+    tokenizer = model.tokenizer
+    own = hasattr(tokenizer, "to_json")
+    export(model, tokenizer.to_json() if own else tokenizer, folder)
+    return sorted(path.name for path in folder.iterdir())

@@ -1,0 +1,104 @@
+"""Train a small GPT on a text: what `attnlab train` does, and `attnlab.train` in Python."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnlab.api.following import follow
+from attnlab.api.progress import ProgressChoice
+from attnlab.api.running import Run, plan, run
+from attnlab.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from attnlab.lab.plan import Plan
+
+# settings of this training that the function names itself
+NAMED = ("text", "tokenizer", "size", "position", "steps", "prompt", "threads", "device")
+LIMITS = ("trial_seconds", "trial_memory_gb")  # of workers; a training runs in this process
+
+
+def train(  # noqa: PLR0913  (each is one choice of a training)
+    text: str | Path,
+    *,
+    size: str = "nano",
+    tokenizer: str = "char",
+    position: str = "learned",
+    steps: int = 2000,
+    seed: int = 0,
+    prompt: str = "",
+    threads: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    device: str = "auto",
+    out: str | Path = "runs",
+    progress: ProgressChoice = None,
+) -> Run:
+    """Train a GPT of a size (nano, micro, mini) on a text file, a folder of .txt, or an asset.
+
+    A stopped training continues from its checkpoint when it is asked for again; a finished one is
+    returned at once. `settings` are any others of `attnlab show train`. The run's folder is a
+    TARGET for `attnlab.load`, `generate`, `attend` and `check`.
+    """
+    chosen = {
+        "text": str(text),
+        "size": size,
+        "tokenizer": tokenizer,
+        "position": position,
+        "steps": steps,
+        "prompt": prompt,
+        "threads": threads,
+        "device": device,
+        "first_seed": seed,
+    }
+    planned = plan_training(chosen, settings or {})
+    return run(planned, out=out, engine="inline", progress=progress)
+
+
+def plan_training(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan":
+    """The plan of one training; `more` are settings without a parameter of their own."""
+    from attnlab.lab.engine.local import default_workers
+
+    if not str(chosen["text"]).strip():
+        raise UsageError("--text: name a file, a folder of .txt files, or shakespeare")
+    for key in more.keys() & set(NAMED):
+        raise UsageError(f"--set {key}: it has its own option, --{key}")
+    for key in more.keys() & set(LIMITS):
+        raise UsageError(f"--set {key}: a training has no such limit; stop it when you like")
+    on_this_machine = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    threads = chosen["threads"] or max(1, default_workers("cpu") // on_this_machine)
+    defaults = {"checkpoint_every": max(1, chosen["steps"] // 40)}
+    return plan("train", "quick", {**defaults, **more, **chosen, "threads": threads})
+
+
+def train_distributed(
+    planned: "Plan", out: Path, sharded: bool, progress: ProgressChoice = None
+) -> Run | None:
+    """One training on the processes that torchrun, or `--processes`, has started.
+
+    The first process stores the run and returns it; the others compute with it and return None.
+    """
+    from attnlab.train.ranks import join_process_group
+
+    settings: Any = planned.study.settings
+    if sharded and settings.compile:
+        raise UsageError("--sharded: not with compile; leave one of the two out")
+    with join_process_group(settings.device, sharded) as group:
+        if group.is_main:
+            return run(planned, out=out, engine="inline", progress=progress)
+        follow(planned, out)
+        return None
+
+
+def training_summary(done: Run) -> dict[str, Any]:
+    """What `attnlab train --json` prints, of the first seed."""
+    row = done.table.rows[0]
+    names = ("train_perplexity", "dev_perplexity", "parameters")
+    return {
+        "run": done.record.name,
+        **{name: row[name] for name in names},
+        "tokens_per_second": row.cost.get("tokens_per_second"),
+        "baselines": {n: row[f"{n}_perplexity"] for n in ("unigram", "bigram", "trigram")},
+        "vocabulary": row["vocabulary"],
+        "sample": row.samples[0] if row.samples else "",
+        "path": str(done.path),
+    }

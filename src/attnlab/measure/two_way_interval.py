@@ -1,0 +1,48 @@
+"""Intervals of scores that vary with the test items and with the seed of a training.
+
+Another seed gives another model, and other test items give another mean. An interval that is to
+cover both adds the two variances:
+
+    s² = s²(means of seeds) / seeds + s²(means of items) / items        t by Welch–Satterthwaite
+
+What is particular to one item of one seed is counted in both terms, so the interval is rather too
+long than too short. Where nothing was trained there are no seeds: only the items are resampled.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from attnlab.core.seeds import Seed
+from attnlab.measure.intervals import LEVEL, Estimate, bootstrap_mean, mean_interval, t_quantile
+from attnlab.measure.rouge import MIN_BOOTSTRAP_ITEMS
+
+
+def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
+    """Mean of an array (seeds, items) with an interval that covers both; `n` counts the seeds."""
+    seeds, items = values.shape
+    of_seeds = float(values.mean(axis=1).var(ddof=1)) / seeds
+    of_items = float(values.mean(axis=0).var(ddof=1)) / items if items > 1 else math.nan
+    e = Estimate(
+        float(values.mean()),
+        n=seeds,
+        method=f"t interval over seeds and items, {100 * level:.4g} %",
+    )
+    square = of_seeds + of_items
+    if math.isnan(square):
+        return e
+    if square == 0:
+        return replace(e, low=e.value, high=e.value)
+    freedom = square**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
+    half = t_quantile((1 + level) / 2, max(1, int(freedom))) * math.sqrt(square)
+    return replace(e, low=e.value - half, high=e.value + half)
+
+
+def item_interval(values: np.ndarray, name: str, level: float = LEVEL) -> Estimate:
+    """Mean over items: a bootstrap seeded by `name`, or Student's t where items are few."""
+    if values.size >= MIN_BOOTSTRAP_ITEMS:
+        rng = Seed(0).child("distillation", name).numpy_generator()
+        return bootstrap_mean(values, rng, level)
+    e = mean_interval(values, level)
+    return replace(e, method=e.method.replace("over runs", "over items"))

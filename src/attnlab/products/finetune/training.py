@@ -1,0 +1,90 @@
+"""Training one classifier: settings in steps, the loop, the learning curves."""
+
+import math
+import warnings
+
+import numpy as np
+
+from attnlab.core.seeds import Seed
+from attnlab.lab.trial import TrialContext, TrialStopped
+from attnlab.models.encoder import Classifier
+from attnlab.products.finetune.audits import CollapseWatch
+from attnlab.products.finetune.settings import FinetuneSettings
+from attnlab.products.finetune.task import EVALUATION_BATCH, EncodedTask
+from attnlab.tasks.encoder_inputs import ShuffledBatches
+from attnlab.train.checkpoint import CheckpointWarning
+from attnlab.train.classify import FitResult, fit
+from attnlab.train.result import Hooks, TrainResult
+from attnlab.train.settings import TrainSettings
+
+CURVE_POINTS = 50
+
+
+def steps_per_epoch(s: FinetuneSettings, rows: int) -> int:
+    """Steps in which every training row is seen once."""
+    return math.ceil(rows / s.batch)
+
+
+def training_settings(s: FinetuneSettings, rows: int) -> TrainSettings:
+    """Epochs as steps; dev is scored `evaluations` times per epoch and after the last step."""
+    steps = steps_per_epoch(s, rows)
+    return TrainSettings(
+        steps=max(1, round(s.epochs * steps)),
+        batch=s.batch,
+        optimizer=s.optimizer,
+        momentum=s.momentum,
+        learning_rate=s.rate,
+        schedule="linear",
+        warmup_fraction=s.warmup,
+        final_fraction=0.0,
+        weight_decay=s.weight_decay,
+        precision=s.precision,
+        deterministic=s.deterministic and s.device != "cpu",
+        evaluate_every=max(1, steps // s.evaluations),
+    )
+
+
+def train_classifier(
+    model: Classifier,
+    task: EncodedTask,
+    settings: TrainSettings,
+    seed: Seed,
+    context: TrialContext,
+    watch: CollapseWatch,
+) -> FitResult:
+    """Train in place; the model then holds the weights with the highest dev accuracy."""
+    hooks = Hooks(
+        progress=lambda at: context.step(
+            at.step,
+            at.steps,
+            f"learning rate {settings.learning_rate:g}, loss {at.loss:.3f}{watch.message}",
+        ),
+        stop=context.stopping,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", CheckpointWarning)
+        result = fit(
+            model,
+            ShuffledBatches(task.train, settings.batch, seed.child("order")),
+            settings,
+            dev=lambda: task.dev.batches_by_length(EVALUATION_BATCH),
+            checkpoints=context.checkpoints,
+            hooks=hooks,
+            on_predictions=watch,
+        )
+    if result.trained.ending == "stopped":
+        raise TrialStopped
+    return result
+
+
+def learning_curves(result: TrainResult) -> dict[str, list[float]]:
+    """Training loss, averaged over fiftieths of the steps, and every evaluation on dev."""
+    parts = np.array_split(np.asarray(result.losses), min(CURVE_POINTS, len(result.losses)))
+    scored = [line for line in result.log if line.get("value") is not None]
+    return {
+        "step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
+        "train_loss": [float(part.mean()) for part in parts],
+        "dev_step": [float(line["step"]) for line in scored],
+        "dev_loss": [float(line["dev_loss"]) for line in scored],
+        "dev_accuracy": [float(line["dev_accuracy"]) for line in scored],
+    }

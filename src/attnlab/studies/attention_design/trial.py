@@ -1,0 +1,214 @@
+"""One trial: what is random comes from its own stream, and what is solved is certified."""
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnlab import construct
+from attnlab.audit.finding import Finding
+from attnlab.construct.design import design
+from attnlab.construct.extract import extract
+from attnlab.construct.pair import average_scale
+from attnlab.construct.replace import replace_key
+from attnlab.construct.result import Construction
+from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.studies.attention_design.study import SPHERE
+
+if TYPE_CHECKING:
+    from attnlab.studies.attention_design.study import AttentionDesign
+
+WEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999, 0.9999)
+RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest
+
+
+def run(study: "AttentionDesign", trial: Trial, context: TrialContext) -> Outcome:
+    """Draw, solve, certify, as the trial's kind says."""
+    return KINDS[trial.config["kind"]](trial)
+
+
+def optimality(residual: float) -> Finding:
+    """`optimality`: every query of the trial meets the conditions of optimality."""
+    met = residual < RESIDUAL
+    why = f"{'every' if met else 'not every'} query meets the conditions of optimality"
+    return Finding("optimality", "pass" if met else "fail", residual, RESIDUAL, why)
+
+
+def hull_agreement(disagree: int, checked: int) -> Finding:
+    """`hull-agreement`: `select` and the convex hull agree on which keys can be selected."""
+    if not checked:
+        return Finding.not_applicable("hull-agreement", "no key was checked", threshold=0)
+    words = f"disagree on {disagree} of" if disagree else "agree on all"
+    why = f"`select` and the convex hull (qhull) {words} {checked} keys checked"
+    return Finding("hull-agreement", "fail" if disagree else "pass", disagree, 0, why)
+
+
+def exercise(trial: Trial) -> Outcome:
+    """Every part of it: select each, average, match, replace a key, choose query and key."""
+    c = trial.config
+    keys, values = np.array(c["keys"], dtype=float), np.array(c["values"], dtype=float)
+    parts = exercise_constructions(keys, values, c["weight"])
+    selections = [part for name, part in parts.items() if name.startswith("select ")]
+    residual = max((float(p.residual or 0.0) for p in selections if p.feasible), default=0.0)
+    match = parts["match ½, ½"]
+    metrics: dict[str, Any] = {
+        **{f"{name} feasible": part.feasible for name, part in parts.items()},
+        **{f"{name} norm": part.norm for name, part in parts.items() if part.norm is not None},
+        "selected": sum(part.feasible for part in selections),
+        "corners": len(hull_corners(keys)),
+        "residual": residual,
+        "least squares tv": match.also["least_squares"]["total_variation"],
+        "best tv": match.also["total_variation"],
+    }
+    documents = {f"{name}.json": json.dumps(part.as_json()) for name, part in parts.items()}
+    return Outcome(metrics, documents=documents, findings=[optimality(residual)])
+
+
+def exercise_constructions(
+    keys: np.ndarray, values: np.ndarray, weight: float
+) -> dict[str, Construction]:
+    """The parts of the exercise by name; a part that is impossible comes with its proof."""
+    n, last = len(keys), len(keys) - 1
+    target = np.array([0.5, 0.5] + [0.0] * (n - 2))
+    parts: dict[str, Construction] = {
+        f"select {j}": construct.select(keys, j, weight=weight, values=values) for j in range(n)
+    }
+    parts["average all"] = construct.average(keys, list(range(n)), values=values)
+    parts["average 0, 1"] = construct.average(keys, [0, 1], weight=weight, values=values)
+    parts["match ½, ½"] = construct.match(keys, target, values=values)
+    query = parts["select 0"].query
+    assert query is not None
+    for unit, words in ((False, "any length"), (True, "length 1")):
+        parts[f"replace {last}: select it, {words}"] = replace_key(
+            keys, query, last, f"select:{last}", unit_norm=unit, values=values
+        )
+    goals = {"before": "select:0", "after": f"select:{last}"}
+    parts[f"query and key {last} chosen together, length 1"] = design(
+        keys, goals, free=[last], unit_norm=True, values=values
+    )
+    return parts
+
+
+def random_keys(trial: Trial, *, sphere: bool = False) -> np.ndarray:
+    """n Gaussian keys in h dimensions; on the sphere they are normalised."""
+    size = (trial.config["n"], trial.config["h"])
+    keys = trial.stream.child("keys").numpy_generator().normal(size=size)
+    return keys / np.linalg.norm(keys, axis=1, keepdims=True) if sphere else keys
+
+
+def hull_corners(keys: np.ndarray) -> set[int]:
+    """Keys that are no average of the others: the vertices of their convex hull, by qhull."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        return {int(v) for v in ConvexHull(keys).vertices}
+    except (QhullError, ValueError):  # all on a line, say
+        return set()
+
+
+def distinct_keys(keys: np.ndarray) -> set[int]:
+    """On a sphere k_j·k_j − k_i·k_j = ½|k_i − k_j|², so q = k_j selects j unless another equals it.
+
+    Asked by distances: products of neighbours 1e-8 apart round to the same number.
+    """
+    from scipy.spatial import KDTree
+
+    nearest = KDTree(keys).query(keys, k=2)[0][:, 1]
+    return {int(j) for j in np.flatnonzero(nearest > 0)}
+
+
+def selectable(trial: Trial) -> Outcome:
+    """The share of keys that some query selects: the vertices of their convex hull."""
+    c = trial.config
+    sphere, checked = c["law"] == SPHERE, min(c["checked"], c["n"])
+    keys = random_keys(trial, sphere=sphere)
+    corners = distinct_keys(keys) if sphere else hull_corners(keys)
+    rng = trial.stream.child("checked").numpy_generator()
+    # a weight above one half is reached exactly by the corners: no other key can have more
+    disagree = sum(
+        construct.select(keys, int(j), weight=c["weight"]).feasible != (int(j) in corners)
+        for j in rng.choice(c["n"], size=checked, replace=False)
+    )
+    metrics = {"share": len(corners) / c["n"], "corners": len(corners), "disagree": disagree}
+    return Outcome(metrics, findings=[hull_agreement(disagree, checked)])
+
+
+def norms(trial: Trial) -> Outcome:
+    """Query norm that each weight takes: the shortest query, and the max-margin direction."""
+    keys = random_keys(trial, sphere=True)
+    selections = [construct.select(keys, 0, weight=w) for w in WEIGHTS]
+    shortest = [float(s.norm or 0.0) for s in selections]
+    margin = [float(s.also["max_margin"]["norm"]) for s in selections]
+    residual = max(float(s.residual or 0.0) for s in selections)
+    longer = dict(zip(WEIGHTS, (m / s for m, s in zip(margin, shortest, strict=True)), strict=True))
+    return Outcome(
+        {"longer at 0.5": longer[0.5], "longer at 0.99": longer[0.99], "residual": residual},
+        curves={"weight": list(WEIGHTS), "shortest": shortest, "margin": margin},
+        findings=[optimality(residual)],
+    )
+
+
+def targets(trial: Trial) -> Outcome:
+    """Random distributions: the best query, and least squares on the logarithms of the target."""
+    n = trial.config["n"]
+    rng, keys = trial.stream.child("targets").numpy_generator(), random_keys(trial)
+    matches = [
+        construct.match(keys, rng.dirichlet(np.full(n, 0.5)))
+        for _ in range(trial.config["targets"])
+    ]
+    best = [float(match.kl or 0.0) for match in matches]
+    naive = [float(match.also["least_squares"]["kl"]) for match in matches]
+    residual = max(float(match.residual or 0.0) for match in matches)
+    metrics = {
+        "best kl": float(np.mean(best)),
+        "least squares kl": float(np.mean(naive)),
+        "least gap": float(np.subtract(naive, best).min()),
+        "log ratio": float(np.log(np.divide(naive, best)).mean()),
+        "residual": residual,
+    }
+    curves = {"best": best, "least squares": naive}
+    return Outcome(metrics, curves=curves, findings=[optimality(residual)])
+
+
+def pair(trial: Trial) -> Outcome:
+    """β(k_a + k_b) among n orthonormal keys: the β it takes, and the weight for β = 1."""
+    n, tolerance = trial.config["n"], trial.config["tolerance"]
+    keys = np.eye(n)
+    plain = construct.attention_weights(keys, keys[0] + keys[1])
+    return Outcome(
+        {
+            "beta": float(average_scale(keys, 0, 1, tolerance).also["beta"]),
+            "closed form": math.log((n - 2) * (1 - tolerance) / (2 * tolerance)),
+            "weight without scale": float(plain[:2].sum()),
+        }
+    )
+
+
+def subspaces(trial: Trial) -> Outcome:
+    """v_a out of (v_a + v_b)/2: planes in R⁵ whose least angle is given."""
+    rng = trial.stream.child("bases").numpy_generator()
+    theta = math.radians(trial.config["angle"])
+    frame = np.linalg.qr(rng.normal(size=(5, 5)))[0].T
+    a = frame[:2]
+    b = np.stack([math.cos(theta) * frame[0] + math.sin(theta) * frame[2], frame[3]])
+    m = extract(a, b).matrix
+    assert m is not None
+    u, v = rng.normal(size=(2, 2))
+    return Outcome(
+        {
+            "matrix norm": float(np.linalg.norm(m, 2)),
+            "closed form": 2 / math.sin(theta),
+            "error": float(np.linalg.norm(m @ (u @ a + v @ b) / 2 - u @ a) / np.linalg.norm(u @ a)),
+        }
+    )
+
+
+KINDS = {
+    "exercise": exercise,
+    "selectable": selectable,
+    "norms": norms,
+    "targets": targets,
+    "pair": pair,
+    "subspaces": subspaces,
+}

@@ -1,0 +1,110 @@
+"""Rows and lists that the report's template shows: scores, differences, costs, sample texts."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnlab.lab.claim import Claim
+from attnlab.measure.intervals import Estimate
+from attnlab.studies.distillation.claims import PAIRS, REPORTED
+from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, is_result
+
+if TYPE_CHECKING:
+    from attnlab.studies.distillation.study import Distillation
+
+COSTS = {
+    "train_seconds": "training",
+    "teacher_text_seconds": "the teacher's texts, written once for all",
+    "generate_seconds": "writing the test summaries",
+}
+DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensen–Shannon"}
+ARTICLE = 240  # characters of an article that are shown
+
+
+def facts(study: "Distillation", arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    """What the template needs besides the claims."""
+    lead, student = arms.first("lead"), arms.first("untuned") or arms.first("text")
+    return {
+        "found": {claim.name: claim for claim in claims},
+        "counts": study.answer(claims),
+        "columns": KINDS,
+        "plain": plain,
+        "signed": signed,
+        "scores": _scores(arms),
+        "gaps": _gaps(arms),
+        "costs": {arms.label(arm): _costs(arms, arm) for arm in arms.names()},
+        "samples": _samples(arms, study.settings.shown),
+        "models": [arm for arm in arms.names() if arm != "lead"],
+        "trained": [arm for arm in arms.names() if arm in TRAINED],
+        "lead": lead,
+        "variant": lead["rouge_variant"] if lead else "rouge-score",
+        "student": student["model"] if student else "the student",
+        "divergences": DIVERGENCES,
+    }
+
+
+def plain(e: Estimate, sign: str = "") -> str:
+    """An estimate with three decimals and its interval."""
+    ends = f" [{e.low:{sign}.3f}, {e.high:{sign}.3f}]" if e.has_interval else ""
+    return f"{e.value:{sign}.3f}{ends}".replace("-", "−")
+
+
+def signed(e: Estimate) -> str:
+    """A difference: with its sign."""
+    return plain(e, "+")
+
+
+def _scores(arms: ScoredArms) -> list[list[str]]:
+    """Every arm with all columns, and the reported ones."""
+    rows = []
+    for arm in arms.names():
+        seeds = len(arms.rows(arm))
+        count = f", {seeds} seeds" if arms.depends_on_seed(arm) and seeds > 1 else ""
+        reported = "/".join(f"{value:.3f}" for value in REPORTED.get(arm, {}).values())
+        scores = [plain(arms.score(arm, kind)) for kind in KINDS]
+        rows.append([f"{arms.label(arm)}{count}", *scores, reported])
+    return rows
+
+
+def _gaps(arms: ScoredArms) -> list[list[str]]:
+    """Every pair of arms in all columns; a word says whether the difference is a result."""
+    rows = []
+    for _, one, other, _ in PAIRS:
+        if {one, other} <= set(arms.names()):
+            gaps = [arms.gap(one, other, kind) for kind in KINDS]
+            cells = [f"{signed(e)}{' (real)' if is_result(e) else ''}" for e in gaps]
+            rows.append([f"{arms.label(one)} − {arms.label(other)}", *cells])
+    return rows
+
+
+def _costs(arms: ScoredArms, arm: str) -> list[str]:
+    """Size, time and test loss of an arm; nothing for an arm without a model."""
+    row = arms.rows(arm)[0]
+    if row.get("parameters") is None:
+        return []
+    seconds = {words: arms.cost(arm, name) for name, words in COSTS.items()}
+    return [
+        f"{row['parameters']:,} parameters, {row['layers']} layers",
+        *(f"{value:,.0f} s {words}" for words, value in seconds.items() if math.isfinite(value)),
+        f"test loss {arms.mean(arm, 'test_nll'):.2f} nats per token on people's summaries",
+    ]
+
+
+def _samples(arms: ScoredArms, shown: int) -> list[dict[str, Any]]:
+    """The first test articles with people's summary and that of every arm."""
+    lead = arms.first("lead")
+    if lead is None or not shown:
+        return []
+    people = json.loads(lead.documents["references.json"])
+    samples = []
+    for number, article in enumerate(json.loads(lead.documents["articles.json"])):
+        begin = article[:ARTICLE] + ("…" if len(article) > ARTICLE else "")
+        first = {arms.label(arm): arms.rows(arm)[0].samples for arm in arms.names()}
+        texts = {
+            label: texts[number] or "(nothing)"
+            for label, texts in first.items()
+            if number < len(texts)
+        }
+        samples.append({"article": begin, "people": people[number], "texts": texts})
+    return samples

@@ -1,0 +1,247 @@
+"""One trial: an arm summarizes the test articles, after its training if it has one."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnlab.audit.during_training import model_findings
+from attnlab.core.errors import UsageError
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.models.hub import HubModel
+from attnlab.models.trainable import weights_sha256
+from attnlab.studies.distillation import checks
+from attnlab.studies.distillation.baseline import first_sentences, line_breaks
+from attnlab.studies.distillation.data import Articles, load_articles
+from attnlab.studies.distillation.evidence import TRAINED
+from attnlab.studies.distillation.models import build_student, load_teacher
+from attnlab.studies.distillation.scoring import (
+    as_json,
+    columns,
+    mean_words,
+    means,
+    score,
+    variant_of,
+)
+from attnlab.studies.distillation.teacher_texts import Summaries, summarize, teacher_texts
+from attnlab.tasks.prompts import PromptBatches, PromptBuilder, PromptExample, sequential_batches
+from attnlab.tasks.summaries import SummaryRow
+from attnlab.train.distillation import DistillationLoss, sequence_nll
+from attnlab.train.loop import train
+from attnlab.train.result import Hooks, Progress, TrainResult
+from attnlab.train.settings import TrainSettings
+from attnlab.train.tensors import BestWeights
+from attnlab.train.update import Loss
+
+if TYPE_CHECKING:
+    from attnlab.studies.distillation.study import Distillation, DistilSettings
+
+
+def run(study: "Distillation", trial: Trial, context: TrialContext) -> Outcome:
+    """Train if the arm learns; then summarize, score and audit."""
+    s, arm = study.settings, trial.config["arm"]
+    if arm == "lines":
+        return line_breaks(s)
+    teacher = load_teacher(s, "cpu" if arm == "lead" else context.device)
+    assert teacher.tokenizer is not None
+    data = load_articles(s, teacher.tokenizer)
+    if arm == "lead":
+        return first_sentences(s, data)
+    if arm == "teacher":
+        return measure(ArmTrial(s, trial, context, teacher, data))
+    student = ArmTrial(s, trial, context, build_student(s, teacher, trial.stream), data)
+    return train_student(student, teacher) if arm in TRAINED else measure(student)
+
+
+@dataclass(frozen=True)
+class ArmTrial:
+    """The settings, the model and the data of one trial."""
+
+    s: "DistilSettings"
+    trial: Trial
+    context: TrialContext
+    model: HubModel
+    data: Articles
+
+    @cached_property
+    def prompter(self) -> PromptBuilder:
+        """Articles as prompts of this model."""
+        return prompter_of(self.s, self.model)
+
+    def examples(self, rows: Sequence[SummaryRow]) -> list[PromptExample]:
+        """Articles with people's summaries."""
+        most = self.s.summary_tokens
+        return [self.prompter.example(row.article, row.summary, most) for row in rows]
+
+    @torch.no_grad()
+    def loss_of(self, rows: Sequence[SummaryRow]) -> float:
+        """Mean −log p of a token of people's summaries, in nats."""
+        total = count = 0.0
+        for batch in sequential_batches(self.examples(rows), self.s.batch):
+            nll, scored_tokens = sequence_nll(self.model.library, batch.to(self.model.device))
+            total, count = total + nll.item(), count + scored_tokens.item()
+        return total / count
+
+
+def prompter_of(s: "DistilSettings", model: HubModel) -> PromptBuilder:
+    """The study's instruction and an article as a prompt of this model."""
+    assert model.tokenizer is not None
+    return PromptBuilder(model.tokenizer, s.instruction, model.context)
+
+
+def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
+    """Train the student on its arm's texts with its arm's loss, then measure it."""
+    s, name = arm.s, arm.trial.config["arm"]
+    from_people = name == "human" or (name == "logits" and s.logits_on == "human")
+    texts = None if from_people else _write_teacher_texts(arm, teacher)
+    examples = arm.examples(arm.data.train) if texts is None else _teacher_examples(arm, texts)
+    before = weights_sha256(teacher.library)
+    on_logits = DistillationLoss(teacher.library, s.divergence, s.temperature)
+    loss: Loss = on_logits if name == "logits" else sequence_nll
+    settings = train_settings(s, len(examples), arm.trial.seed, arm.context.device)
+    findings = checks.training_findings(arm.model, examples, arm.prompter, loss, settings)
+    metrics: dict[str, Any] = {}
+    if name == "logits":
+        metrics = checks.identity(teacher, examples[0], on_logits)
+        findings.append(checks.identity_finding(metrics, on_logits))
+    began = time.perf_counter()
+    result = _train(arm, examples, loss, settings)
+    cost = {"train_seconds": time.perf_counter() - began}
+    if result.ending == "diverged":
+        return Outcome({"rougeL": math.nan}, reasons={"rougeL": result.problem})
+    unchanged = weights_sha256(teacher.library) == before, not teacher.library.training
+    last_tenth = result.losses[-max(1, len(result.losses) // 10) :]
+    metrics |= {
+        "teacher_unchanged": unchanged[0],
+        "teacher_in_eval": unchanged[1],
+        "steps": result.steps,
+        "scored_step": _scored_step(s, result),
+        "train_tokens": result.tokens,
+        "examples": len(examples),
+        "cut_answers": sum(e.cut for e in examples),
+        "last_divergence" if name == "logits" else "last_nll": float(np.mean(last_tenth)),
+    }
+    findings.append(checks.teacher_unchanged(*unchanged))
+    if texts is not None:
+        metrics["teacher_text_words"] = mean_words(texts.texts)
+        cost["teacher_text_seconds"] = texts.seconds
+    if result.tokens_per_second:
+        cost["tokens_per_second"] = result.tokens_per_second
+    outcome = measure(arm)
+    return replace(
+        outcome,
+        metrics={**metrics, **outcome.metrics},
+        cost={**outcome.cost, **cost},
+        curves=curves_of(result),
+        findings=[*findings, *outcome.findings],
+    )
+
+
+def train_settings(s: "DistilSettings", examples: int, seed: int, device: str) -> TrainSettings:
+    """The same for every arm: each example is seen `epochs` times."""
+    steps = max(1, math.ceil(s.epochs * examples / s.batch))
+    return TrainSettings(
+        steps=steps,
+        batch=s.batch,
+        accumulate=s.accumulate,
+        learning_rate=s.learning_rate,
+        warmup_fraction=s.warmup,
+        weight_decay=s.weight_decay,
+        precision=s.precision,
+        seed=seed,
+        deterministic=s.deterministic and device != "cpu",
+        evaluate_every=max(1, steps // s.evaluations),
+    )
+
+
+def measure(arm: ArmTrial) -> Outcome:
+    """Summaries of the test articles, scored; the loss on people's; the audits of the model."""
+    s, rows, model = arm.s, arm.data.test, arm.model
+    articles = [row.article for row in rows]
+    written = summarize(model, arm.prompter, articles, s.summary_tokens, s.generate_batch)
+    texts = written.texts
+    scores = score(texts, [row.summary for row in rows], variant_of(s))
+    findings = model_findings(model, "end")
+    metrics = {
+        **means(scores),
+        "words": mean_words(texts),
+        "empty": scores.empty,
+        "finished": sum(summary.finished for summary in written.each) / len(texts),
+        "line_ends": sum("\n" in text for text in texts) / len(texts),
+        "test_nll": arm.loss_of(rows),
+        "dev_nll": arm.loss_of(arm.data.dev),
+        "parameters": model.parameter_count(),
+        "layers": int(model.library.config.num_hidden_layers),
+        "model": model.name,
+    }
+    return Outcome(
+        metrics,
+        arrays=columns(scores),
+        cost={"generate_seconds": written.seconds},
+        samples=texts[: s.shown],
+        documents={"summaries.json": as_json(texts)},
+        findings=findings,
+    )
+
+
+def curves_of(result: TrainResult) -> dict[str, list[float]]:
+    """The training loss, and the dev loss at each evaluation."""
+    return {
+        **result.loss_curve(),
+        "dev_step": [float(line["step"]) for line in result.evaluations],
+        "dev_nll": [float(line["value"]) for line in result.evaluations],
+    }
+
+
+def _write_teacher_texts(arm: ArmTrial, teacher: HubModel) -> Summaries:
+    articles = [row.article for row in arm.data.train]
+    prompter = prompter_of(arm.s, teacher)
+    return teacher_texts(teacher, prompter, articles, arm.s.summary_tokens, arm.s.generate_batch)
+
+
+def _teacher_examples(arm: ArmTrial, texts: Summaries) -> list[PromptExample]:
+    """The teacher's summaries in the student's tokens; one that was cut off teaches no end."""
+    examples = [
+        arm.prompter.example(
+            row.article, summary.text, arm.s.summary_tokens, finished=summary.finished
+        )
+        for row, summary in zip(arm.data.train, texts.each, strict=True)
+        if summary.finished or summary.text
+    ]
+    if not examples:
+        raise UsageError("the teacher wrote nothing, so the student cannot learn from its texts")
+    return examples
+
+
+def _train(
+    arm: ArmTrial, examples: Sequence[PromptExample], loss: Loss, settings: TrainSettings
+) -> TrainResult:
+    best = BestWeights(arm.model.library)
+
+    def evaluate(model: nn.Module) -> float:
+        dev_loss = arm.loss_of(arm.data.dev)
+        best.update(dev_loss)
+        return dev_loss
+
+    def progress(p: Progress) -> None:
+        arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
+
+    hooks = Hooks(evaluate=evaluate, progress=progress, stop=arm.context.stopping)
+    batches = PromptBatches(examples, settings.batch, arm.trial.stream.child("order"))
+    result = train(arm.model.library, batches, settings, loss=loss, hooks=hooks)
+    if result.ending == "stopped":
+        raise TrialStopped
+    if arm.s.weights == "best":
+        best.restore()
+    return result
+
+
+def _scored_step(s: "DistilSettings", result: TrainResult) -> int:
+    """The step after which the weights were taken that write the summaries."""
+    return result.steps if s.weights == "last" or result.best_step is None else result.best_step

@@ -1,0 +1,69 @@
+"""Tables and numbers that the report's template needs besides the claims."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attnlab.lab.claim import Claim
+from attnlab.measure.intervals import Estimate
+from attnlab.studies.knowledge.evidence import KnowledgeArms
+
+if TYPE_CHECKING:
+    from attnlab.studies.knowledge.study import Knowledge
+
+ALPHA = 0.05
+REPORTED = {"none": 0.020, "pretrained": 0.186, "perceiver-course": 0.050}
+PEOPLE = ("taught", "read", "unread", "invented")
+
+
+def facts(study: "Knowledge", arms: KnowledgeArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    """Shares of people by arm, confidence, answers to people who do not exist."""
+    names = arms.names()
+    readers = [arm for arm in names if arms.share(arm, "recalled").n]
+
+    def shares(rows: Sequence[str], kinds: Sequence[str]) -> list[list[str]]:
+        return [[arms.label(a), *(share_text(arms.share(a, k)) for k in kinds)] for a in rows]
+
+    return {
+        "by_name": {claim.name: claim for claim in claims},
+        "known": shares(names, ("read", "seen", "unseen")),
+        "memorised": shares(readers, ("recalled", "memorised", "forgotten")),
+        "people": PEOPLE,
+        "confidence": [[arms.label(arm), *_confidence(arms, arm)] for arm in names],
+        "surnames": {
+            arm: list(arms.values(arm, "surname_p").values())
+            for arm in ("none", "pretrained")
+            if arms.values(arm, "surname_p")
+        },
+        "surname_verdict": _surname_verdict,
+        "reported": {arm: value for arm, value in REPORTED.items() if arms.rows(arm)},
+        "share": lambda arm: share_text(arms.share(arm, "read")),
+    }
+
+
+def share_text(e: Estimate) -> str:
+    """'71.0 % [69.3, 72.6] of 3000'."""
+    if not math.isfinite(e.value):
+        return "not measured"
+    return f"{100 * e.value:.1f} % [{100 * e.low:.1f}, {100 * e.high:.1f}] of {e.n}"
+
+
+def _confidence(arms: KnowledgeArms, arm: str) -> list[str]:
+    """Mean confidence by kind of people, the calibration error, the commonest inventions."""
+    values = [arms.mean(arm, f"{kind}_confidence") for kind in PEOPLE]
+    values.append(arms.mean(arm, "calibration_error"))
+    top = Counter[str]()
+    for row in arms.rows(arm):
+        for part in str(row.get("invented_top") or "").split("; "):
+            answer, _, count = part.rpartition(" ")
+            top[answer] += int(count) if count.isdigit() else 0
+    often = ", ".join(f"{answer or '(nothing)'} {n}" for answer, n in top.most_common(3) if n)
+    return [*(f"{value:.2f}" if math.isfinite(value) else "–" for value in values), often]
+
+
+def _surname_verdict(ps: Sequence[float]) -> str:
+    """Each seed has a world of its own, and a permutation test of its own."""
+    if max(ps) < ALPHA:
+        return "the surname decides, in part"
+    return "not in every world more than chance" if min(ps) < ALPHA else "no more than chance"

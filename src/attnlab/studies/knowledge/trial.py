@@ -1,0 +1,239 @@
+"""One trial: a world, a model, pretraining (unless the arm has none), fine-tuning, the exam."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from attnlab.audit.catalogue import check
+from attnlab.audit.checks.collapse import collapse
+from attnlab.audit.during_training import LENGTH, model_findings
+from attnlab.audit.finding import Finding
+from attnlab.core.seeds import Seed
+from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.models.build import model_from_json
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.models.perceiver import Perceiver
+from attnlab.studies.knowledge.arms import schedule_of
+from attnlab.studies.knowledge.asking import Model
+from attnlab.studies.knowledge.bias import agreement, crossed
+from attnlab.studies.knowledge.data import Material, check_block, material
+from attnlab.studies.knowledge.scoring import (
+    Answers,
+    answers,
+    measured,
+    recalled,
+    together,
+)
+from attnlab.tasks.mixed import BatchSource, MixedBatches
+from attnlab.tasks.prompts import PromptBatches
+from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
+from attnlab.train.loop import train
+from attnlab.train.result import Hooks, Progress, TrainResult
+from attnlab.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.knowledge.study import Knowledge
+
+FIFTIETHS = 50
+
+
+def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
+    """Pretrain unless the arm has none, fine-tune on questions, then answer the test questions."""
+    c, seed = trial.config, trial.stream
+    data = material(c, trial.seed)
+    check_block(c, data)
+    model = build_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
+    findings = [*model_findings(model, "start"), _coverage(model)]
+    metrics: dict[str, Any] = {}
+    curves: dict[str, list[float]] = {}
+    kept: np.ndarray | None = None
+    for phase in ("reading", "asked") if c["pretrain"] else ("asked",):
+        done = _train_phase(_Phase(trial, context, data, phase), model)
+        if done.ending == "diverged":
+            return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
+        curves |= _curves(done, phase)
+        metrics[f"{phase}_loss"] = float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
+        if phase == "reading":
+            kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
+    findings += model_findings(model, "end")
+    return _exam(_Sat(trial, data, model, kept), Outcome(metrics, curves=curves, findings=findings))
+
+
+def build_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
+    """The arm's model with fresh weights."""
+    base = GPTConfig(vocabulary, c["block"], c["layers"], c["heads"], c["width"]).to_json()
+    values = base | {"position": {"name": c["position"]}}
+    if c["reads"]:
+        values |= {"latents": c["latents"], "reads": c["reads"]}
+    model = model_from_json(values, seed.torch_generator())
+    with torch.no_grad():  # the output matrix is the same one, and starts as large
+        model.embedding.mul_(c["embedding_scale"])
+    return model
+
+
+class _Phase:
+    """One of the two trainings: its batches and settings."""
+
+    def __init__(self, trial: Trial, context: TrialContext, data: Material, name: str) -> None:
+        self.trial, self.context, self.data, self.name = trial, context, data, name
+        self.c = trial.config
+
+    def batches(self) -> BatchSource:
+        """Corrupted documents, with questions among them where they are mixed; or questions."""
+        c, seed = self.c, self.trial.stream.child(self.name)
+        examples = [self.data.example(q) for q in self.data.world.taught]
+        if self.name == "asked":
+            return PromptBatches(examples, c["batch"], seed)
+        how = Corruption(c["block"], c["whole"], c["closed"], c["scored"])
+        questions = round(c["mix"] * c["batch"])
+        read = CorruptedBatches(
+            self.data.world.documents,
+            self.data.vocabulary,
+            how,
+            c["batch"] - questions,
+            seed,
+            trim=True,
+        )
+        return MixedBatches(read, PromptBatches(examples, questions, seed)) if questions else read
+
+    def settings(self) -> TrainSettings:
+        """Steps and rate of the phase, the arm's schedule."""
+        c, name = self.c, self.name
+        alone = name == "asked" and not c["pretrain"]
+        steps = (
+            c["alone_steps"]
+            if alone
+            else c["pretrain_steps" if name == "reading" else "finetune_steps"]
+        )
+        after = name == "asked" and c["pretrain"]
+        return TrainSettings(
+            steps=steps,
+            batch=c["batch"],
+            weight_decay=c["weight_decay"],
+            learning_rate=c["finetune_rate" if after else "learning_rate"],
+            precision=c["precision"],
+            deterministic=self.context.device != "cpu",
+            evaluate_every=max(1, steps // c["evaluations"]),
+            **schedule_of(c["schedule"], name),
+        )
+
+    def ask(self, model: nn.Module) -> float:
+        """Share of the first test questions not answered rightly: a curve, no choice is made."""
+        assert isinstance(model, GPT | Perceiver)
+        c, some = self.c, self.data.world.read[: self.c["watched"]]
+        found = answers(model, self.data, some, c["answer_characters"], c["asked_at_once"])
+        return 1 - float(found.right.mean())
+
+
+def _train_phase(phase: _Phase, model: Model) -> TrainResult:
+    context = phase.context
+
+    def progress(p: Progress) -> None:
+        context.step(p.step, p.steps, f"{phase.name}, loss {p.loss:.3f}")
+
+    folder = None if context.checkpoints is None else context.checkpoints / phase.name
+    hooks = Hooks(evaluate=phase.ask, progress=progress, stop=context.stopping)
+    done = train(model, phase.batches(), phase.settings(), checkpoints=folder, hooks=hooks)
+    if done.ending == "stopped":
+        raise TrialStopped
+    return done
+
+
+@dataclass(frozen=True)
+class _Sat:
+    """Who sits the exam; `kept`: whose sentence was completed after reading."""
+
+    trial: Trial
+    data: Material
+    model: Model
+    kept: np.ndarray | None
+
+
+def _exam(sat: _Sat, trained: Outcome) -> Outcome:
+    """The outcome of the trainings, with everything that the answers show added to it."""
+    trial, data, model = sat.trial, sat.data, sat.model
+    metrics: dict[str, Any] = dict(trained.metrics)
+    c = trial.config
+    kinds: dict[str, Answers] = {
+        kind: answers(model, data, questions, c["answer_characters"], c["asked_at_once"])
+        for kind, questions in data.world.as_dict().items()
+    }
+    metrics |= measured(kinds, data, 7 * c["block"] // 8) | _surnames(trial, data, model)
+    read = kinds["read"]
+    if sat.kept is not None:
+        metrics |= together(sat.kept, read.right)
+    constant = collapse(read.said, [str(q.place) for q in read.questions])
+    metrics |= {
+        "parameters": model.parameter_count(),
+        "vocabulary": data.vocabulary.size,
+        "documents": len(data.world.documents),
+    }
+    arrays = {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()}
+    for kind, said in kinds.items():
+        if len(said.said):
+            arrays |= {f"{kind}_confidence": said.confidence, f"{kind}_right": said.right}
+    listed = {kind: said.as_json() for kind, said in kinds.items()}
+    return Outcome(
+        metrics,
+        arrays=arrays,
+        curves=trained.curves,
+        findings=[*trained.findings, constant],
+        samples=[f"{q.text} {said}" for q, said in zip(read.questions, read.said, strict=True)][:3],
+        documents={
+            "answers.json": json.dumps(listed, ensure_ascii=False),
+            "tokenizer.json": data.vocabulary.to_json(),
+            "model.json": json.dumps(model.config.to_json()),
+            # a prompt is a text and ⁇, an answer ends at the next: for who opens the model later
+            "reading.json": json.dumps(
+                {"before": [], "after": [data.vocabulary.start], "end": data.vocabulary.start}
+            ),
+        },
+    )
+
+
+def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
+    """Whether people who do not exist are given a place by their surname."""
+    c, world = trial.config, data.world
+    known = {q.name for kind in (world.taught, world.read, world.unread) for q in kind}
+    questions = crossed(world.invented, known, c["crossed"])
+    if not questions:
+        return {}
+    said = answers(model, data, questions, c["answer_characters"], c["asked_at_once"]).said
+    found = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
+    return (
+        {}
+        if found is None
+        else {
+            "surname_agreement": found.share,
+            "surname_shuffled": found.shuffled,
+            "surname_excess": found.excess,
+            "surname_p": found.p,
+            "surname_names": len(questions),
+        }
+    )
+
+
+def _coverage(model: Model) -> Finding:
+    """The audit that finds a Perceiver's blindness; at least twice as long as its latents."""
+    length = LENGTH if isinstance(model, GPT) else min(model.context, 2 * model.config.latents + 1)
+    return check(model, only=["coverage"], length=length)["coverage"]
+
+
+def _curves(done: TrainResult, phase: str) -> dict[str, list[float]]:
+    """Loss in fiftieths; accuracy on the test questions at each evaluation."""
+    parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
+    lines = [line for line in done.log if line.get("value") is not None]
+    return {
+        f"{phase}_step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
+        f"{phase}_loss": [float(part.mean()) for part in parts],
+        f"{phase}_asked_step": [float(line["step"]) for line in lines],
+        f"{phase}_accuracy": [1 - float(line["value"]) for line in lines],
+        f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
+    }

@@ -1,0 +1,145 @@
+"""One trial: train one arm and measure it, or count n-grams."""
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from attnlab.audit.during_training import model_findings
+from attnlab.decode.generate import generate
+from attnlab.decode.strategy import Strategy
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
+from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.studies.mini_gpt.data import Rows, Sentences, load_sentences, sample_rows
+from attnlab.studies.mini_gpt.probes import measure_start, probe
+from attnlab.studies.mini_gpt.study import ORDERS, Parts
+from attnlab.tasks.batches import SentenceBatches, sequential_batches
+from attnlab.tasks.ngram import NGram
+from attnlab.train.loop import train
+from attnlab.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.mini_gpt.study import MiniGPTSettings, MiniGPTStudy
+
+TENTHS = 10  # points of the curve of the training loss
+
+
+def run(study: "MiniGPTStudy", trial: Trial, context: TrialContext) -> Outcome:
+    """A trained GPT, or an n-gram model scored on the same dev sentences."""
+    s: MiniGPTSettings = study.settings_of(trial)
+    data = load_sentences(s.text, s.min_count, s.block)
+    if trial.config["kind"] == "gpt":
+        return run_gpt(s, trial, data, context)
+    model = NGram.fit(data.train, ORDERS[trial.config["order"]], data.tokenizer.size)
+    nll, tokens = model.nll(sample_rows(data.dev, s.scored))
+    return Outcome({"dev_perplexity": math.exp(nll / tokens), "tokens": tokens})
+
+
+def run_gpt(s: "MiniGPTSettings", trial: Trial, data: Sentences, context: TrialContext) -> Outcome:
+    """Train one arm, then measure it in every way the studies ask for."""
+    seed, device = trial.stream, context.device
+    generator = seed.child("weights").torch_generator()
+    model = build_gpt(s, trial.config["parts"], data.tokenizer.size, generator).to(device)
+    batches = SentenceBatches(
+        data.train, s.block, s.batch, seed.child("order"), by_length=s.by_length
+    )
+    start = measure_start(model, batches.batch(0).to(device))
+    findings = model_findings(model, "start")
+    settings = TrainSettings(
+        steps=s.steps, batch=s.batch, learning_rate=s.learning_rate, warmup_fraction=s.warmup
+    )
+    result = train(model, batches, settings)
+    if result.ending == "diverged":
+        return Outcome({"dev_perplexity": math.nan}, reasons={"dev_perplexity": result.problem})
+    metrics, curves = measure(model, s, data, device)
+    metrics |= start | probe(model, data.dev, s.batch, device)
+    findings += model_findings(model, "end")
+    metrics |= {
+        "parameters": model.parameter_count(),
+        "vocabulary": data.tokenizer.size,
+        "train_sentences": len(data.train),
+        "train_tokens": result.tokens,
+        "last_loss": float(np.mean(result.losses[-max(1, s.steps // TENTHS) :])),
+    }
+    speed = result.tokens_per_second
+    return Outcome(
+        metrics,
+        arrays={f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()},
+        curves=curves | result.loss_curve(TENTHS),
+        samples=generate_samples(s, trial, model, data),
+        documents={
+            "tokenizer.json": data.tokenizer.to_json(),
+            "model.json": json.dumps(model.config.to_json()),
+        },
+        cost={"tokens_per_second": speed} if speed else {},
+        findings=findings,
+    )
+
+
+def build_gpt(
+    s: "MiniGPTSettings", parts: Parts, vocabulary: int, generator: torch.Generator
+) -> GPT:
+    """The plain GPT of this size, with the arm's parts in place of its own."""
+    plain = GPTConfig.named(s.size, vocab=vocabulary, block=s.block).to_json()
+    return GPT(GPTConfig.from_json({**plain, **parts}), generator)
+
+
+def measure(
+    model: GPT, s: "MiniGPTSettings", data: Sentences, device: str
+) -> tuple[dict[str, Scalar], dict[str, list[float]]]:
+    """Perplexities of both splits, in batches and one at a time, by length, of three sentences."""
+    nll = token_nll(model)
+
+    def scores(rows: Rows, batch: int) -> Scores:
+        return score(nll, sequential_batches(rows, batch), device)
+
+    dev_scores = scores(sample_rows(data.dev, s.scored), s.batch)
+    dev = dev_scores.perplexity
+    train_split = scores(sample_rows(data.train, s.scored), s.batch).perplexity
+    few = sample_rows(data.dev, s.singles)
+    batched, alone = scores(few, s.batch).perplexity, scores(few, 1).perplexity
+    metrics: dict[str, Scalar] = {
+        "train_perplexity": train_split.corpus,
+        "train_sentence_mean": train_split.sentence_mean,
+        "dev_perplexity": dev.corpus,
+        "dev_sentence_mean": dev.sentence_mean,
+        "dev_tokens": dev.tokens,
+        "batched_perplexity": batched.corpus,
+        "alone_perplexity": alone.corpus,
+        "log_alone_over_batched": (alone.nll - batched.nll) / batched.tokens,
+    }
+    for name in ("normal", "ungrammatical", "long"):
+        row = data.tokenizer.row(getattr(s, name))[: s.block + 1]
+        metrics[f"{name}_perplexity"] = sentence_perplexity(nll, row, device)
+    return metrics, perplexity_by_length(dev_scores)
+
+
+def perplexity_by_length(scores: Scores) -> dict[str, list[float]]:
+    """Every bin, so that arms and seeds line up; a bin without a sentence is NaN."""
+    bins = {b.low: b for b in scores.by_length(EDGES)}
+    ends = zip(EDGES, [*EDGES[1:], 2 * EDGES[-1]], strict=True)
+    return {
+        "length": [math.sqrt(low * high) for low, high in ends],
+        "length_perplexity": [
+            bins[low].perplexity.corpus if low in bins else math.nan for low in EDGES
+        ],
+    }
+
+
+def generate_samples(s: "MiniGPTSettings", trial: Trial, model: GPT, data: Sentences) -> list[str]:
+    """Two texts from <START>, at temperature 0.8."""
+    tokenizer = data.tokenizer
+    texts = generate(
+        model,
+        [[tokenizer.start]],
+        Strategy("temperature", {"t": 0.8}),
+        n=2,
+        stop_ids=[tokenizer.stop],
+        max_new_tokens=s.sample_tokens,
+        seed=trial.stream.child("sample"),
+    )
+    return [tokenizer.decode(text.ids) for text in texts]

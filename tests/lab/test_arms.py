@@ -1,0 +1,105 @@
+"""Arms: paired differences and ratios, curves, claims; which of them are comparisons."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.lab.arms import Arms, ArmStudy
+from attnlab.lab.study import StudySettings
+from attnlab.lab.table import Row, Table
+from attnlab.lab.trial import Outcome, Trial, TrialContext
+
+LABELS = {"a": "the first", "b": "the second", "never": "not run"}
+VALUES = {"a": (3.0, 5.0, 11.0), "b": (2.0, 3.0, 7.0)}
+
+
+def row(arm: str, seed: int, value: float) -> Row:
+    return Row(
+        f"{arm}{seed}",
+        seed,
+        "done",
+        {"arm": arm},
+        {"x": value, "gone": None},
+        load_arrays=lambda: {"parts": np.array([value, -value])},
+        load_curves=lambda: {"step": [1.0, 2.0], "y": [value, 2 * value]},
+    )
+
+
+ROWS = [row(arm, seed, v) for arm, values in VALUES.items() for seed, v in enumerate(values)]
+ARMS = Arms(Table(ROWS[::-1]), LABELS)  # any order of rows
+
+
+def test_trials_by_arm_and_seed() -> None:
+    assert ARMS.names() == ["a", "b"] and ARMS.label("b") == "the second"
+    assert ARMS.ids("b") == ["b0", "b1", "b2"] and len(ARMS.ids()) == 6
+    assert ARMS.values("a", "x") == {0: 3.0, 1: 5.0, 2: 11.0} and ARMS.values("a", "gone") == {}
+    assert ARMS.mean("b", "x") == pytest.approx(4) and math.isnan(ARMS.mean("never", "x"))
+    assert ARMS.geometric("a", "x").value == pytest.approx(165 ** (1 / 3))
+    assert ARMS.pooled("b", "parts").tolist() == [2, -2, 3, -3, 7, -7]
+    assert ARMS.pooled("never", "parts").size == 0
+    steps, means = ARMS.curve("b", "step", "y")
+    assert steps.tolist() == [1, 2] and [e.value for e in means] == pytest.approx([4, 8])
+    assert ARMS.curve("never", "step", "y")[1] == []
+
+
+def test_differences_and_ratios_are_paired_by_seed() -> None:
+    assert ARMS.differences(("a", "x"), ("b", "x")) == [1.0, 2.0, 4.0]
+    assert ARMS.differences(("a", "x"), ("b", "x"), seeds={0, 2}) == [1.0, 4.0]
+    assert np.exp(ARMS.log_ratios(("a", "x"), ("b", "x"))) == pytest.approx([3 / 2, 5 / 3, 11 / 7])
+    fewer = Arms(Table([r for r in ROWS if r.id != "b1"]), LABELS)
+    assert fewer.differences(("a", "x"), ("b", "x")) == [1.0, 4.0]
+
+
+def test_claims_say_what_they_compare() -> None:
+    better = ARMS.difference("better", "a > b", ("a", "x"), ("b", "x"), above=0.0)
+    assert better.runs == (1.0, 2.0, 4.0) and better.quantity == "x, the first − the second"
+    assert set(better.trials) == {"a0", "a1", "a2", "b0", "b1", "b2"}
+    close = ARMS.difference("close", "a ~ b", ("a", "x"), ("b", "x"), above=-2, below=9)
+    assert close.runs == () and close.verdict == "holds"
+    ratio = ARMS.ratio("larger", "a > b", ("a", "x"), ("b", "x"), above=1.0)
+    assert len(ratio.runs) == 3 and ratio.verdict == "holds"
+    assert ratio.estimate.value == pytest.approx((3 / 2 * 5 / 3 * 11 / 7) ** (1 / 3))
+    assert ARMS.ratio("half", "a > b/2", ("a", "x"), ("b", "x"), above=0.5).runs == ()
+    level = ARMS.level("level", "b is 4", ("b", "x"), above=4.5)
+    assert level.verdict == "undecided" and level.quantity == "x, the second"
+    assert level.trials == ("b0", "b1", "b2")
+
+
+class Small(ArmStudy):
+    """Two arms; `points` is a setting that no trial depends on."""
+
+    class Settings(StudySettings):
+        """One of each kind."""
+
+        width: int = 3
+        points: int = 7
+
+    name = "small"
+    question = "?"
+    arms = {"a": "the first", "b": "the second"}  # noqa: RUF012
+    not_of_a_trial = ("points",)
+
+    def arm_settings(self, arm: str) -> Mapping[str, Any]:
+        return {"width": 5} if arm == "b" else {}
+
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
+        return Outcome({})
+
+    def claims(self, arms: Arms) -> list[Any]:
+        return []
+
+
+def test_trials_are_arms_times_seeds() -> None:
+    trials = Small.at("quick", seeds=2).trials()
+    assert [(t.config["arm"], t.config["width"], t.seed) for t in trials] == [
+        ("a", 3, 0),
+        ("a", 3, 1),
+        ("b", 5, 0),
+        ("b", 5, 1),
+    ]
+    assert {t.id for t in trials} == {t.id for t in Small.at("full", seeds=2, points=9).trials()}
+    assert not {"points", "seeds", "trial_seconds"} & trials[0].config.keys()
+    assert Small.at("quick").evidence(Table(ROWS)).names() == ["a", "b"]
