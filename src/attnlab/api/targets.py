@@ -21,11 +21,8 @@ from attnlab.core.errors import IntegrityError, UsageError, from_os_error
 from attnlab.core.files import read_json
 
 if TYPE_CHECKING:
-    import torch
-
     from attnlab.lab.record import Record
     from attnlab.lab.table import Row
-    from attnlab.models.gpt import GPT
     from attnlab.models.protocol import LanguageModel
 
 GGUF = b"GGUF"
@@ -76,37 +73,6 @@ def load_target(
 ) -> Target:
     """The model that `text` means, ready to be asked."""
     return find_target(text, out, device, how).load()
-
-
-def load(
-    target: str | Path,
-    *,
-    out: Path = Path("runs"),
-    device: str = "cpu",
-    dtype: "torch.dtype | None" = None,
-) -> "GPT":
-    """The model as our own GPT, whose parts can be watched and changed; its tokenizer with it.
-
-    `target` is a run, or anything that holds a GPT-2 or a Llama: `load("smollm2")`, a Hugging Face
-    folder, a .gguf file, a name on a hub. Weights keep their type unless `dtype` is given.
-    """
-    model = to_gpt(load_target(str(target), out, device))
-    return model if dtype is None else model.to(dtype)
-
-
-def to_gpt(found: Target) -> "GPT":
-    """The target's model in our own parts, in evaluation mode, with its tokenizer."""
-    from attnlab.models.convert import gpt_from_library
-    from attnlab.models.gpt import GPT
-
-    library = getattr(found.model, "library", None)
-    model = found.model if library is None else getattr(library, "gpt", None)
-    if library is not None and not isinstance(model, GPT):
-        model = gpt_from_library(library)
-    if not isinstance(model, GPT):
-        raise UsageError(f"{found.name}: only a GPT is made of our parts, not this model")
-    model.tokenizer = getattr(found.reader, "tokenizer", None)
-    return model.eval()
 
 
 def find_target(

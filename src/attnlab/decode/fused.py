@@ -103,10 +103,10 @@ class FusedGPT(StaticGPT):
         self.logits = self.scores
         self._linear(Map(model.output_matrix, None, model.norm), self.x, self.logits)
         chunks = self.best.shape[1]
-        kernels.best_of_chunk[(self.batch, chunks)](
+        _choose_kernels().best_of_chunk[(self.batch, chunks)](
             self.logits, self.best, VOCABULARY=model.vocabulary, CHUNK=VOCABULARY, **self.early
         )
-        kernels.choose[(self.batch,)](
+        _choose_kernels().choose[(self.batch,)](
             self.best,
             self.ids,
             self.at,
@@ -251,3 +251,10 @@ def _kernels() -> Any:
 def _power(number: int) -> int:
     """The smallest power of two that is not below it."""
     return 1 << (number - 1).bit_length()
+
+
+def _choose_kernels() -> Any:
+    """Likewise, for what comes after the logits."""
+    from attnlab.decode import choose_kernels
+
+    return choose_kernels

@@ -22,7 +22,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 
 @triton.jit
-def _turn(EARLY: tl.constexpr):
+def wait_turn(EARLY: tl.constexpr):
     """Wait until the kernel before this one is done; the next one may then come."""
     if EARLY:
         gdc_wait()
@@ -34,7 +34,7 @@ def embed(
     ids, at, tokens, places, x, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
 ):
     """x[row] = tokens[ids[row]] + places[at[row]]."""
-    _turn(EARLY)
+    wait_turn(EARLY)
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
@@ -98,7 +98,7 @@ def few_rows(
     added = tl.zeros([TILE], tl.float32)
     if BIAS:
         added = tl.load(bias + output, mask=real, other=0.0).to(tl.float32)
-    _turn(EARLY)
+    wait_turn(EARLY)
     row = tl.program_id(1)
     value = tl.load(x + row * INPUTS + inputs, mask=inside, other=0.0).to(tl.float32)
     if NORM:
@@ -131,7 +131,7 @@ def norm(
     shifts = tl.zeros([BLOCK], tl.float32)
     if SHIFT:
         shifts = tl.load(shift + inputs, mask=inside, other=0.0).to(tl.float32)
-    _turn(EARLY)
+    wait_turn(EARLY)
     at = tl.program_id(0) * INPUTS + inputs
     value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + at, _normalised(value, inside, gains, shifts, EPS, INPUTS), mask=inside)
@@ -165,7 +165,7 @@ def many_rows(
     row = group * ROWS + tl.arange(0, ROWS)
     output = tile * TILE + tl.arange(0, TILE)
     here, real = row < rows, output < OUTPUTS
-    _turn(EARLY)
+    wait_turn(EARLY)
     total = tl.zeros([ROWS, TILE], tl.float32)
     for start in range(0, INPUTS // SPLIT, CHUNK):
         at = share * (INPUTS // SPLIT) + start + tl.arange(0, CHUNK)
@@ -231,7 +231,7 @@ def attend(
     old = tl.load(keys + tile, mask=both, other=0.0)
     held = tl.load(values + tile, mask=both, other=0.0)
     unseen = tl.load(padding + times, mask=kept, other=1)
-    _turn(EARLY)
+    wait_turn(EARLY)
     here = qkv + row * 3 * HEADS * WIDTH + head * WIDTH + column
     q = tl.load(here, mask=inside, other=0.0).to(tl.float32) * scale
     key = tl.load(here + HEADS * WIDTH, mask=inside, other=0.0)
@@ -260,62 +260,3 @@ def _with(weight, most, total, q, old, held, unseen):
     shrink, new = tl.exp(most - higher), tl.exp(scores - higher)
     total = total * shrink + tl.sum(held.to(tl.float32) * new[:, None], 0)
     return weight * shrink + tl.sum(new, 0), higher, total
-
-
-@triton.jit
-def best_of_chunk(
-    logits, best_so_far, VOCABULARY: tl.constexpr, CHUNK: tl.constexpr, EARLY: tl.constexpr
-):
-    """Of one row and chunk: the largest logit, the lowest id that has it, Σ exp(l − largest)."""
-    _turn(EARLY)
-    row, chunk = tl.program_id(0), tl.program_id(1)
-    token = chunk * CHUNK + tl.arange(0, CHUNK)
-    real = token < VOCABULARY
-    value = tl.load(logits + row * VOCABULARY + token, mask=real, other=float("-inf")).to(
-        tl.float32
-    )
-    most = tl.max(value, 0)
-    which = tl.min(tl.where(value == most, token, VOCABULARY), 0)
-    base = tl.where(most == float("-inf"), 0.0, most)  # −inf − −inf is no number
-    sums = tl.sum(tl.exp(value - base), 0)  # beyond the vocabulary exp(−inf) = 0
-    best_so_far += (row * tl.num_programs(1) + chunk) * 3
-    tl.store(best_so_far, most)
-    tl.store(best_so_far + 1, which.to(tl.float32))
-    tl.store(best_so_far + 2, sums)
-
-
-@triton.jit
-def choose(
-    best_so_far,
-    ids,
-    at,
-    slot,
-    tokens,
-    logprobs,
-    written,
-    chunks,
-    VOCABULARY: tl.constexpr,
-    BLOCK: tl.constexpr,
-    EARLY: tl.constexpr,
-):
-    """The likeliest id of a row becomes its next; log p of it; everything moves on by one."""
-    _turn(EARLY)
-    row = tl.program_id(0)
-    chunk = tl.arange(0, BLOCK)
-    real = chunk < chunks
-    here = best_so_far + (row * chunks + chunk) * 3
-    most = tl.load(here, mask=real, other=float("-inf"))
-    which = tl.load(here + 1, mask=real, other=VOCABULARY)
-    sums = tl.load(here + 2, mask=real, other=0.0)
-    best = tl.max(most, 0)
-    token = tl.min(tl.where(most == best, which, VOCABULARY), 0).to(tl.int64)
-    total = tl.sum(tl.where(real, sums * tl.exp(most - best), 0.0), 0)
-    step = tl.load(written + row)
-    rows = tl.num_programs(0)
-    tl.store(ids + row, tl.minimum(token, VOCABULARY - 1))
-    tl.store(tokens + step * rows + row, token)
-    tl.store(logprobs + step * rows + row, -tl.log(total))
-    tl.store(at + row, tl.load(at + row) + 1)
-    tl.store(written + row, step + 1)
-    if row == 0:
-        tl.store(slot, tl.load(slot) + 1)
