@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.api.targets import Opening, Target, find_target, load_target, to_gpt
+from attnlab.api.loading import to_gpt
+from attnlab.api.targets import Opening, Target, find_target, load_target
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
