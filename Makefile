@@ -3,14 +3,28 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 	|| command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
+CHECKED := src tests benchmarks tools
+QUICK := $(addprefix tests/,core measure parts decode audit/checks models/test_gpt.py \
+	report/test_text.py report/test_build.py test_rooms.py test_package.py)
 
-.PHONY: run test test-slow test-faults check bench docs-figures clean
+.PHONY: run test quick test-search test-slow test-faults check bench docs-figures clean
 
 run: $(STAMP)
 	$(BIN)/attnlab run phase-transition
 
 test: check
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup
+
+# for every save: format, lint, and the tests that neither train nor start processes
+quick: $(STAMP)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup $(QUICK)
+
+# the property tests with other examples every time and ten times as many
+test-search: $(STAMP)
+	$(BIN)/python -m pytest -m "hypothesis and not gpu and not faults" -n 2 \
+		--hypothesis-profile search --timeout 1800
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m "slow and not faults" --timeout 1800
@@ -20,8 +34,8 @@ test-faults: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -rs tests/faults
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/basedpyright
 
 bench: $(STAMP)

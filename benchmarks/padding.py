@@ -19,8 +19,8 @@ from attnlab.tasks.boolq import boolq
 from attnlab.tasks.encoder_inputs import ShuffledBatches, encode_examples
 from attnlab.tasks.labelled import Example
 from attnlab.tasks.sentiment import rotten_tomatoes
-from attnlab.train.classify import cross_entropy
-from attnlab.train.tune import TuneSettings, build_classifier
+from attnlab.training.classify import cross_entropy
+from attnlab.training.tune import TuneSettings, build_classifier
 
 BATCH = 16
 TARGET = 2.0

@@ -6,6 +6,7 @@ examples every time, ten times as many. An example that fails there is kept as a
 `@example(...)` above the test.
 """
 
+import gc
 import os
 
 import pytest
@@ -21,19 +22,41 @@ settings.register_profile("search", derandomize=False, deadline=None, print_blob
 settings.load_profile("gate")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a free search, override what the tests set for themselves."""
-    if config.getoption("--hypothesis-profile") != "search":
-        return
-    free = settings.get_profile("search")
+    """Group tests that share an expensive fixture; in a free search, search freely."""
+    searching = config.getoption("--hypothesis-profile") == "search"
     for item in items:
-        test = getattr(item, "obj", None)
-        chosen = getattr(test, "_hypothesis_internal_use_settings", None)
-        if isinstance(item, pytest.Function) and chosen is not None:
-            searching = settings(
-                chosen,
-                derandomize=False,
-                database=free.database,
-                max_examples=SEARCH_FACTOR * chosen.max_examples,
-            )
-            setattr(item.function, "_hypothesis_internal_use_settings", searching)  # noqa: B010
+        if isinstance(item, pytest.Function):
+            if _shares_a_module_fixture(item):
+                item.add_marker(pytest.mark.xdist_group("-".join(item.path.parts[-2:])))
+            if searching:
+                _search(item)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the garbage collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _shares_a_module_fixture(item: pytest.Function) -> bool:
+    """Such tests run in one worker (`--dist loadgroup`), so that the fixture is made once."""
+    fixtures = item._fixtureinfo.name2fixturedefs.values()  # pyright: ignore[reportPrivateUsage]
+    return any(
+        d[-1].scope in ("module", "session") and d[-1].baseid.endswith(".py") for d in fixtures if d
+    )
+
+
+def _search(item: pytest.Function) -> None:
+    """Override what the test sets for itself."""
+    attribute = "_hypothesis_internal_use_settings"
+    chosen = getattr(item.function, attribute, None)
+    if chosen is not None:
+        free = settings(
+            chosen,
+            derandomize=False,
+            database=settings.get_profile("search").database,
+            max_examples=SEARCH_FACTOR * chosen.max_examples,
+        )
+        setattr(item.function, attribute, free)

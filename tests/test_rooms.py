@@ -20,7 +20,7 @@ ROOMS = (
     "lab",
     "audit",
     "tasks",
-    "train",
+    "training",
     "decode",
     "models",
     "construct",

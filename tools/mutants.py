@@ -296,7 +296,8 @@ def distance(tree: Path, test: Path, module: str) -> int:
         if module in front:
             return steps
         reached |= front
-        front = {n for name in front for n in imports_of(modules[name])} & modules.keys() - reached
+        beyond = set[str]().union(*(imports_of(modules[name]) for name in front))
+        front = beyond & modules.keys() - reached
     return 9
 
 
@@ -469,7 +470,8 @@ def main() -> None:
         drawn = sample(given.tree, given.count, given.seed)
         given.files[0].write_text(json.dumps(drawn, indent=1))
     elif given.action == "run":
-        run(*given.files, given.tree, given.budget)
+        source, out = given.files
+        run(source, out, given.tree, given.budget)
     else:
         compare(*(json.loads(path.read_text()) for path in given.files))
 

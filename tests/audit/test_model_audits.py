@@ -86,11 +86,18 @@ def test_every_audit_on_every_fault_and_twin(fault: Planted) -> None:
     assert failures(check(twin, length=length)) == {}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("clean", CLEAN, ids=lambda p: p.name)
 def test_a_clean_model_raises_no_alarm(clean: Clean, dtype: torch.dtype) -> None:
-    length = None if dtype == torch.float32 else 67
+    length = 67 if dtype == torch.float32 else 41
     assert failures(check(clean.build().to(dtype), length=length)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("clean", CLEAN, ids=lambda p: p.name)
+def test_a_clean_model_raises_no_alarm_at_full_length(clean: Clean, dtype: torch.dtype) -> None:
+    assert failures(check(clean.build().to(dtype))) == {}
 
 
 def as_function(build: Callable[[], nn.Module]) -> Callable[..., object]:
@@ -102,6 +109,6 @@ def as_function(build: Callable[[], nn.Module]) -> Callable[..., object]:
 @pytest.mark.parametrize("name", ["mask-off-by-one", "fourier-mixing", "mean-over-the-batch"])
 def test_a_bare_function_is_judged_by_its_answers(name: str) -> None:
     fault = next(p for p in PLANTED if p.name == name)
-    found = failures(check(as_function(fault.build)))
+    found = failures(check(as_function(fault.build), length=41))
     assert set(fault.caught_by) <= found.keys()
-    assert failures(check(as_function(fault.build_clean))) == {}
+    assert failures(check(as_function(fault.build_clean), length=41)) == {}

@@ -18,8 +18,8 @@ from attnlab.measure.perplexity import score, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.tasks.batches import Batch, SentenceBatches, sequential_batches
-from attnlab.train.loop import train
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.settings import TrainSettings
 
 VOCAB, BLOCK, BATCH = 19, 13, 6
 RNG = Seed(3).numpy_generator()

@@ -100,21 +100,21 @@ BAD: dict[str, tuple[bytes | None, str]] = {
     "word.csv": (b"1,2\n3,four\n", "line 2, column 2: 'four' is not a number"),
     "label.csv": (b"cat,1,2\n", "line 1, column 1: 'cat' is not a number"),
     "index.csv": (b",x,y\n0,1,2\n", "the first column has no name"),
-    "decimal comma.csv": (b"1,5;2\n", "decimals are written with a point"),
+    "decimal comma.csv": (b"1,5;2\n", "write decimals with a point"),
     "quoted comma.csv": (b'"1,5","2,5"\n3,4\n', "is not a number"),
     "python.csv": (b"1_0,2\n", "'1_0' is not a number"),
     "arabic.csv": ("١,٢\n1,2\n".encode(), "line 1, column 1"),
     "complex.csv": (b"1,2\n1+2j,3\n", "'1+2j' is not a number"),
-    "binary.csv": (bytes(range(256)), "not a text of numbers"),
+    "binary.csv": (bytes(range(256)), "not a UTF-8 text file"),
     "array.csv": (npy(np.eye(3)), "a name ending in .npy"),
     "archive.csv": (b"PK\x03\x04" + bytes(31), "a name ending in .npy"),
-    "archive.npz": (b"PK\x03\x04" + bytes(31), "an archive is not opened"),
-    "bad.PKL": (b"cos\nsystem\n", "a pickle is not opened"),
+    "archive.npz": (b"PK\x03\x04" + bytes(31), "an archive is not read"),
+    "bad.PKL": (b"cos\nsystem\n", "a pickle is not read"),
     "empty.json": (b"", "not JSON"),
     "no rows.json": (b"[]", "holds no numbers"),
     "empty rows.json": (b"[[],[]]", "holds no numbers"),
     "ragged.json": (b"[[1,2],[3]]", "row 2 has 1 numbers, row 1 has 2"),
-    "flat.json": (b"[1,2,3]", "keys are rows of numbers, this has no rows"),
+    "flat.json": (b"[1,2,3]", "keys must be rows of numbers, this has no rows"),
     "mixed.json": (b"[1,[2]]", "a list is not a number"),
     "deep.json": (b"[[[1]]]", "a list is not a number"),
     "bottomless.json": (b"[" * 100_003, "not JSON"),
@@ -127,19 +127,19 @@ BAD: dict[str, tuple[bytes | None, str]] = {
     "larger.json": (b"[[1" + b"0" * 5003 + b"]]", "not JSON"),
     "number.json": (b"7", "not a list"),
     "object.json": (b'{"values": [[1]]}', "an object without 'keys'"),
-    "binary.json": (b"\xff\xfe\x00", "not a text of numbers"),
+    "binary.json": (b"\xff\xfe\x00", "not a UTF-8 text file"),
     "pickled.npy": (npy(np.array([[1, None]], dtype=object)), "pickled objects"),
     "complex.npy": (npy(np.array([[1 + 2j]])), "complex128, not real numbers"),
     "bool.npy": (npy(np.array([[True]])), "bool, not real numbers"),
     "text.npy": (npy(np.array([["1"]])), "not real numbers"),
     "dates.npy": (npy(np.array([["2026-01-01"]], dtype="M8[D]")), "not real numbers"),
     "records.npy": (npy(np.zeros(3, dtype=[("a", "f8")])), "not real numbers"),
-    "flat.npy": (npy(np.arange(3.0)), "keys are rows of numbers"),
-    "scalar.npy": (npy(np.float64(3)), "keys are rows of numbers"),
+    "flat.npy": (npy(np.arange(3.0)), "keys must be rows of numbers"),
+    "scalar.npy": (npy(np.float64(3)), "keys must be rows of numbers"),
     "cube.npy": (npy(np.zeros((2, 3, 5))), "this has 3 dimensions"),
     "empty.npy": (npy(np.zeros((0, 3))), "holds no numbers"),
     "nan.npy": (npy(np.array([[1, 2], [3, np.nan]])), "entry 2, 2"),
-    "cut.npy": (npy(np.eye(3))[:-8], "64 bytes of numbers where its header says 72"),
+    "cut.npy": (npy(np.eye(3))[:-8], "64 bytes of numbers, but its header says 72"),
     "longer.npy": (npy(np.eye(3)) + b"x", "73 bytes"),
     "vast.npy": (npy(np.eye(3)).replace(b"(3, 3)", b"(3000000000000000, 3)"), ".npy"),
     "negative.npy": (npy(np.eye(3)).replace(b"(3, 3), ", b"(-3, -3), "), ".npy"),
@@ -176,6 +176,16 @@ def test_an_unreadable_or_endless_file(tmp_path: Path) -> None:
             read_matrix(tmp_path / name, "keys")
     with pytest.raises(UsageError, match="not a file"):
         read_matrix("/dev/zero", "keys")
+
+
+def test_the_largest_file_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "keys.csv"
+    file.write_text("1,2\n3,4\n")
+    monkeypatch.setattr(files, "LARGEST", file.stat().st_size)
+    assert read_matrix(file, "keys").shape == (2, 2)
+    monkeypatch.setattr(files, "LARGEST", file.stat().st_size - 1)
+    with pytest.raises(UsageError, match="larger than"):
+        read_matrix(file, "keys")
 
 
 JUNK = st.one_of(
@@ -232,7 +242,7 @@ def test_what_is_neither_numbers_nor_a_file(text: str) -> None:
 
 def test_a_matrix_is_no_vector(tmp_path: Path) -> None:
     (tmp_path / "K.csv").write_text("1,2\n3,4\n5,6\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="query is one row of numbers, this has 3 rows of 2"):
+    with pytest.raises(UsageError, match="query must be one row of numbers, this has 3 rows of 2"):
         read_vector(str(tmp_path / "K.csv"), "query")
 
 

@@ -111,7 +111,7 @@ def test_the_course_s_case() -> None:
     need = 0.5 - c
     edge = math.log(3 * need / (1 - need)) / beta
     assert found.two.wrong == pytest.approx(ndtr((edge - 1) / math.sqrt(0.5)), rel=1e-9)
-    assert found.one.how["wrong"] == found.two.how["wrong"] == "roots on a line"
+    assert found.one.how["wrong"] == found.two.how["wrong"] == "roots in one variable"
     assert found.one.output is not None
     np.testing.assert_allclose(found.one.output, found.one.weights, atol=1e-15)  # values: identity
     assert "0.0786" in found.why
@@ -145,7 +145,7 @@ def test_heads_that_see_the_same_noise_are_correlated() -> None:
         (0, 1),
         settings=RobustnessSettings(samples=40_000),
     )
-    assert law.how["weights"] == "exact mean; covariance by even points"
+    assert law.how["weights"] == "exact mean; covariance by Sobol points"
     spread = law.sampled.pair_weights
     expected = law.weights_covariance[:2, :2]
     assert np.abs(np.cov(spread.T) - expected).max() <= SIGMAS * 0.25 / 200
@@ -160,7 +160,7 @@ def test_two_keys_and_one_head_are_closed() -> None:
     gap = (means[0] - means[1]) @ query / math.sqrt(2)
     spread = math.sqrt(query @ (covariances[0] + covariances[1]) @ query / 2)
     assert law.share == pytest.approx((gap, spread), rel=1e-13)
-    assert law.how["wrong"] == "closed"
+    assert law.how["wrong"] == "closed form"
 
     def density(s: float) -> float:
         """Of the share w_a / (w_a + w_b), whose log-odds are normal."""

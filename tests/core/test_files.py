@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from attnlab.core import files
 from attnlab.core.errors import IntegrityError, StorageError
-from attnlab.core.files import read_json, sha256_file, write_bytes, write_json, write_text
+from attnlab.core.files import (
+    read_json,
+    sha256_file,
+    sync_folder,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -166,3 +173,12 @@ def test_new_folders_have_their_names_on_the_disk(
     assert synced == [".", "a", "a/b"]
     write_bytes(tmp_path / "a" / "b" / "d", b"x")
     assert synced[3:] == ["a/b"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files by /proc")
+def test_syncing_a_folder_leaves_nothing_open(tmp_path: Path) -> None:
+    sync_folder(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        sync_folder(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -290,6 +290,10 @@ def test_half_precision_and_any_vocabulary() -> None:
     model = gpt(small(), torch.bfloat16)
     found = generate(model, PROMPTS, Strategy("sample"), max_new_tokens=5, seed=1)
     assert all(math.isfinite(t.logprob) and t.logprob < 0 for t in found)
+    (likeliest,) = generate(model, [PROMPTS[0]], Strategy("greedy"), max_new_tokens=1)
+    with torch.no_grad():
+        logits = model(torch.tensor([PROMPTS[0]]))[0, -1].float()  # probabilities in 32 bits
+    assert likeliest.logprob == pytest.approx(float(logits.log_softmax(-1).max()), abs=1e-5)
     wide = Markov.random(601, scale=0.1)
     assert max(i for ids in texts(wide, [[600]], "sample", n=7) for i in ids) > 256
 

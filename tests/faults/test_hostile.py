@@ -88,7 +88,7 @@ def with_problems(folder: Path) -> None:
 
 
 def read_checkpoint(folder: Path) -> None:
-    from attnlab.train.checkpoint import latest_checkpoint, open_checkpoint
+    from attnlab.training.checkpoint import latest_checkpoint, open_checkpoint
 
     found = latest_checkpoint(folder)
     assert found is None or found.state.step < 3, "a good one before it, or none"

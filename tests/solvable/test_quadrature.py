@@ -1,4 +1,4 @@
-"""integrate.py against exact Gaussian moments, and the zeros that symmetry promises."""
+"""quadrature.py against exact Gaussian moments, and the zeros that symmetry promises."""
 
 from __future__ import annotations
 
@@ -65,6 +65,12 @@ def test_sizes_that_would_spoil_the_rule_are_refused(points: int) -> None:
     for make in (sobol, lattice):
         with pytest.raises(ValueError, match="power of two"):
             make(points)
+
+
+def test_a_lattice_has_eight_dimensions_and_no_more() -> None:
+    assert 8 in lattice(64, dimension=8).nodes.shape
+    with pytest.raises(ValueError, match="at most 8 dimensions"):
+        lattice(64, dimension=9)
 
 
 def test_odd_orders_are_refused() -> None:

@@ -193,9 +193,9 @@ def test_symmetry_keeps_a_vanishing_overlap_at_zero(q: float, V: float, alpha: f
         evolution = StateEvolution(Model(), branch, sobol(2**8))
         evolution.place_points(state)
         new = evolution.update(state, alpha)
-        # What is left is the prox's own tolerance, 1e-7 in a last quadratic step.
-        assert abs(new.theta) < 1e-9
-        assert abs(new.m) < 1e-9
+        # What is left is the tolerance of the prox, 1e-7 in its last quadratic step.
+        assert abs(new.theta) < 1e-8
+        assert abs(new.m) < 1e-8
 
 
 @pytest.mark.parametrize(("q", "m", "theta"), [(0.09, 0.0, 0.12), (0.05, 0.25, 0.0)])

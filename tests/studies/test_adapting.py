@@ -8,24 +8,26 @@ import pytest
 import torch
 from torch import Tensor
 
+from attnlab.api.conclude import draw_conclusions
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.products.finetune import training
+from attnlab.products.finetune.audits import findings_before, invariance
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
-from attnlab.products.finetune.watch import before, few, invariant
-from attnlab.products.finetune.work import training
-from attnlab.studies.adapting import search as room
+from attnlab.products.finetune.training import training_settings
 from attnlab.studies.adapting.adapters import Adapters
+from attnlab.studies.adapting.data import load_task
 from attnlab.studies.adapting.fine_tuning import FineTuning
-from attnlab.studies.adapting.material import material
 from attnlab.studies.adapting.optimizers import Optimizers
-from attnlab.studies.adapting.search import Search, grid, halving
+from attnlab.studies.adapting.search import Cell, Search, grid, halving
 from attnlab.studies.adapting.study import AdaptStudy
-from attnlab.studies.adapting.work import settings_of, work
+from attnlab.studies.adapting.trial import finetune_settings
 from attnlab.tasks.encoder_inputs import EncodedExamples
-from attnlab.train.tune import build_classifier
+from attnlab.training.classify import fit
+from attnlab.training.tune import build_classifier
 
 KINDS: tuple[type[AdaptStudy], ...] = (FineTuning, Optimizers, Adapters)
 D, L, LENGTH = 12, 2, 5  # of the tiny encoder, and its prefixes
@@ -45,6 +47,7 @@ def row_of(trial: Trial, out: Outcome) -> Row:
         trial.config,
         out.metrics,
         cost=out.cost,
+        findings=out.findings,
         load_arrays=lambda: out.arrays,
         load_curves=lambda: out.curves,
         load_documents=lambda: out.documents,
@@ -66,18 +69,20 @@ def done(request: pytest.FixtureRequest) -> Iterator[tuple[Study, Table]]:
     yield study, Table([row_of(t, study.run(t, TrialContext())) for t in study.trials()])
 
 
-def test_every_study_runs_to_its_words_and_pictures(done: tuple[Study, Table]) -> None:
+def test_every_study_runs_to_its_report_and_figures(done: tuple[Study, Table]) -> None:
     study, table = done
-    made = study.claims(table)
-    assert made and all(claim.trials for claim in made)
-    exact = {claim.name for claim in made if claim.estimate.exact}
-    assert {c.verdict for c in made if c.name not in exact} == {"undecided"}  # one seed
-    assert study.answer(made) and study.discussion(table, made)
-    figures = study.figures(table)
+    drawn = draw_conclusions(study, table)
+    assert drawn.claims and all(claim.trials for claim in drawn.claims)
+    sampled = [claim for claim in drawn.claims if not claim.estimate.exact]
+    assert {claim.verdict for claim in sampled} == {"undecided"}  # one seed
+    assert drawn.answer.endswith(".") and drawn.sections
+    text = " ".join([drawn.answer, *(p for s in drawn.sections for p in s.paragraphs)])
+    assert not any(wrong in text for wrong in (" .", " ,", "()", "None", "nan", "..")), text
+    figures = study.figures(drawn.evidence)
     assert figures and all(f.caption and f.alt for f in figures)
     for figure in figures:
         assert all(ax.get_xlabel() for ax in figure.draw().axes)
-    audits = {f.name: f.verdict for f in study.audits(table)}
+    audits = {f.name: f.verdict for f in drawn.findings}
     assert audits["split-overlap"] == audits["freeze"] == audits["adapter-effect"] == "pass"
     assert set(audits) == {
         "seeds-and-interval",
@@ -94,9 +99,11 @@ def test_every_study_runs_to_its_words_and_pictures(done: tuple[Study, Table]) -
 def test_a_study_without_trials_says_nothing_wrong() -> None:
     for kind in KINDS:
         study = smoke(kind)
-        assert study.claims(Table([])) == [] and study.figures(Table([])) == []
-        assert study.discussion(Table([]), []) == [] or kind is FineTuning
-        assert study.answer([]) and study.audits(Table([]))
+        drawn = draw_conclusions(study, Table([]))
+        assert drawn.claims == [] and study.figures(drawn.evidence) == []
+        assert drawn.answer.startswith("Not settled: ")
+        assert drawn.sections == [] or kind is FineTuning
+        assert [f.verdict for f in drawn.findings] == ["not-applicable"]
 
 
 def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
@@ -110,13 +117,14 @@ def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
         return plain(self, batch)
 
     monkeypatch.setattr(EncodedExamples, "batches_by_length", counting)
-    trials = {str(t.config["kind"]): t for t in smoke(FineTuning).trials()}
+    study = smoke(FineTuning)
+    trials = {str(t.config["kind"]): t for t in study.trials()}
     for kind, times in {"search": 1, "long": 0, "size": 0, "collapse": 1}.items():
         c = trials[kind].config
-        held = material(settings_of(c), trials[kind].stream, c["tested"]).test
+        test = load_task(finetune_settings(c), trials[kind].stream, c["tested"]).test
         read.clear()
-        work(trials[kind], TrialContext())
-        assert read.count(id(held)) == times, kind
+        study.run(trials[kind], TrialContext())
+        assert read.count(id(test)) == times, kind
 
 
 def test_parameters_are_those_of_the_formulas() -> None:
@@ -135,7 +143,7 @@ def test_a_further_encoder_is_an_arm_of_its_own() -> None:
     assert [row["arm"] for row in table] == ["full", "full, tiny"]
     one, other = table.rows
     assert one.metrics == other.metrics  # it is the same encoder here
-    claim = next(c for c in study.claims(table) if c.name == "texts-beats-tiny")
+    claim = next(c for c in study.claims(study.evidence(table)) if c.name == "texts-beats-tiny")
     assert claim.estimate.value == 0 and "does better than tiny" in claim.statement
 
 
@@ -153,38 +161,38 @@ def base(**changed: Any) -> FinetuneSettings:
     )
 
 
-class Told(Search):
-    """Cells whose results are written here instead of trained."""
+class ScriptedSearch(Search):
+    """Cells whose results are given instead of trained."""
 
     results: dict[float, tuple[float | None, float]]
 
-    def cell(self, s: FinetuneSettings) -> room.Cell:
+    def run_cell(self, s: FinetuneSettings) -> Cell:
         accuracy, loss = self.results[s.rate]
         key = f"{s.rate:g} {s.epochs:g}"
-        self.found[key] = {"key": key, "dev_accuracy": accuracy, "dev_loss": loss}
-        return self.found[key]
+        self.cells[key] = {"key": key, "dev_accuracy": accuracy, "dev_loss": loss}
+        return self.cells[key]
 
 
-def told(results: dict[float, tuple[float | None, float]]) -> Told:
-    made = Told(material(base(), Seed(0)), Seed(0), TrialContext())
-    made.results = results
-    return made
+def scripted(results: dict[float, tuple[float | None, float]]) -> ScriptedSearch:
+    search = ScriptedSearch(load_task(base(), Seed(0)), Seed(0), TrialContext())
+    search.results = results
+    return search
 
 
 def test_halving_gives_more_epochs_to_the_best_third() -> None:
     rates = [0.1 * (i + 1) for i in range(7)]
-    search = told({rate: (0.5 + rate / 10, 1.0) for rate in rates})
+    search = scripted({rate: (0.5 + rate / 10, 1.0) for rate in rates})
     halving(search, base(), {"learning_rate": rates, "epochs": [1.0, 3.0, 9.0]})
-    assert len(search.found) == 7 + 2 + 1
-    assert [key for key in search.found if key.endswith(" 3")] == ["0.7 3", "0.6 3"]
-    assert search.chosen()["key"].startswith("0.7 ")
+    assert len(search.cells) == 7 + 2 + 1
+    assert [key for key in search.cells if key.endswith(" 3")] == ["0.7 3", "0.6 3"]
+    assert search.best_cell()["key"].startswith("0.7 ")
 
 
 def test_the_best_has_the_lower_loss_among_equals_and_never_diverged() -> None:
-    search = told({0.1: (0.8, 0.5), 0.2: (0.8, 0.4), 0.3: (None, 0.0), 0.4: (0.7, 0.1)})
+    search = scripted({0.1: (0.8, 0.5), 0.2: (0.8, 0.4), 0.3: (None, 0.0), 0.4: (0.7, 0.1)})
     for s in grid(base(), {"learning_rate": list(search.results)}):
-        search.cell(s)
-    assert search.chosen()["key"].startswith("0.2 ")
+        search.run_cell(s)
+    assert search.best_cell()["key"].startswith("0.2 ")
 
 
 def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
@@ -194,14 +202,14 @@ def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
     study = smoke(Optimizers, optimizers=["adamw"], adamw_rates=[0.003, 0.01, 0.03])
     (trial,) = study.trials()
     whole = study.run(trial, TrialContext())
-    count, fit = 0, room.fit
+    count = 0
 
     def counted(*args: Any, **more: Any) -> Any:
         nonlocal count
         count += 1
         return fit(*args, **more)
 
-    monkeypatch.setattr(room, "fit", counted)
+    monkeypatch.setattr(training, "fit", counted)
     with pytest.raises(TrialStopped):
         study.run(trial, TrialContext(checkpoints=tmp_path, stopping=lambda: count > 2))
     assert len(list(tmp_path.glob("*.json"))) == 2
@@ -212,10 +220,10 @@ def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
 
 
 def test_padding_that_is_read_is_found_and_weights_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    p = material(base(), Seed(0))
-    model = build_classifier(p.encoder, 2, base().tuning(), Seed(0))
+    task = load_task(base(), Seed(0))
+    model = build_classifier(task.encoder, 2, base().tuning(), Seed(0))
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
-    assert invariant(model, p.dev).verdict == "pass"
+    assert invariance(model, task.dev).verdict == "pass"
     assert all(torch.equal(before[name], now) for name, now in model.named_parameters())
     forward = model.forward
 
@@ -223,22 +231,22 @@ def test_padding_that_is_read_is_found_and_weights_stay(monkeypatch: pytest.Monk
         return forward(ids, torch.zeros_like(key_padding_mask), kinds)
 
     monkeypatch.setattr(model, "forward", reading)
-    found = invariant(model, p.dev)
+    found = invariance(model, task.dev)
     assert found.verdict == "fail" and "padding is scored" in found.why
 
 
 def test_freeze_is_judged_by_a_step_that_moves_what_has_a_gradient() -> None:
     """A rate at which SGD moves no bit says nothing about what learns."""
     s = base(optimizer="sgd", learning_rate=1e-30)
-    p = material(s, Seed(0))
-    model = build_classifier(p.encoder, 2, s.tuning(), Seed(0))
-    said = before(model, s, p.data, training(s, len(p.train)), few(p.train, 4))
-    assert said == {"audit_split-overlap": "pass", "audit_freeze": "pass"}
+    task = load_task(s, Seed(0))
+    model = build_classifier(task.encoder, 2, s.tuning(), Seed(0))
+    findings = findings_before(model, s, task, training_settings(s, len(task.train)))
+    assert {f.name: f.verdict for f in findings} == {"split-overlap": "pass", "freeze": "pass"}
 
 
 def test_fewer_rows_are_part_of_more_and_other_seeds_draw_others() -> None:
-    few, more = (material(base().model_copy(update={"rows": n}), Seed(3)) for n in (11, 23))
-    other = material(base().model_copy(update={"rows": 23}), Seed(4))
+    few, more = (load_task(base().model_copy(update={"rows": n}), Seed(3)) for n in (11, 23))
+    other = load_task(base().model_copy(update={"rows": 23}), Seed(4))
     assert more.data.train[:11] == few.data.train
     assert set(other.data.train) != set(more.data.train)
     assert other.data.dev == more.data.dev and other.data.test == more.data.test
@@ -249,6 +257,7 @@ def test_a_trial_is_a_function_of_itself() -> None:
     for trial in study.trials():
         one, two = (study.run(trial, TrialContext()) for _ in range(2))
         assert one.metrics == two.metrics and one.curves == two.curves
+        assert one.findings == two.findings
 
 
 def test_what_cannot_be_meant() -> None:
@@ -287,4 +296,5 @@ def test_a_real_encoder_on_real_sentences() -> None:
     for trial in study.trials():
         out = study.run(trial, TrialContext())
         assert out.metrics["trained"] == 2 * 384 + 2 and out.metrics["tested"] == 16
-        assert out.metrics["audit_freeze"] == out.metrics["audit_split-overlap"] == "pass"
+        verdicts = {f.name: f.verdict for f in out.findings}
+        assert verdicts["freeze"] == verdicts["split-overlap"] == "pass"

@@ -11,17 +11,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnlab.api.conclude import Conclusions, draw_conclusions
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
-from attnlab.lab.claim import MIN_SEEDS, Claim
+from attnlab.lab.claim import MIN_SEEDS
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.models.encoder import open_encoder
-from attnlab.studies.concepts import anew, checks, foreign, loop, masking, merges, order, pairs
-from attnlab.studies.concepts.settings import PARTS, ConceptsSettings
-from attnlab.studies.concepts.study import Concepts
-from attnlab.studies.concepts.texts import byte_count, taken, word_count
+from attnlab.studies.concepts import (
+    adaptation,
+    foreign_ids,
+    masking,
+    merges,
+    order,
+    pairs,
+    texts,
+    training_loop,
+)
+from attnlab.studies.concepts.study import PARTS, Concepts
+from attnlab.studies.concepts.texts import byte_count, sample_bytes, word_count
 from attnlab.tasks.corpus import Splits
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
@@ -32,34 +41,34 @@ WORDS = {"low": 5, "lowest": 2, "newer": 6, "wider": 3}
 
 def test_merges_by_hand() -> None:
     """(e,r) occurs 9 times; (l,o) and (o,w) 7: the tie goes to l; at last e, w before n, ew."""
-    found = merges.learn(WORDS, 5)
+    found = merges.learn_merges(WORDS, 5)
     assert found == [("e", "r"), ("l", "o"), ("lo", "w"), ("e", "w"), ("n", "ew")]
-    shown = merges.steps("lower", found)
+    shown = merges.merge_steps("lower", found)
     assert [pieces for _, pieces in shown] == [
         ("l", "o", "w", "e", "r"),
         ("l", "o", "w", "er"),
         ("lo", "w", "er"),
         ("low", "er"),
     ]
-    assert merges.joined(("a", "a", "a", "b"), ("a", "a")) == ("aa", "a", "b")
-    assert merges.learn({"a": 3}, 7) == [], "one letter has no neighbour"
+    assert merges.merge_pair(("a", "a", "a", "b"), ("a", "a")) == ("aa", "a", "b")
+    assert merges.learn_merges({"a": 3}, 7) == [], "one letter has no neighbour"
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(alphabet="abé .", min_size=1, max_size=23), min_size=1, max_size=7))
 def test_the_library_learns_and_applies_the_same(texts: list[str]) -> None:
-    words = merges.counted(texts)
-    ours, (library, theirs) = merges.learn(words, 11), merges.library_merges(texts, 11)
+    words = merges.count_words(texts)
+    ours, (library, theirs) = merges.learn_merges(words, 11), merges.library_merges(texts, 11)
     assert ours == theirs
     for word in [*words, "abab", "bbb"]:
         pieces = tuple(token.value for token in library.model.tokenize(word))
-        assert merges.steps(word, ours)[-1][1] == pieces
+        assert merges.merge_steps(word, ours)[-1][1] == pieces
 
 
 def test_merges_in_another_order_are_noticed() -> None:
     right, wrong = [("a", "b"), ("b", "c")], [("b", "c"), ("a", "b")]
-    assert merges.steps("abc", right)[-1][1] == ("ab", "c")
-    assert merges.steps("abc", wrong)[-1][1] == ("a", "bc")
+    assert merges.merge_steps("abc", right)[-1][1] == ("ab", "c")
+    assert merges.merge_steps("abc", wrong)[-1][1] == ("a", "bc")
 
 
 def test_a_pair_is_told_from_what_is_none() -> None:
@@ -96,11 +105,13 @@ def test_every_fact_of_the_loop() -> None:
     assert 0 < found["kept_eval"] < found["kept_train"]
     assert found["records_eval"] and not found["records_no_grad"]
     assert study.run(trial, TrialContext()).metrics == found
-    model = loop.network(Seed(3)).eval()
+    model = training_loop.build_network(Seed(3)).eval()
     rows = torch.randn(7, 5, generator=Seed(5).torch_generator())
-    one = loop.gradients(model, rows)
+    one = training_loop.gradient_ratios(model, rows)
     model.zero_grad = lambda set_to_none=True: None
-    assert loop.gradients(model, rows)["zeroed"] != one["zeroed"], "a planted fault is seen"
+    assert training_loop.gradient_ratios(model, rows)["zeroed"] != one["zeroed"], (
+        "a planted fault is seen"
+    )
 
 
 def few(rows: int = 47) -> order.Vectors:
@@ -115,7 +126,7 @@ def few(rows: int = 47) -> order.Vectors:
 def test_orders_hold_every_row_and_only_one_is_sorted() -> None:
     rows = few()
     for shuffled in (True, False):
-        batches = order.Ordered(rows, Seed(2), shuffled=shuffled)
+        batches = order.OrderedBatches(rows, Seed(2), shuffled=shuffled)
         assert batches.per_epoch == 5
         labels = torch.cat([batches.batch(i).labels for i in range(5)]).tolist()
         assert (labels == sorted(labels)) is not shuffled
@@ -123,12 +134,12 @@ def test_orders_hold_every_row_and_only_one_is_sorted() -> None:
         assert len({tuple(row) for row in first.tolist()}) == 40, "no row twice"
         again = torch.cat([batches.batch(i).x for i in range(5, 10)])
         assert torch.equal(first, again) is not shuffled
-    learnt = order.trained(
-        order.Ordered(rows, Seed(2), shuffled=True), rows, 3, Seed(3), TrialContext()
+    learnt = order.accuracy_curve(
+        order.OrderedBatches(rows, Seed(2), shuffled=True), rows, 3, Seed(3), TrialContext()
     )
     assert len(learnt) == 3 and learnt[-1] > 0.9
-    spoilt = order.trained(
-        order.Ordered(rows, Seed(2), shuffled=False), rows, 3, Seed(3), TrialContext()
+    spoilt = order.accuracy_curve(
+        order.OrderedBatches(rows, Seed(2), shuffled=False), rows, 3, Seed(3), TrialContext()
     )
     assert spoilt[-1] < learnt[-1]
 
@@ -147,17 +158,17 @@ def test_labels_are_counted_by_hand() -> None:
     before = torch.tensor([[1, 5, 6, 7, 8, 2, 0]])
     inputs = torch.tensor([[1, 3, 9, 7, 8, 2, 0]])
     labels = torch.tensor([[IGNORE, 5, 6, 7, IGNORE, IGNORE, IGNORE]])
-    found = masking.count(before, inputs, labels, Words())
-    assert found == masking.Counted(words=4, chosen=3, mask=1, random=1, kept=1, markers=0)
+    found = masking.count_masked(before, inputs, labels, Words())
+    assert found == masking.MaskCounts(words=4, chosen=3, mask=1, random=1, kept=1, markers=0)
     moved, wrong = inputs.clone(), labels.clone()
     moved[0, 4] = 11
     wrong[0, 1] = 6
     for faulty in ((before, moved, labels), (before, inputs, wrong)):
         with pytest.raises(AssertionError):
-            masking.count(*faulty, Words())
+            masking.count_masked(*faulty, Words())
     marked = labels.clone()
     marked[0, 0] = 1
-    assert masking.count(before, inputs, marked, Words()).markers == 1
+    assert masking.count_masked(before, inputs, marked, Words()).markers == 1
 
 
 def test_the_collator_masks_as_it_is_told() -> None:
@@ -175,57 +186,59 @@ def test_the_collator_masks_as_it_is_told() -> None:
     )
     rng = Seed(7).numpy_generator()
     ids = [[1, *rng.integers(4, 101, size=31).tolist(), 2] for _ in range(300)]
-    inputs, labels = masking.masked(tokenizer, ids, 11)
-    found = masking.count(torch.tensor(ids), inputs, labels, tokenizer)
+    inputs, labels = masking.mask_tokens(tokenizer, ids, 11)
+    found = masking.count_masked(torch.tensor(ids), inputs, labels, tokenizer)
     n = found.chosen
     assert found.words == 9300 and found.markers == 0
     for share, wanted, of in ((n, 0.15, 9300), (found.mask, 0.8, n), (found.kept, 0.1, n)):
         assert abs(share / of - wanted) < 5 * math.sqrt(wanted * (1 - wanted) / of)
-    again = masking.masked(tokenizer, ids, 11)
+    again = masking.mask_tokens(tokenizer, ids, 11)
     assert torch.equal(again[0], inputs) and torch.equal(again[1], labels)
-    assert not torch.equal(masking.masked(tokenizer, ids, 12)[0], inputs)
-    shown = masking.shown(tokenizer, torch.tensor(ids), inputs, labels)
+    assert not torch.equal(masking.mask_tokens(tokenizer, ids, 12)[0], inputs)
+    shown = masking.masking_example(tokenizer, torch.tensor(ids), inputs, labels)
     assert len(shown["text"]) == len(shown["label"]) == masking.SHOWN
     assert "[MASK]" in shown["input"]
 
 
 def test_a_gpt2_adds_segments_as_words() -> None:
-    assert foreign.segments_are_words(5) < 1e-6
+    assert foreign_ids.segments_are_words(5) < 1e-6
 
 
 def test_bytes_are_taken_in_a_drawn_order() -> None:
     documents = ["aé" * 11, "b" * 17, "c" * 5]
     for size in (7, 22, 55):
-        got = taken(documents, size, Seed(1))
+        got = sample_bytes(documents, size, Seed(1))
         assert size - 1 <= byte_count(got) <= size, "a character is not cut in two"
-    assert taken(documents, 20, Seed(1)) == taken(documents, 20, Seed(1))
-    assert {taken(documents, 3, Seed(n))[0][0] for n in range(19)} == {"a", "b", "c"}
+    assert sample_bytes(documents, 20, Seed(1)) == sample_bytes(documents, 20, Seed(1))
+    assert {sample_bytes(documents, 3, Seed(n))[0][0] for n in range(19)} == {"a", "b", "c"}
     assert word_count(["to be", "or"]) == 3
     with pytest.raises(UsageError, match="55"):
-        taken(documents, 57, Seed(1))
+        sample_bytes(documents, 57, Seed(1))
 
 
 def test_bits_are_per_byte_and_dev_chooses() -> None:
     from attnlab.measure.perplexity import Perplexity
 
-    assert anew.bits(Perplexity(nll=6 * math.log(2), tokens=2), ["é1"]) == pytest.approx(2)
+    assert adaptation.bits_per_byte(
+        Perplexity(nll=6 * math.log(2), tokens=2), ["é1"]
+    ) == pytest.approx(2)
     log = [
         {"value": v, "test_bits": t, "test_perplexity": 1.0, "step": i}
         for i, (v, t) in enumerate(((3.0, 1.0), (2.0, 7.0), (2.0, 5.0)))
     ]
-    assert anew.at_best(log) == {"bits": 7.0, "perplexity": 1.0, "step": 1}
+    assert adaptation.at_best(log) == {"bits": 7.0, "perplexity": 1.0, "step": 1}
 
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> tuple[Concepts, Outcome]:
-    """One trial of `anew` on made-up texts, without the audits of models."""
+    """A trial of "anew" on made-up texts, without the audits of models."""
     draw = np.random.default_rng(5)
     vocabularies = {
         "news": ["the", "king", "came", "home", "and", "was", "over"],
         "records": ["17,83", "91;x", "44,zz", "0.07", "q|q", "5e3"],
     }
 
-    def made(name: str) -> Splits:
+    def make_splits(name: str) -> Splits:
         parts = (
             tuple(" ".join(draw.choice(vocabularies[name], size=400)) for _ in range(n))
             for n in (13, 3, 3)
@@ -236,10 +249,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> tuple[Concepts, Outcome]:
         def encode_batch(self, texts: list[str]) -> list[Any]:
             return [type("E", (), {"ids": text.split()}) for text in texts]
 
-    found = {name: made(name) for name in vocabularies}
-    monkeypatch.setattr(anew, "splits", lambda name: found[name])
-    monkeypatch.setattr(anew, "audit_metrics", lambda model, when: {})
-    monkeypatch.setattr(foreign, "gpt2_tokenizer", Coarse)
+    splits = {name: make_splits(name) for name in vocabularies}
+    monkeypatch.setattr(adaptation, "text_splits", lambda name: splits[name])
+    monkeypatch.setattr(adaptation, "model_findings", lambda model, when: [])
+    monkeypatch.setattr(adaptation, "gpt2_tokenizer", Coarse)
     study = Concepts.at("smoke", source_bytes=9000)
     assert isinstance(study, Concepts)
     trial = next(t for t in study.trials() if t.config["part"] == "anew")
@@ -249,7 +262,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> tuple[Concepts, Outcome]:
 def test_three_ways_on_two_sizes(tried: tuple[Concepts, Outcome]) -> None:
     study, outcome = tried
     m: Any = outcome.metrics
-    for way in anew.WAYS:
+    for way in ("continued", "borrowed", "own"):
         for size in study.settings.sizes:
             assert 0 < m[f"{way}_{size}_bits"] < 9, "a byte that is guessed takes 8 bits"
             assert len(outcome.curves[f"{way}_{size}"]) == 2
@@ -385,21 +398,32 @@ def table_of(**changes: dict[str, Any]) -> Table:
     return Table(rows)
 
 
-def judged(table: Table) -> dict[str, Claim]:
-    return {c.name: c for c in study_of().claims(table)}
+def conclude(table: Table) -> Conclusions:
+    return draw_conclusions(study_of(), table)
 
 
-def test_verdicts_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = judged(table_of())
-    assert {c.verdict for c in found.values()} == {"holds"} and len(found) == 25
-    said = study_of().answer(list(found.values()))
-    assert said == (
-        "25 of 25 statements hold; with few bytes of court cases going on from pretraining pays; "
-        "with many of court cases starting anew pays."
+@pytest.fixture
+def no_split_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would need the texts themselves."""
+    monkeypatch.setattr(Concepts, "_splits", lambda study, evidence: [])
+
+
+@pytest.mark.usefixtures("no_split_audit")
+def test_verdicts_follow_the_table() -> None:
+    found = conclude(table_of())
+    assert {c.verdict for c in found.claims} == {"holds"} and len(found.claims) == 25
+    assert found.answer == (
+        "25 of 25 statements hold. With 1,000 bytes of court cases, training a model pretrained on "
+        "news further beats training from scratch with a new tokenizer. With 9,000 bytes of court "
+        "cases, training from scratch with a new tokenizer beats training the model pretrained on "
+        "news further."
     )
-    monkeypatch.setattr(checks, "_texts", lambda found, s: [])
-    audits = {f.name: f.verdict for f in study_of().audits(table_of())}
-    assert set(audits.values()) == {"pass"} and "baselines" in audits
+    audits = {f.name: f.verdict for f in found.findings}
+    assert set(audits.values()) == {"pass"} and {"baselines", "small-sample"} <= set(audits)
+    text = " ".join(p for section in found.sections for p in section.paragraphs)
+    assert len(found.sections) == 6, "three need a document of their trials"
+    assert "perplexity of 50" in text and "of 80,000" in text
+    assert not any(bad in text for bad in ("None", "nan", " .", " ,", " ()"))
 
 
 @pytest.mark.parametrize(
@@ -425,23 +449,32 @@ def test_verdicts_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_planted_fault_turns_a_verdict(part: str, changes: dict[str, Any], claim: str) -> None:
-    assert judged(table_of(**{part: changes}))[claim].verdict == "fails"
+    study = study_of()
+    claims = study.claims(study.evidence(table_of(**{part: changes})))
+    assert {c.name: c.verdict for c in claims}[claim] == "fails"
 
 
-def test_a_constant_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_texts", lambda found, s: [])
+@pytest.mark.usefixtures("no_split_audit")
+def test_a_constant_answer_is_named() -> None:
     table = table_of(order={"shuffled_accuracy": 0.5, "sorted_accuracy": 0.4})
-    found = {f.name: f for f in study_of().audits(table)}
-    assert found["baselines"].verdict == "fail"
+    findings = {f.name: f for f in conclude(table).findings}
+    assert findings["baselines"].verdict == "fail"
+
+
+def test_a_document_in_two_splits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Splits(("one text", "shared"), ("two",), ("shared",))
+    news = Splits(("news",), ("more news",), ("last news",))
+    monkeypatch.setattr(texts, "text_splits", lambda name: news if name == "news" else shared)
+    findings = {f.name: f for f in conclude(table_of()).findings}
+    assert findings["split-overlap"].verdict == "fail"
 
 
 def test_an_empty_table_breaks_nothing() -> None:
-    study, table = Concepts.at("smoke"), Table([])
-    claims = study.claims(table)
-    assert {c.verdict for c in claims} == {"undecided"}
-    assert study.figures(table) == [] and study.discussion(table, claims) == []
-    assert study.audits(table) and study.answer(claims)
-    assert ConceptsSettings().seeds >= MIN_SEEDS
+    study = Concepts.at("smoke")
+    found = draw_conclusions(study, Table([]))
+    assert {c.verdict for c in found.claims} == {"undecided"}
+    assert found.sections == [] and found.findings == [] and found.answer.startswith("0 of 22")
+    assert study.figures(found.evidence) == []
 
 
 @pytest.mark.assets

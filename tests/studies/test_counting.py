@@ -19,8 +19,8 @@ from attnlab.studies.counting import trial as trial_file
 from attnlab.studies.counting.model import TERMS, Counter, Start
 from attnlab.studies.counting.study import Counting, CountingSettings
 from attnlab.studies.counting.task import Fresh, Sizes, counts, draw, loss, without_model
-from attnlab.train.loop import train
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.settings import TrainSettings
 
 SIZES = Sizes(length=7, tokens=5, width=22, hidden=13)
 

@@ -175,7 +175,7 @@ def test_words_in_common_bring_a_text_near_its_prompt() -> None:
     assert np.all(cosines[1] == 0) and cosines[2, 2] > cosines[2, 1] > 0  # a shorter prompt
     assert np.allclose(np.diagonal(by_words(prompts, prompts)), 1)
     data = Prompts(((1,), (2,), (3,)), tuple(prompts), 1, (), ())
-    one = prompt_similarity(["cat", "far", "far"], replace(data, own=3), "none", "cpu")
+    one = prompt_similarity(["cat", "far", "far"], replace(data, opening_count=3), "none", "cpu")
     assert one["rank_words"].tolist() == [1.0, 1.0, 0.25] and len(one) == 2
 
 

@@ -37,8 +37,8 @@ from attnlab.studies.distillation.trial import prompter_of, train_settings
 from attnlab.tasks.made_up_articles import PHRASES, made_up_articles
 from attnlab.tasks.prompts import PromptExample, collate
 from attnlab.tasks.summaries import split_rows
-from attnlab.train.distillation import DIVERGENCES, DistillationLoss, sequence_nll
-from attnlab.train.update import Loss
+from attnlab.training.distillation import DIVERGENCES, DistillationLoss, sequence_nll
+from attnlab.training.update import Loss
 
 
 def settings(**changed: Any) -> DistilSettings:

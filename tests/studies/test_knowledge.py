@@ -224,7 +224,7 @@ def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping
     c = study_of(files).settings_json()
     data = material(c, 0)
     config = c | changes("pretrained")
-    model = trial_file.build_model(config, data.vocabulary.size, Seed(3)).eval()
+    model = trial_file.arm_model(config, data.vocabulary.size, Seed(3)).eval()
     questions = data.world.read
     found = answers(model, data, questions, longest=3, batch=3)
     examples = [
@@ -246,7 +246,7 @@ def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping
 def test_larger_embeddings_are_all_that_an_arm_changes(files: Mapping[str, Any]) -> None:
     c = study_of(files).settings_json()
     plain, large = (
-        trial_file.build_model(c | changes(arm), 31, Seed(3))
+        trial_file.arm_model(c | changes(arm), 31, Seed(3))
         for arm in ("pretrained", "embeddings-6")
     )
     for (name, one), other in zip(plain.named_parameters(), large.parameters(), strict=True):

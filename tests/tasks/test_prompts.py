@@ -22,7 +22,7 @@ from attnlab.tasks.prompts import (
     collate,
     sequential_batches,
 )
-from attnlab.train.distillation import sequence_nll
+from attnlab.training.distillation import sequence_nll
 
 END = 1
 LONG = PromptExample((5, 6, 7), (8, 9, 10, END))

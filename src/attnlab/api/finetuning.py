@@ -59,7 +59,7 @@ def finetune(  # noqa: PLR0913  (each is one choice of a training)
 def plan_finetuning(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan":
     """The plan of one fine-tuning; `more` are settings without a parameter of their own."""
     from attnlab.api.running import plan
-    from attnlab.lab.engine.local import default_workers
+    from attnlab.lab.engine.pool import default_workers
 
     for key in more.keys() & (chosen.keys() - {"first_seed"}):
         raise UsageError(f"--set {key}: it has its own option, --{key}")
@@ -95,8 +95,8 @@ def predict(
     from attnlab.models.encoder import open_encoder
     from attnlab.tasks.encoder_inputs import encode_examples
     from attnlab.tasks.labelled import Example
-    from attnlab.train.classify import predict
-    from attnlab.train.tune import rebuild_classifier
+    from attnlab.training.classify import predict
+    from attnlab.training.tune import rebuild_classifier
 
     encoder = open_encoder(str(record.spec.settings["model"]))
     tensors = {

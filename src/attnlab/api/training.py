@@ -77,7 +77,7 @@ def train_distributed(
 
     The first process stores the run and returns it; the others compute with it and return None.
     """
-    from attnlab.train.ranks import join_process_group
+    from attnlab.training.ranks import join_process_group
 
     settings: Any = planned.study.settings
     if sharded and settings.compile:

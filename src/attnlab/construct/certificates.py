@@ -8,6 +8,7 @@ shorter than (H - t) / (scale ||v||), and where v = 0 and H > t no such query ex
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from attnlab.construct.equal_weight import EqualWeightProblem
 from attnlab.construct.exact import (
     SMALL,
     Combination,
-    Fraction,
     entropy_bounds,
     exact_combination,
     norm_upper_bound,

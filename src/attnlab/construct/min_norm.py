@@ -95,7 +95,7 @@ def decide(rows: Array, level: float, low: Infimum, reduced: ReducedRows) -> Min
     if low.value < level - _EQUAL or not low.sure:
         return replace(_impossible(rows, level, low), verdict="undecided")
     if low.kind == "inside" and low.value <= level + _EQUAL:
-        return _reached(rows, level, low.query, low)
+        return _result_at(rows, level, low.query, low)
     return _impossible(rows, level, low)
 
 
@@ -116,7 +116,7 @@ def accept_query(rows: Array, level: float, q: Array) -> MinNormResult | None:
     """The result for q with its length adjusted on these rows; None if it misses the level."""
     if not np.isfinite(q).all():
         return None
-    result = _reached(rows, level, _scale_to_level(rows, level, q), None)
+    result = _result_at(rows, level, _scale_to_level(rows, level, q), None)
     return result if result.value <= level and np.isfinite(result.norm) else None
 
 
@@ -135,7 +135,7 @@ def _scale_to_level(rows: Array, level: float, q: Array) -> Array:
     return q
 
 
-def _reached(rows: Array, level: float, q: Array, low: Infimum | None) -> MinNormResult:
+def _result_at(rows: Array, level: float, q: Array, low: Infimum | None) -> MinNormResult:
     """A query that reaches the level; `low` is given where the level is the infimum itself."""
     f, p = log_sum_and_softmax((rows @ q)[None])
     g = p[0] @ rows

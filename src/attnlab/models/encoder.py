@@ -87,7 +87,7 @@ class Classifier(nn.Module):
     """
 
     encoder: Any
-    extra: Any  # an Extra that is a module, put there by train/tune.py
+    extra: Any  # an Extra that is a module, put there by training/tune.py
     pooling: Pooling
 
     def __init__(

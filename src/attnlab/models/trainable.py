@@ -14,8 +14,8 @@ from torch import nn
 from attnlab import assets
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
+from attnlab.models.gguf import dequantize_cached
 from attnlab.models.hub import HubModel, load
-from attnlab.models.student import unpacked
 
 
 def open_trainable(name: str, device: str) -> HubModel:
@@ -24,7 +24,7 @@ def open_trainable(name: str, device: str) -> HubModel:
     if name == "smollm2":
         (path,) = assets.get(name).files
     if Path(path).is_file():
-        path = unpacked(Path(path))
+        path = dequantize_cached(Path(path))
     model = load(path, device=device)
     if model.tokenizer is None:
         raise UsageError(f"{model.name} has no tokenizer, so it cannot read text")

@@ -11,9 +11,9 @@ from attnlab.core.seeds import Seed
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.tasks.batches import sequential_batches
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.settings import TrainSettings
-from attnlab.train.update import Updater, nll
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.settings import TrainSettings
+from attnlab.training.update import Updater, nll
 
 WIDTH, CLASSES = 7, 3
 

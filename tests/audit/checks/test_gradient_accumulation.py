@@ -19,9 +19,9 @@ from attnlab.core.tokens import IGNORE
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.tasks.batches import Batch, sequential_batches
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.settings import TrainSettings
-from attnlab.train.update import Updater, nll
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.settings import TrainSettings
+from attnlab.training.update import Updater, nll
 
 VOCAB, ROWS = 23, 8
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.audit.checks.schedule import NAME, schedule, torch_rates
-from attnlab.train.schedule import learning_rate
-from attnlab.train.settings import ScheduleName, TrainSettings
+from attnlab.training.schedule import learning_rate
+from attnlab.training.settings import ScheduleName, TrainSettings
 
 
 def course(step: int, final: int, peak: float = 6e-3, warmup: int = 10) -> float:

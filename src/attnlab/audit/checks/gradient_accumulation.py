@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
-from attnlab.train.batch import map_tensors, split_batch, tensors_of
+from attnlab.training.batch import map_tensors, split_batch, tensors_of
 
 NAME = "gradient-accumulation"
 LIMIT = 1e-9

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
-from attnlab.train.determinism import use_threads
+from attnlab.training.determinism import use_threads
 
 FACTOR = 10.0
 ALONE = 10.0

@@ -22,19 +22,19 @@ from attnlab.models.encoder import Classifier, Encoder, Texts
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
 from attnlab.products.finetune.task import EncodedTask
 from attnlab.tasks.encoder_inputs import EncodedExamples
-from attnlab.train.batch import map_tensors
-from attnlab.train.classify import Predictions, cross_entropy
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import from_safetensors, model_tensors, to_safetensors
-from attnlab.train.tune import (
+from attnlab.training.batch import map_tensors
+from attnlab.training.classify import Predictions, cross_entropy
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import from_safetensors, model_tensors, to_safetensors
+from attnlab.training.tune import (
     build_classifier,
     describe_classifier,
     expected_trainable,
     rebuild_classifier,
     trainable_names,
 )
-from attnlab.train.update import Updater
+from attnlab.training.update import Updater
 
 AUDITED_ROWS = 4  # the shortest training rows: enough for freeze and adapter-effect
 INVARIANT_ROWS = 16

@@ -12,7 +12,7 @@ from attnlab.lab.study import StudySettings, setting
 
 if TYPE_CHECKING:
     from attnlab.tasks.labelled import LabelledData
-    from attnlab.train.tune import TuneSettings
+    from attnlab.training.tune import TuneSettings
 
 KNOWN = ("sentiment", "boolq", "snli")
 # default learning rates: methods with fewer parameters need larger ones; each is the best of three
@@ -87,7 +87,7 @@ class FinetuneSettings(StudySettings):
 
     def tuning(self) -> "TuneSettings":
         """The settings that say which parameters are added and which are trained."""
-        from attnlab.train.tune import TuneSettings
+        from attnlab.training.tune import TuneSettings
 
         return TuneSettings(
             method=self.method,

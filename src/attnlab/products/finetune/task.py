@@ -10,8 +10,8 @@ from attnlab.models.trainable import redraw_weights
 from attnlab.products.finetune.settings import FinetuneSettings, load_data
 from attnlab.tasks.encoder_inputs import EncodedExamples, encode_examples
 from attnlab.tasks.labelled import LabelledData
-from attnlab.train.classify import Predictions, predict
-from attnlab.train.tune import build_classifier, max_text_tokens
+from attnlab.training.classify import Predictions, predict
+from attnlab.training.tune import build_classifier, max_text_tokens
 
 EVALUATION_BATCH = 64
 

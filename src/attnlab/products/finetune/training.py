@@ -12,10 +12,10 @@ from attnlab.products.finetune.audits import CollapseWatch
 from attnlab.products.finetune.settings import FinetuneSettings
 from attnlab.products.finetune.task import EVALUATION_BATCH, EncodedTask
 from attnlab.tasks.encoder_inputs import ShuffledBatches
-from attnlab.train.checkpoint import CheckpointWarning
-from attnlab.train.classify import FitResult, fit
-from attnlab.train.result import Hooks, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.checkpoint import CheckpointWarning
+from attnlab.training.classify import FitResult, fit
+from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.settings import TrainSettings
 
 CURVE_POINTS = 50
 

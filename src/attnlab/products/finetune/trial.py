@@ -23,10 +23,10 @@ from attnlab.products.finetune.training import (
     training_settings,
 )
 from attnlab.tasks.labelled import majority
-from attnlab.train.classify import Predictions
-from attnlab.train.determinism import use_threads
-from attnlab.train.tensors import model_tensors
-from attnlab.train.tune import count_parameters, describe_classifier, expected_trainable
+from attnlab.training.classify import Predictions
+from attnlab.training.determinism import use_threads
+from attnlab.training.tensors import model_tensors
+from attnlab.training.tune import count_parameters, describe_classifier, expected_trainable
 
 if TYPE_CHECKING:
     from attnlab.products.finetune.study import Finetune

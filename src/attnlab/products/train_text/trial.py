@@ -24,12 +24,12 @@ from attnlab.tasks.batches import PackedBatches
 from attnlab.tasks.corpus import Corpus
 from attnlab.tasks.ngram import NGram
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
-from attnlab.train.checkpoint import CheckpointWarning, best_checkpoint
-from attnlab.train.determinism import use_threads
-from attnlab.train.loop import train
-from attnlab.train.ranks import current_ranks
-from attnlab.train.result import Hooks, Progress, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.checkpoint import CheckpointWarning, best_checkpoint
+from attnlab.training.determinism import use_threads
+from attnlab.training.loop import train
+from attnlab.training.ranks import current_ranks
+from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.products.train_text.study import TrainText

@@ -140,7 +140,7 @@ class FineTuning(AdaptStudy):
         s, chosen = self.settings, arms.rows("search")
         cells = Counter(
             f"learning rate {rate_text(row['rate'])}, batch size {row['chosen_batch']}, "
-            f"{row['chosen_epochs']:g} epochs"
+            f"{row['chosen_epochs']:g} epoch{'s' * (row['chosen_epochs'] != 1)}"
             for row in chosen
         )
         by_rate = {c.name: c for c in claims if c.name.startswith("collapses-at-")}

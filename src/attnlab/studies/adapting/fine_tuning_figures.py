@@ -38,8 +38,8 @@ def figures(study: "FineTuning", arms: AdaptArms) -> list[Figure]:
     epochs = Figure(
         "epochs",
         "Training and dev scores by epoch",
-        "Left: loss; right: accuracy, both in evaluation mode. Grey: training rows; blue: dev rows. "
-        "Thin: one line per seed; thick: the mean. Circle: the best epoch of the mean.",
+        "Left: loss; right: accuracy, both in evaluation mode. Grey: training rows; blue: dev "
+        "rows. Thin: one line per seed; thick: the mean. Circle: the best epoch of the mean.",
         "Loss and accuracy on training rows and dev rows against epochs.",
         lambda: _epochs(arms),
         tuple(arms.ids("long")),

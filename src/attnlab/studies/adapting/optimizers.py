@@ -87,14 +87,16 @@ class Optimizers(AdaptStudy):
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Accuracies at the common and at the chosen learning rates, and the rates themselves."""
         s = self.settings
-        edges = {
-            name: edge_warning(arms.chosen_rates(name), s.rates(name)) for name in arms.names()
-        }
+        edges: dict[str, list[str]] = {}  # warning -> optimizers
+        for name in arms.names():
+            warning = edge_warning(arms.chosen_rates(name), s.rates(name))
+            edges.setdefault(warning, []).append(NAMES[name])
+        edges.pop("", None)
         return {
             **super().facts(arms, claims),
             "at_common_rate": lambda name: at_rate(arms, name, s.common_rate),
             "rates": lambda rates: ", ".join(rate_text(rate) for rate in rates),
-            "edges": {NAMES[name]: words for name, words in edges.items() if words},
+            "edges": edges,
             "names": NAMES,
             "majority": _first(arms, "majority"),
             "trained": int(_first(arms, "trained")),
@@ -130,7 +132,7 @@ def _at_one_rate(arms: AdaptArms, other: str, rate: float) -> Claim:
 def _at_own_rate(arms: AdaptArms, other: str) -> Claim:
     return judge(
         f"{other}-level-at-its-own",
-        f"Each at the learning rate chosen on dev, {NAMES[other]} comes within five points of AdamW",
+        f"With learning rates chosen on dev, {NAMES[other]} comes within five points of AdamW",
         arms.accuracy_gap("adamw", other),
         below=LEVEL,
         quantity=f"test accuracy, adamw − {other}",

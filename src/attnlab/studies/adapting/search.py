@@ -33,7 +33,7 @@ from attnlab.products.finetune.training import (
     train_classifier,
     training_settings,
 )
-from attnlab.train.classify import FitResult
+from attnlab.training.classify import FitResult
 
 HALVING_FACTOR = 3  # one cell of so many goes on to the next rung
 Cell = dict[str, Any]

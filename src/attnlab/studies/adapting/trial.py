@@ -25,8 +25,8 @@ from attnlab.studies.adapting.data import load_task
 from attnlab.studies.adapting.search import Cell, Search, grid, halving
 from attnlab.studies.adapting.settings import CELLS, RIGHT
 from attnlab.tasks.labelled import majority
-from attnlab.train.classify import Predictions
-from attnlab.train.tune import check_installed
+from attnlab.training.classify import Predictions
+from attnlab.training.tune import check_installed
 
 if TYPE_CHECKING:
     from attnlab.studies.adapting.study import AdaptStudy

@@ -1,1 +1,1 @@
-"""What every course asserts about tokenizers, encoders and training, settled by running it."""
+"""What courses teach about tokenizers, encoders and training, checked by running it."""

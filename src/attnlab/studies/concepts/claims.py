@@ -1,20 +1,69 @@
-"""What may be concluded: facts that must hold in every case, and comparisons paired by seed."""
+"""Claims: facts that must hold in every trial, and comparisons paired by seed."""
 
 import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from attnlab.lab.claim import Claim, judge
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.studies.concepts.evidence import Found
-from attnlab.studies.concepts.settings import NAMES, ConceptsSettings
+from attnlab.studies.concepts.evidence import Evidence
 
-# 1 − cos of two float32 vectors that differ by rounding in a few hundred sums: far below this
-ROUNDING = 1e-6
-EDGE = 0.02  # a share of the masked words may be off by so much
+if TYPE_CHECKING:
+    from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+
+ROUNDING = 1e-6  # 1 − cos of float32 vectors that differ by rounding is far below this
+RATIO_ROUNDING = 1e-5  # of a ratio of float32 norms
+MASK_TOLERANCE = 0.02  # of a share of masked tokens
+ALL = 0.9999  # a share above this is everything
+
+STATEMENTS = {
+    "pair-form": "A BERT tokenizer encodes every pair as [CLS] a [SEP] b [SEP], with segment ids "
+    "0, then 1",
+    "mask-hides-padding": "With an attention mask, padding changes the vector of a pair by "
+    "rounding only",
+    "padding-counts-unmasked": "Without the attention mask, the same padding changes the vector",
+    "segments-count": "Setting all segment ids to 0 changes the vector",
+    "gradients-add": "Without zero_grad, a second backward pass doubles the gradient",
+    "eval-is-still": "In eval mode the output of a row is deterministic and does not depend on "
+    "the other rows of the batch",
+    "train-moves": "In train mode the output of a row depends on the other rows of the batch "
+    "(batch norm)",
+    "eval-records": "eval() alone still saves tensors for a backward pass",
+    "no-grad-keeps-nothing": "no_grad() saves no tensors for a backward pass",
+    "shuffling-helps": "Training on shuffled sentences gives a higher test accuracy than training "
+    "on sentences sorted by class",
+    "same-merges": "The tokenizers library learns the same merges as a program of forty lines, in "
+    "the same order",
+    "same-pieces": "Both split the words of unseen texts into the same tokens",
+    "masked-chosen": "15 % of the tokens are selected",
+    "masked-mask": "80 % of the selected tokens become [MASK]",
+    "masked-random": "10 % of the selected tokens become another token",
+    "masked-kept": "10 % of the selected tokens stay as they are, but are scored",
+    "markers-stay": "[CLS], [SEP] and padding are never selected",
+    "foreign-ids-ruin": "A pretrained model reads another tokenizer's ids without an error, at a "
+    "perplexity at least a hundred times higher",
+    "worse-than-guessing": "With another tokenizer's ids the model is worse than a uniform guess "
+    "over the vocabulary",
+    "segments-are-words": "GPT-2 adds segment ids as token embeddings: segment 1 is the token of "
+    "id 1",
+    "shorter": "A tokenizer trained on {text} encodes them in fewer tokens than one trained on "
+    "news",
+    "own-tokenizer-pays": "Trained from scratch on {many:,} bytes of {text}, a model needs fewer "
+    "bits per byte with a tokenizer trained on them than with the news tokenizer",
+    "pretraining-pays": "With {few:,} bytes of {text}, training the news model further beats "
+    "training from scratch with a new tokenizer",
+    "anew-pays": "With {many:,} bytes of {text}, training from scratch with a new tokenizer beats "
+    "training the news model further",
+    "mismatch": "The model trained on {text} reads the ids of another tokenizer of the same size "
+    "without an error, at more than twice the perplexity",
+}
 
 
-def claims(found: Found, s: ConceptsSettings) -> list[Claim]:
-    """Of every part that is in the run."""
-    makers = {
+def claims(study: "Concepts", e: Evidence) -> list[Claim]:
+    """The claims of every part that is in the run."""
+    s = study.settings
+    by_part = {
         "pair": _pair,
         "loop": _loop,
         "order": _order,
@@ -22,268 +71,152 @@ def claims(found: Found, s: ConceptsSettings) -> list[Claim]:
         "masking": _masking,
         "ids": _ids,
     }
-    told = [claim for part, make in makers.items() if part in s.parts for claim in make(found)]
+    judged = [claim for part in by_part if part in s.parts for claim in by_part[part](e)]
     if "anew" in s.parts:
-        told += [claim for target in s.targets for claim in _anew(found, s, target)]
-    return told
+        judged += [claim for target in s.targets for claim in _adaptation(e, s, target)]
+    return judged
 
 
-def _pair(found: Found) -> list[Claim]:
-    ids = found.ids("pair")
+def _level(e: Evidence, arm: str, name: str, metric: str, quantity: str, **limits: Any) -> Claim:
+    """The claim that the mean over seeds lies within the limits."""
+    return e.level(name, STATEMENTS[name], (arm, metric), quantity=quantity, **limits)
+
+
+def _exact(
+    e: Evidence,
+    arm: str,
+    name: str,
+    metrics: Sequence[str],
+    quantity: str,
+    expected: float = 0.0,
+    **limits: Any,
+) -> Claim:
+    """The claim that metrics lie within the limits in every trial; the value farthest from
+    `expected` decides."""
+    values = [value for metric in metrics for value in e.values(arm, metric).values()]
+    estimate = Estimate(math.nan, method="nothing was measured")
+    if values:
+        worst = max(values, key=lambda value: abs(value - expected))
+        estimate = Estimate(worst, n=len(values), method="worst of all cases", exact=True)
+    return judge(name, STATEMENTS[name], estimate, quantity=quantity, trials=e.ids(arm), **limits)
+
+
+def _pair(e: Evidence) -> list[Claim]:
+    level, exact = partial(_level, e, "pair"), partial(_exact, e, "pair")
     return [
-        judge(
-            "pair-form",
-            "A BERT tokenizer writes every pair as [CLS] a [SEP] b [SEP], segments 0 then 1",
-            found.exact("pair", ["form_share"], 1.0),
-            above=0.999,
-            quantity="share of pairs",
-            trials=ids,
-        ),
-        judge(
-            "mask-hides-padding",
-            "With its mask, padding changes a pair's vector by rounding only",
-            found.exact("pair", ["masked_most"], 0.0),
-            below=ROUNDING,
-            quantity="largest 1 − cos",
-            trials=ids,
-        ),
-        judge(
-            "padding-counts-unmasked",
-            "Without the mask, the same padding changes the vector",
-            found.estimate("pair", "unmasked"),
-            above=ROUNDING,
-            quantity="mean 1 − cos",
-            trials=ids,
-        ),
-        judge(
-            "segments-count",
-            "With all segments 0 the encoder reads another pair",
-            found.estimate("pair", "no_segments"),
-            above=ROUNDING,
-            quantity="mean 1 − cos",
-            trials=ids,
-        ),
+        exact("pair-form", ["form_share"], "share of pairs", expected=1.0, above=0.999),
+        exact("mask-hides-padding", ["masked_most"], "largest 1 − cos", below=ROUNDING),
+        level("padding-counts-unmasked", "unmasked", "mean 1 − cos", above=ROUNDING),
+        level("segments-count", "no_segments", "mean 1 − cos", above=ROUNDING),
     ]
 
 
-def _loop(found: Found) -> list[Claim]:
-    ids = found.ids("loop")
-    tight = 1e-5  # of a ratio of float32 norms
+def _loop(e: Evidence) -> list[Claim]:
+    level, exact = partial(_level, e, "loop"), partial(_exact, e, "loop")
+    ratio = "gradient norm, two passes / one"
+    twice = {"expected": 2.0, "above": 2 - RATIO_ROUNDING, "below": 2 + RATIO_ROUNDING}
+    still = ["dropout_eval", "neighbours_eval"]
     return [
-        judge(
-            "gradients-add",
-            "Without zero_grad a second backward doubles the gradient",
-            found.exact("loop", ["not_zeroed"], 2.0),
-            above=2 - tight,
-            below=2 + tight,
-            quantity="gradient, two passes / one",
-            trials=ids,
-        ),
-        judge(
-            "eval-is-still",
-            "In eval mode dropout draws nothing and neighbours change nothing",
-            found.exact("loop", ["dropout_eval", "neighbours_eval"], 0.0),
-            below=ROUNDING,
-            quantity="largest change of an output",
-            trials=ids,
-        ),
-        judge(
-            "train-moves",
-            "In train mode a row's output depends on its neighbours (batch norm)",
-            found.estimate("loop", "neighbours_train"),
-            above=ROUNDING,
-            quantity="change of an output",
-            trials=ids,
-        ),
-        judge(
-            "eval-records",
-            "eval() alone still keeps tensors for a backward pass",
-            found.exact("loop", ["kept_eval"], 0.0),
-            above=0.0,
-            quantity="bytes",
-            trials=ids,
-        ),
-        judge(
-            "no-grad-keeps-nothing",
-            "no_grad keeps none",
-            found.exact("loop", ["kept_no_grad"], 0.0),
-            below=1.0,
-            quantity="bytes",
-            trials=ids,
-        ),
+        exact("gradients-add", ["not_zeroed"], ratio, **twice),
+        exact("eval-is-still", still, "largest change of an output", below=ROUNDING),
+        level("train-moves", "neighbours_train", "change of an output", above=ROUNDING),
+        exact("eval-records", ["kept_eval"], "bytes saved", above=0.0),
+        exact("no-grad-keeps-nothing", ["kept_no_grad"], "bytes saved", below=1.0),
     ]
 
 
-def _order(found: Found) -> list[Claim]:
-    gaps = found.gaps("order", "shuffled_accuracy", "sorted_accuracy")
+def _order(e: Evidence) -> list[Claim]:
     return [
-        judge(
+        e.difference(
             "shuffling-helps",
-            "Sentences in a drawn order teach more than one class after the other",
-            mean_interval(gaps),
+            STATEMENTS["shuffling-helps"],
+            ("order", "shuffled_accuracy"),
+            ("order", "sorted_accuracy"),
             above=0.0,
-            runs=gaps,
             quantity="accuracy, shuffled − sorted",
-            trials=found.ids("order"),
         )
     ]
 
 
-def _merges(found: Found) -> list[Claim]:
-    rows = found.rows("merges")
-
-    def share(same: str, of: str) -> Estimate:
-        shares = [r[same] / r[of] for r in rows]
-        value = min(shares, default=math.nan)
-        return Estimate(value, n=len(shares), method="least of all seeds", exact=bool(shares))
+def _merges(e: Evidence) -> list[Claim]:
+    def everything(name: str, same: str, of: str, quantity: str) -> Claim:
+        shares = [row[same] / row[of] for row in e.rows("merges")]
+        least = min(shares, default=math.nan)
+        estimate = Estimate(least, n=len(shares), method="least of all seeds", exact=bool(shares))
+        trials = e.ids("merges")
+        return judge(name, STATEMENTS[name], estimate, above=ALL, quantity=quantity, trials=trials)
 
     return [
-        judge(
-            "same-merges",
-            "The library learns the merges of the forty-line program, one by one",
-            share("merges_same", "merges_learnt"),
-            above=0.9999,
-            quantity="share of merges",
-            trials=found.ids("merges"),
-        ),
-        judge(
-            "same-pieces",
-            "Both cut words of other texts into the same pieces",
-            share("words_same", "words_applied"),
-            above=0.9999,
-            quantity="share of words",
-            trials=found.ids("merges"),
-        ),
+        everything("same-merges", "merges_same", "merges_learnt", "share of merges"),
+        everything("same-pieces", "words_same", "words_applied", "share of words"),
     ]
 
 
-def _masking(found: Found) -> list[Claim]:
-    words = {
-        "chosen": ("15 % of the words are chosen", "words", 0.15),
-        "mask": ("80 % of the chosen become [MASK]", "chosen", 0.8),
-        "random": ("10 % of the chosen become another word", "chosen", 0.1),
-        "kept": ("10 % of the chosen stay as they are, and are scored", "chosen", 0.1),
-    }
-    told = [
-        judge(
-            f"masked-{name}",
-            statement,
-            found.share("masking", name, of),
-            above=wanted - EDGE,
-            below=wanted + EDGE,
-            quantity=f"share of the {of}",
-            trials=found.ids("masking"),
-        )
-        for name, (statement, of, wanted) in words.items()
-    ]
-    never = found.exact("masking", ["markers"], 0.0)
-    words_of = "[CLS], [SEP] and padding are never chosen"
-    return [
-        *told,
-        judge(
-            "markers-stay",
-            words_of,
-            never,
-            below=1.0,
-            quantity="chosen markers",
-            trials=found.ids("masking"),
-        ),
-    ]
-
-
-def _ids(found: Found) -> list[Claim]:
-    ratio, over = (found.values("ids", name) for name in ("log_ratio", "log_over_uniform"))
-    ids = found.ids("ids")
-    return [
-        judge(
-            "foreign-ids-ruin",
-            "A real model reads another tokenizer's ids without complaint, "
-            "with at least a hundred times the perplexity",
-            mean_interval(ratio),
-            above=math.log(100),
-            quantity="log perplexity, foreign − own ids",
-            trials=ids,
-        ),
-        judge(
-            "worse-than-guessing",
-            "and worse than guessing all words alike",
-            mean_interval(over),
-            above=0.0,
-            quantity="log perplexity − log vocabulary",
-            trials=ids,
-        ),
-        judge(
-            "segments-are-words",
-            "A GPT-2 adds segment ids as words: segment 1 is the word of id 1",
-            found.exact("ids", ["segment_gap"], 0.0),
-            below=1e-5,
-            quantity="largest difference, relative",
-            trials=ids,
-        ),
-    ]
-
-
-def _anew(found: Found, s: ConceptsSettings, target: str) -> list[Claim]:
-    few, many, words = s.sizes[0], s.sizes[-1], NAMES[target]
-    ids = found.ids("anew", target=target)
-
-    def gap(name: str, statement: str, one: str, other: str, size: int) -> Claim:
-        gaps = found.gaps("anew", f"{one}_{size}_bits", f"{other}_{size}_bits", target=target)
+def _masking(e: Evidence) -> list[Claim]:
+    def about(name: str, of: str, expected: float) -> Claim:
         return judge(
-            f"{name}-{target}",
-            statement,
-            mean_interval(gaps),
-            below=0.0,
-            runs=gaps,
-            quantity=f"bits per byte, {one} − {other}",
-            trials=ids,
+            f"masked-{name}",
+            STATEMENTS[f"masked-{name}"],
+            e.share("masking", name, of),
+            above=expected - MASK_TOLERANCE,
+            below=expected + MASK_TOLERANCE,
+            quantity="share of the " + ("tokens" if of == "words" else "selected tokens"),
+            trials=e.ids("masking"),
         )
 
-    shorter = [
-        math.log(a["own_fertility"] / a["borrowed_fertility"])
-        for a in found.rows("anew", target=target)
+    return [
+        about("chosen", "words", 0.15),
+        about("mask", "chosen", 0.8),
+        about("random", "chosen", 0.1),
+        about("kept", "chosen", 0.1),
+        _exact(e, "masking", "markers-stay", ["markers"], "selected special tokens", below=1.0),
     ]
-    wrong = found.values("anew", "own_log_ratio", target=target)
+
+
+def _ids(e: Evidence) -> list[Claim]:
+    level, exact = partial(_level, e, "ids"), partial(_exact, e, "ids")
+    over = "log perplexity − log vocabulary size"
+    ruin = "log perplexity, foreign − own ids"
+    return [
+        level("foreign-ids-ruin", "log_ratio", ruin, above=math.log(100)),
+        level("worse-than-guessing", "log_over_uniform", over, above=0.0),
+        exact("segments-are-words", ["segment_gap"], "largest relative difference", below=1e-5),
+    ]
+
+
+def _adaptation(e: Evidence, s: "ConceptsSettings", target: str) -> list[Claim]:
+    few, many = s.sizes[0], s.sizes[-1]
+
+    def statement(name: str) -> str:
+        return STATEMENTS[name].format(text=e.label(target), few=few, many=many)
+
+    def fewer_bits(name: str, one: str, other: str, size: int) -> Claim:
+        return e.difference(
+            f"{name}-{target}",
+            statement(name),
+            (target, f"{one}_{size}_bits"),
+            (target, f"{other}_{size}_bits"),
+            below=0.0,
+            quantity=f"bits per byte, {one} − {other}",
+        )
+
     return [
         judge(
             f"shorter-{target}",
-            f"A tokenizer learnt on {words} needs fewer tokens for them than one learnt on news",
-            mean_interval(shorter),
+            statement("shorter"),
+            mean_interval(e.log_ratios((target, "own_fertility"), (target, "borrowed_fertility"))),
             below=0.0,
-            quantity="log tokens a word, own / borrowed",
-            trials=ids,
+            quantity="log tokens per word, own / news tokenizer",
+            trials=e.ids(target),
         ),
-        gap(
-            "own-tokenizer-pays",
-            f"From fresh weights and {many:,} bytes of {words}, the own "
-            "tokenizer gives fewer bits per byte",
-            "own",
-            "borrowed",
-            many,
-        ),
-        gap(
-            "pretraining-pays",
-            f"With {few:,} bytes of {words}, going on from the news beats "
-            "starting anew with an own tokenizer",
-            "continued",
-            "own",
-            few,
-        ),
-        gap(
-            "anew-pays",
-            f"With {many:,} bytes of {words}, starting anew with an own tokenizer "
-            "beats going on from the news",
-            "own",
-            "continued",
-            many,
-        ),
-        judge(
+        fewer_bits("own-tokenizer-pays", "own", "borrowed", many),
+        fewer_bits("pretraining-pays", "continued", "own", few),
+        fewer_bits("anew-pays", "own", "continued", many),
+        e.level(
             f"mismatch-{target}",
-            "A model reads ids of the other tokenizer, of the same size, "
-            "without complaint and with more than twice the perplexity",
-            mean_interval(wrong),
+            statement("mismatch"),
+            (target, "own_log_ratio"),
             above=math.log(2),
             quantity="log perplexity, wrong − right ids",
-            trials=ids,
         ),
     ]

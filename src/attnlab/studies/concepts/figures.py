@@ -1,119 +1,125 @@
-"""Pictures: a pair token by token, a word merge by merge, bits against data, order and ids."""
+"""Figures: a pair token by token, a word merge by merge, bits against data, order and ids."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
+from matplotlib.patches import Rectangle
 
 from attnlab.lab.study import Figure
-from attnlab.measure.intervals import mean_interval
-from attnlab.report.style import (
-    LINEAR,
-    NEUTRAL,
-    POSITIONAL,
-    SEMANTIC,
-    errorbars,
-    house_style,
-    log_axis,
-    panels,
-)
-from attnlab.studies.concepts.evidence import Found
-from attnlab.studies.concepts.settings import NAMES, ConceptsSettings
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots, legend_above
+from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
+from attnlab.studies.concepts.evidence import TARGETS, Evidence
 
-WAYS = {
-    "continued": ("goes on from news", SEMANTIC),
-    "borrowed": ("news' tokenizer, fresh", LINEAR),
-    "own": ("own tokenizer, fresh", POSITIONAL),
+if TYPE_CHECKING:
+    from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+
+STARTS = {
+    "continued": Series("pretrained on news", PALETTE[1]),
+    "borrowed": Series("new weights, news tokenizer", PALETTE[2], "^"),
+    "own": Series("new weights, own tokenizer", PALETTE[0], "s"),
 }
-PER_LINE = 8  # tokens of a pair in one row of cells
+IDS = [
+    Series("own ids", PALETTE[0]),
+    Series("ids of another tokenizer", PALETTE[0], hollow=True),
+    Series("uniform guess", NEUTRAL, "D"),
+]
+SEGMENT_COLOURS = ("#CFE0F8", "#F6CBDD")
+PADDING_COLOUR, TOKEN_COLOUR = "#E4E4E4", "#EFEFEF"
+PER_LINE = 8  # tokens of a pair in one line of cells
 BARS = "Bars: 95 % t intervals over seeds."
 
 
-def figures(found: Found, s: ConceptsSettings) -> list[Figure]:
+def figures(study: "Concepts", e: Evidence) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
+    targets = [target for target in study.settings.targets if e.rows(target)]
     shown: list[Figure] = []
-    if (pair := found.document("pair", "pair.json")) is not None:
+    if (pair := e.document("pair", "pair.json")) is not None:
         shown.append(
             Figure(
                 "pair",
                 "A question and its passage as BERT reads them",
-                "One cell a token, its id below. Blue: segment 0, pink: segment 1, grey: padding, "
-                "which the mask hides.",
+                "One cell per token, its id below. Blue: segment 0, pink: segment 1, grey: "
+                "padding, which the attention mask hides.",
                 "Cells with tokens and ids, coloured by segment: " + " ".join(pair["tokens"]),
                 lambda: _pair(pair),
-                tuple(found.ids("pair")),
+                tuple(e.ids("pair")),
             )
         )
-    if (merges := found.document("merges", "merges.json")) is not None:
+    if (merges := e.document("merges", "merges.json")) is not None:
         shown.append(
             Figure(
                 "merges",
-                f"How byte-pair encoding cuts “{merges['word'].lstrip('Ġ')}”",
-                "From the top: single bytes (Ġ is the space before the word), then the earliest learnt "
-                "merge that fits, one a line, until none fits.",
+                f"How byte-pair encoding splits “{merges['word'].lstrip('Ġ')}”",
+                "From the top: single bytes (Ġ is the space before the word), then one merge per "
+                "line, the earliest learned that fits, until none fits.",
                 "Lines of cells; in each line two neighbours of the line above are one cell.",
                 lambda: _merges(merges["steps"]),
-                tuple(found.ids("merges")),
+                tuple(e.ids("merges")),
             )
         )
-    if targets := [t for t in s.targets if found.rows("anew", target=t)]:
-        ids = tuple(found.ids("anew"))
-        shown += [
-            Figure(
-                "bits",
-                "New tokenizer, new weights, or going on: bits per byte",
-                "Lower is better. Test bits per byte against the bytes of the target that were "
-                f"read, at the evaluation where dev is lowest; the same steps everywhere. {BARS}",
-                "A panel a target; three marks at every size: going on, fresh, fresh and own.",
-                lambda: _bits(found, s, targets),
-                ids,
-            ),
-            Figure(
-                "units",
-                "The same models by perplexity per token, and by bits per byte",
-                "Fresh weights, the largest size. By perplexity per token one would choose the "
-                "tokenizer whose short tokens are easier each; bits per byte have the same "
-                f"denominator for both, and are the fair comparison. {BARS}",
-                "Two panels: perplexity and bits per byte of both tokenizers for every target.",
-                lambda: _units(found, s, targets),
-                ids,
-            ),
-        ]
-    if found.rows("ids") or targets:
+    if targets:
+        shown += _adaptation(e, study.settings, targets)
+    if e.rows("ids") or targets:
         shown.append(
             Figure(
                 "ids",
-                "Right ids and another tokenizer's ids",
+                "The model's own ids and another tokenizer's ids",
                 "Perplexity per token of the same text (log axis). Filled: the model's own ids; "
-                f"hollow: the other's; dotted: guessing all tokens alike. {BARS}",
-                "Two dots a model, the hollow one far to the right.",
-                lambda: _ids(found, targets),
-                tuple(found.ids("ids")),
+                f"hollow: another tokenizer's; diamond: a uniform guess over all tokens. {BARS}",
+                "Two dots per model, and a diamond at the size of its vocabulary.",
+                lambda: _ids(e, targets),
+                tuple(e.ids(*targets, "ids")),
             )
         )
-    if found.rows("order"):
+    if e.rows("order"):
         shown.append(
             Figure(
                 "order",
                 "The same sentences, shuffled or sorted by class",
-                f"Accuracy on other sentences after every epoch. Dotted: the commoner class. {BARS}",
-                "Two series of points, shuffled above sorted.",
-                lambda: _order(found),
-                tuple(found.ids("order")),
+                "Test accuracy after every epoch, mean over seeds with its 95 % t interval. "
+                "Dotted: always the most frequent class.",
+                "Two curves of accuracy against epochs, shuffled and sorted.",
+                lambda: _order(e),
+                tuple(e.ids("order")),
             )
         )
     return shown
 
 
-def _cell(ax: Axes, x: float, y: float, width: float, text: str, colour: str) -> None:
-    from matplotlib.patches import Rectangle
+def _adaptation(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> list[Figure]:
+    ids = tuple(e.ids(*TARGETS))
+    return [
+        Figure(
+            "bits",
+            "Pretrained weights, a new tokenizer, new weights: bits per byte",
+            "Lower is better. Test bits per byte against the bytes of target text trained on, at "
+            f"the evaluation where dev is lowest; the same number of steps everywhere. {BARS}",
+            "One panel per target; three marks at every size, one per start.",
+            lambda: _bits(e, s, targets),
+            ids,
+        ),
+        Figure(
+            "units",
+            "The same models by perplexity per token, and by bits per byte",
+            "New weights, the largest size. Perplexity per token favours the tokenizer with short "
+            "tokens, each of which is easier to predict; bits per byte have the same denominator "
+            f"for both, and are the fair comparison. {BARS}",
+            "Two panels: perplexity and bits per byte of both tokenizers for every target.",
+            lambda: _units(e, s, targets),
+            ids,
+        ),
+    ]
 
+
+def _cell(ax: Axes, x: float, y: float, width: float, text: str, colour: str) -> None:
     ax.add_patch(Rectangle((x, y), width - 0.06, 0.86, facecolor=colour, edgecolor="white"))
     ax.text(x + width / 2 - 0.03, y + 0.43, text, ha="center", va="center", fontsize=8)
 
 
-def _bare(ax: Axes, width: float, height: float) -> None:
+def _hide_axes(ax: Axes, width: float, height: float) -> None:
     ax.set_xlim(-0.1, width)
     ax.set_ylim(-height, 0.2)
     ax.grid(False)
@@ -122,23 +128,16 @@ def _bare(ax: Axes, width: float, height: float) -> None:
 
 def _pair(pair: dict[str, Any]) -> Drawing:
     lines = -(-len(pair["tokens"]) // PER_LINE)
+    centred: Any = {"ha": "center", "va": "center", "fontsize": 8, "color": NEUTRAL}
     with house_style():
         drawing, (ax,) = panels(1, 1, height=0.75 * lines + 0.2)
         cells = zip(pair["tokens"], pair["ids"], pair["segments"], pair["mask"], strict=True)
         for place, (token, number, segment, mask) in enumerate(cells):
             line, column = divmod(place, PER_LINE)
-            colour = "#E4E4E4" if not mask else ("#F6CBDD" if segment else "#CFE0F8")
+            colour = SEGMENT_COLOURS[segment] if mask else PADDING_COLOUR
             _cell(ax, column, -2 * line - 1, 1, token, colour)
-            ax.text(
-                column + 0.47,
-                -2 * line - 1.3,
-                str(number),
-                ha="center",
-                va="center",
-                fontsize=8,
-                color=NEUTRAL,
-            )
-        _bare(ax, PER_LINE, 2 * lines)
+            ax.text(column + 0.47, -2 * line - 1.3, str(number), **centred)
+        _hide_axes(ax, PER_LINE, 2 * lines)
     return drawing
 
 
@@ -146,100 +145,80 @@ def _merges(steps: list[Any]) -> Drawing:
     width = len(steps[0][1])
     with house_style():
         drawing, (ax,) = panels(1, 1, height=0.3 * len(steps) + 0.2)
-        for line, (pair, pieces) in enumerate(steps):
+        for line, (pair, tokens) in enumerate(steps):
             x = 0
-            for piece in pieces:
-                new = bool(pair) and piece == pair[0] + pair[1]
-                _cell(ax, x, -line - 1, len(piece), piece, "#F6CBDD" if new else "#EFEFEF")
-                x += len(piece)
-            said = f"{pair[0]} + {pair[1]}" if pair else "bytes"
-            ax.text(width + 0.3, -line - 0.57, said, va="center", fontsize=8, color=NEUTRAL)
-        _bare(ax, width + 2.5, len(steps))
+            for token in tokens:
+                merged = bool(pair) and token == pair[0] + pair[1]
+                colour = SEGMENT_COLOURS[1] if merged else TOKEN_COLOUR
+                _cell(ax, x, -line - 1, len(token), token, colour)
+                x += len(token)
+            text = f"{pair[0]} + {pair[1]}" if pair else "bytes"
+            ax.text(width + 0.3, -line - 0.57, text, va="center", fontsize=8, color=NEUTRAL)
+        _hide_axes(ax, width + 2.5, len(steps))
     return drawing
 
 
-def _bits(found: Found, s: ConceptsSettings, targets: list[str]) -> Drawing:
+def _bits(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
     with house_style():
         drawing, axes = panels(1, len(targets), height=2.8)
         for ax, target in zip(axes, targets, strict=True):
-            for shift, (way, (words, colour)) in enumerate(WAYS.items()):
-                cells = [found.estimate("anew", f"{way}_{n}_bits", target=target) for n in s.sizes]
-                places = np.array(s.sizes) * 1.06 ** (shift - 1)
-                errorbars(ax, places, cells, colour, label=words)
-                ax.plot(places, [c.value for c in cells], color=colour, linewidth=0.8)
+            for shift, (start, series) in enumerate(STARTS.items()):
+                estimates = [e.estimate(target, f"{start}_{size}_bits") for size in s.sizes]
+                x = np.array(s.sizes) * 1.06 ** (shift - 1)  # side by side
+                errorbars(ax, x, estimates, series.color, series.label, series.marker)
+                ax.plot(x, [bits.value for bits in estimates], color=series.color, linewidth=0.8)
             ax.set_xscale("log")
-            ax.set_xticks(s.sizes, [f"{n / 1000:g} kB" for n in s.sizes])
+            ax.set_xticks(s.sizes, [f"{size / 1000:g} kB" for size in s.sizes])
             ax.set_xticks([], minor=True)
-            ax.set_title(NAMES[target])
-            ax.set_xlabel("bytes read")
-        axes[0].set_ylabel("bits per byte of other texts")
+            ax.set_title(e.label(target))
+            ax.set_xlabel("training text")
+        axes[0].set_ylabel("test bits per byte")
         axes[-1].legend()
     return drawing
 
 
-def _units(found: Found, s: ConceptsSettings, targets: list[str]) -> Drawing:
+def _units(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
+    series = {start: STARTS[start] for start in ("borrowed", "own")}
+    units = {"perplexity": "perplexity per token", "bits": "bits per byte"}
     with house_style():
-        drawing, axes = panels(1, 2, height=0.9 + 0.5 * len(targets))
-        for ax, unit in zip(axes, ("perplexity", "bits"), strict=True):
-            for line, target in enumerate(targets):
-                for way, height in (("borrowed", -0.12), ("own", 0.12)):
-                    words, colour = WAYS[way]
-                    e = found.estimate("anew", f"{way}_{s.sizes[-1]}_{unit}", target=target)
-                    ax.plot([e.low, e.high], [line + height] * 2, color=colour, linewidth=1.2)
-                    ax.plot(
-                        e.value,
-                        line + height,
-                        "o",
-                        color=colour,
-                        markersize=5,
-                        label=words if not line else None,
-                    )
-            ax.set_yticks(range(len(targets)), [NAMES[t] for t in targets])
-            ax.set_ylim(len(targets) - 0.4, -0.6)
-            ax.set_xlabel("perplexity per token" if unit == "perplexity" else "bits per byte")
-        axes[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1)
+        drawing, axes = panels(1, 2, height=1.1 + 0.5 * len(targets))
+        for ax, (unit, label) in zip(axes, units.items(), strict=True):
+            lines = {
+                e.label(target): [
+                    e.estimate(target, f"{start}_{s.sizes[-1]}_{unit}") for start in series
+                ]
+                for target in targets
+            }
+            draw_dots(ax, lines, list(series.values()))
+            ax.set_xlabel(label)
         axes[1].set_yticklabels([])
+        legend_above(axes[0], list(series.values()))
     return drawing
 
 
-def _ids(found: Found, targets: list[str]) -> Drawing:
-    real = found.rows("ids")
-    lines = [f"our GPT, {NAMES[t]}" for t in targets]
-    lines += [str(real[0]["reader"])] if real else []
-    with house_style():
-        drawing, (ax,) = panels(1, 1, height=0.8 + 0.4 * len(lines))
-        for line in range(len(lines)):
-            here: dict[str, Any] = {"target": targets[line]} if line < len(targets) else {}
-            part = "anew" if here else "ids"
-            metrics = (
-                ("own_right", "own_wrong") if here else ("own_perplexity", "foreign_perplexity")
-            )
-            for metric, face in zip(metrics, (POSITIONAL, "white"), strict=True):
-                e = mean_interval(np.log(found.values(part, metric, **here)))
-                low, value, high = np.exp([e.low, e.value, e.high])
-                ax.plot([low, high], [line, line], color=POSITIONAL, linewidth=1.2)
-                ax.plot(value, line, "o", color=POSITIONAL, markerfacecolor=face, markersize=6)
-            guess = found.mean(part, "vocabulary", **here)
-            ax.plot([guess] * 2, [line - 0.3, line + 0.3], color=NEUTRAL, linestyle=":")
-        log_axis(ax, "x")
-        ax.set_yticks(range(len(lines)), lines)
-        ax.set_ylim(len(lines) - 0.4, -0.6)
-        ax.set_xlabel("perplexity per token")
-    return drawing
+def _ids(e: Evidence, targets: list[str]) -> Drawing:
+    metrics = {f"our GPT, {e.label(t)}": (t, "own_right", "own_wrong") for t in targets}
+    if rows := e.rows("ids"):
+        metrics[str(rows[0]["reader"])] = ("ids", "own_perplexity", "foreign_perplexity")
+    lines = {
+        label: [e.geometric(arm, own), e.geometric(arm, other), Estimate(e.mean(arm, "vocabulary"))]
+        for label, (arm, own, other) in metrics.items()
+    }
+    return dot_plot(lines, IDS, xlabel="perplexity per token", log=True)
 
 
-def _order(found: Found) -> Drawing:
-    rows = found.rows("order")
-    with house_style():
-        drawing, (ax,) = panels(1, 1, height=2.4)
-        epochs = np.arange(1, len(rows[0].curves["shuffled"]) + 1)
-        for shift, (name, colour) in enumerate((("shuffled", POSITIONAL), ("sorted", LINEAR))):
-            curves = np.array([r.curves[name] for r in rows])
-            cells = [mean_interval(column) for column in curves.T]
-            errorbars(ax, epochs + 0.06 * shift, cells, colour, label=name)
-        ax.axhline(found.mean("order", "majority"), color=NEUTRAL, linestyle=":")
-        ax.set_xticks(epochs)
-        ax.set_xlabel("epochs")
-        ax.set_ylabel("accuracy")
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    return drawing
+def _order(e: Evidence) -> Drawing:
+    rows = e.rows("order")
+    curves = []
+    for name, colour in (("shuffled", PALETTE[0]), ("sorted", PALETTE[2])):
+        columns = np.array([row.curves[name] for row in rows]).T
+        epochs = np.arange(1, len(columns) + 1)
+        curves.append(Curve(name, colour, epochs, [mean_interval(column) for column in columns]))
+    return curve_plot(
+        curves,
+        xlabel="epochs",
+        ylabel="test accuracy",
+        limits=(0.0, 1.0),
+        baseline=e.mean("order", "majority"),
+        height=2.4,
+    )

@@ -1,65 +1,65 @@
 """What the labels of a masked language model are, counted on real sentences.
 
-    text    the  film  is   a    masterpiece          15 % of the words are chosen; of these
-    input   the [MASK] is   a    stone                80 % become [MASK], 10 % another word,
-    label    ·   film  ·    ·    masterpiece          10 % stay; · = −100, not scored
+    text    the  film  is   a    masterpiece        15 % of the tokens are selected; of these
+    input   the [MASK] is   a    stone              80 % become [MASK], 10 % another token,
+    label    ·   film  ·    ·    masterpiece        10 % stay; · = −100, not scored
 
-The collator of transformers chooses; we count. A random word may be the word itself, once in the
-vocabulary's size.
+The collator of transformers selects; we count. A random token is the token itself once in the
+size of the vocabulary.
 """
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
-from attnlab.lab.trial import Outcome, Trial
+from attnlab.lab.trial import Outcome
 from attnlab.models.encoder import open_encoder
-from attnlab.studies.concepts.texts import splits, taken
+from attnlab.studies.concepts.texts import sample_bytes, text_splits
 from attnlab.tasks.corpus import split_sentences
 
-BYTES = 250  # of a sentence: more than most have
-LONGEST = 128
+if TYPE_CHECKING:
+    from attnlab.studies.concepts.study import ConceptsSettings
+
+SENTENCE_BYTES = 250  # more than most sentences have
+MAX_LENGTH = 128
 SHOWN = 14
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Words that may be chosen, that were, and what became of these."""
+class MaskCounts:
+    """Tokens that may be selected, that were, and what became of these."""
 
     words: int
     chosen: int
     mask: int
     random: int
     kept: int
-    markers: int  # of [CLS] and [SEP], which must never be chosen
-
-    def as_metrics(self) -> dict[str, Any]:
-        """By name, with wrong ones."""
-        return {**self.__dict__}
+    markers: int  # selected special tokens: there must be none
 
 
-def mask_texts(trial: Trial) -> Outcome:
-    """Texts of the news as the collator gives them to a model."""
-    c = trial.config
-    tokenizer = open_encoder(c["encoder"]).tokenizer
-    articles = taken(splits("news").train, BYTES * c["masked"], trial.stream.child("texts"))
-    texts = [s for article in articles for s in split_sentences(article)][: c["masked"]]
-    ids = tokenizer(texts, truncation=True, max_length=LONGEST)["input_ids"]
-    inputs, labels = masked(tokenizer, ids, trial.stream.child("masks").number % 2**31)
+def mask_sentences(s: "ConceptsSettings", seed: Seed) -> Outcome:
+    """Sentences of the news as the collator gives them to a model."""
+    tokenizer = open_encoder(s.encoder).tokenizer
+    news = text_splits("news").train
+    articles = sample_bytes(news, SENTENCE_BYTES * s.masked, seed.child("texts"))
+    texts = [text for article in articles for text in split_sentences(article)][: s.masked]
+    ids = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)["input_ids"]
+    inputs, labels = mask_tokens(tokenizer, ids, seed.child("masks").number % 2**31)
     before = tokenizer.pad({"input_ids": ids}, return_tensors="pt")["input_ids"]
-    found = count(before, inputs, labels, tokenizer)
+    example = masking_example(tokenizer, before, inputs, labels)
     return Outcome(
-        found.as_metrics(),
-        documents={"masked.json": json.dumps(shown(tokenizer, before, inputs, labels))},
+        asdict(count_masked(before, inputs, labels, tokenizer)),
+        documents={"masked.json": json.dumps(example)},
     )
 
 
-def masked(tokenizer: Any, ids: list[list[int]], seed: int) -> tuple[Tensor, Tensor]:
-    """(inputs, labels) of the library's collator, padded; a pure function of the seed."""
+def mask_tokens(tokenizer: Any, ids: list[list[int]], seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs and labels of the library's collator, padded; a pure function of the seed."""
     from transformers import DataCollatorForLanguageModeling
 
     collate = DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=0.15, seed=seed)
@@ -67,44 +67,42 @@ def masked(tokenizer: Any, ids: list[list[int]], seed: int) -> tuple[Tensor, Ten
     return batch["input_ids"], batch["labels"]
 
 
-def count(before: Tensor, inputs: Tensor, labels: Tensor, tokenizer: Any) -> Counted:
-    """What became of every word; a place that is not scored must be as it was."""
+def count_masked(before: Tensor, inputs: Tensor, labels: Tensor, tokenizer: Any) -> MaskCounts:
+    """What became of every token; a token that is not scored must be unchanged."""
     special = torch.isin(before, torch.tensor(tokenizer.all_special_ids))
     chosen = labels != IGNORE
-    assert torch.equal(before[~chosen], inputs[~chosen]), "what is not chosen stays"
-    assert torch.equal(before[chosen], labels[chosen]), "the label is the word that stood there"
+    assert torch.equal(before[~chosen], inputs[~chosen]), "a token without a label changed"
+    assert torch.equal(before[chosen], labels[chosen]), "a label is not the original token"
     mask = chosen & (inputs == tokenizer.mask_token_id)
     kept = chosen & (inputs == before)
-    return Counted(
-        int((~special).sum()),
-        int(chosen.sum()),
-        int(mask.sum()),
-        int((chosen & ~mask & ~kept).sum()),
-        int(kept.sum()),
-        int((chosen & special).sum()),
+    return MaskCounts(
+        words=int((~special).sum()),
+        chosen=int(chosen.sum()),
+        mask=int(mask.sum()),
+        random=int((chosen & ~mask & ~kept).sum()),
+        kept=int(kept.sum()),
+        markers=int((chosen & special).sum()),
     )
 
 
-def shown(tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor) -> dict[str, Any]:
-    """A stretch of SHOWN words in which something of each kind happens, if there is one."""
-    mask, kept = inputs == tokenizer.mask_token_id, inputs == before
-    chosen, best = labels != IGNORE, (-1, 0, 0)
+def masking_example(
+    tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor
+) -> dict[str, list[str]]:
+    """The first stretch of SHOWN tokens with as many of the three outcomes as any has."""
+    chosen = labels != IGNORE
+    mask = chosen & (inputs == tokenizer.mask_token_id)
+    kept = chosen & (inputs == before)
+    outcomes = torch.stack([mask, kept, chosen & ~mask & ~kept])
+    best = (-1, 0, 0)
     for row in range(len(before)):
         for start in range(0, before.shape[1] - SHOWN, SHOWN // 2):
-            part = (row, slice(start, start + SHOWN))
-            here = chosen[part]
-            kinds = (
-                (here & mask[part]).any(),
-                (here & kept[part]).any(),
-                (here & ~mask[part] & ~kept[part]).any(),
-            )
-            best = max(best, (sum(map(bool, kinds)), -row, -start))
+            kinds = int(outcomes[:, row, start : start + SHOWN].any(dim=1).sum())
+            best = max(best, (kinds, -row, -start))
     row, start = -best[1], -best[2]
-    part = (row, slice(start, start + SHOWN))
+    shown = (row, slice(start, start + SHOWN))
     name = tokenizer.convert_ids_to_tokens
-    labelled = [name(i) if i != IGNORE else "·" for i in labels[part].tolist()]
     return {
-        "text": name(before[part].tolist()),
-        "input": name(inputs[part].tolist()),
-        "label": labelled,
+        "text": name(before[shown].tolist()),
+        "input": name(inputs[shown].tolist()),
+        "label": [name(i) if i != IGNORE else "·" for i in labels[shown].tolist()],
     }

@@ -1,10 +1,10 @@
-"""Why training data are shuffled: the same sentences, all of one class first, or in a drawn order.
+"""Why training data are shuffled: the same sentences in random order, or sorted by class.
 
-The vectors of a frozen encoder, one linear map, plain SGD. In order, every step of the second half
-of an epoch says "positive", and the map that is left when the epoch ends says so too.
+A linear classifier on the vectors of a frozen encoder, trained by plain SGD. Sorted, every step of
+the second half of an epoch says "positive", and so does the classifier when the epoch ends.
 """
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,19 +12,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.models.encoder import Encoder, open_encoder, pool
-from attnlab.studies.concepts.pairs import draw
+from attnlab.lab.trial import Outcome, Scalar, TrialContext
+from attnlab.models.encoder import Encoder, open_encoder
+from attnlab.studies.concepts.pairs import mean_vectors, sample_examples
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example, majority
 from attnlab.tasks.sentiment import rotten_tomatoes
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress
+from attnlab.training.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.concepts.study import ConceptsSettings
 
 BATCH = 8
-RATE = 5.0  # the vectors have length 1
-LONGEST = 64
+LEARNING_RATE = 5.0  # large, since the vectors have length 1
+MAX_LENGTH = 64
 
 
 class Vectors(NamedTuple):
@@ -34,8 +37,8 @@ class Vectors(NamedTuple):
     labels: Tensor
 
 
-class Ordered:
-    """Rows in the order of their class, or in another drawn order every epoch."""
+class OrderedBatches:
+    """Full batches of rows sorted by class, or in another random order every epoch."""
 
     def __init__(self, rows: Vectors, seed: Seed, *, shuffled: bool) -> None:
         self.rows, self._seed, self._shuffled = rows, seed, shuffled
@@ -43,7 +46,7 @@ class Ordered:
         self.per_epoch = len(rows.labels) // BATCH
 
     def batch(self, step: int) -> Vectors:
-        """Full batches only: an epoch leaves out what fills none."""
+        """The rows of one step; an epoch leaves out what does not fill a batch."""
         epoch, place = divmod(step, self.per_epoch)
         order = self._by_class
         if self._shuffled:
@@ -53,40 +56,36 @@ class Ordered:
         return Vectors(self.rows.x[chosen], self.rows.labels[chosen])
 
 
-def in_order(trial: Trial, context: TrialContext) -> Outcome:
-    """Accuracy on other sentences after each epoch, both ways, from the same first weights."""
-    c, seed = trial.config, trial.stream
-    encoder, data = open_encoder(c["encoder"]), rotten_tomatoes()
-    learn = vectors(encoder, draw(data.train, c["sentences"], seed.child("train")))
-    held = draw(data.test, min(c["sentences"] // 2, len(data.test)), seed.child("test"))
-    test = vectors(encoder, held)
-    found: dict[str, Any] = {"majority": majority(held), "tested": len(held)}
+def compare_orders(s: "ConceptsSettings", seed: Seed, context: TrialContext) -> Outcome:
+    """Test accuracy after each epoch in both orders, from the same initial weights."""
+    encoder, data = open_encoder(s.encoder), rotten_tomatoes()
+    learn = sentence_vectors(encoder, sample_examples(data.train, s.sentences, seed.child("train")))
+    count = min(s.sentences // 2, len(data.test))
+    examples = sample_examples(data.test, count, seed.child("test"))
+    test = sentence_vectors(encoder, examples)
+    metrics: dict[str, Scalar] = {"majority": majority(examples), "tested": len(examples)}
     curves: dict[str, list[float]] = {}
     for name in ("shuffled", "sorted"):
-        batches = Ordered(learn, seed.child("order"), shuffled=name == "shuffled")
-        curves[name] = trained(batches, test, c["epochs"], seed.child("weights"), context)
-        found[f"{name}_accuracy"] = curves[name][-1]
-    return Outcome(found, curves=curves)
+        batches = OrderedBatches(learn, seed.child("order"), shuffled=name == "shuffled")
+        curves[name] = accuracy_curve(batches, test, s.epochs, seed.child("weights"), context)
+        metrics[f"{name}_accuracy"] = curves[name][-1]
+    return Outcome(metrics, curves=curves)
 
 
-@torch.no_grad()
-def vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
+def sentence_vectors(encoder: Encoder, examples: list[Example]) -> Vectors:
     """The mean of each sentence's states, scaled to length 1."""
-    rows = encode_examples(encoder.tokenizer, examples, LONGEST)
+    rows = encode_examples(encoder.tokenizer, examples, MAX_LENGTH)
     out = torch.zeros(len(examples), encoder.width)
     for chosen, batch in rows.batches_by_length(32):
-        options = {} if batch.kinds is None else {"token_type_ids": batch.kinds}
-        states = encoder.library(
-            input_ids=batch.ids, attention_mask=(~batch.key_padding_mask).long(), **options
-        ).last_hidden_state
-        out[torch.from_numpy(chosen)] = pool(states, batch.key_padding_mask, "mean")
+        vectors = mean_vectors(encoder, batch.ids, batch.key_padding_mask, batch.kinds)
+        out[torch.from_numpy(chosen)] = vectors
     return Vectors(functional.normalize(out, dim=1), torch.from_numpy(rows.labels))
 
 
-def trained(
-    batches: Ordered, test: Vectors, epochs: int, seed: Seed, context: TrialContext
+def accuracy_curve(
+    batches: OrderedBatches, test: Vectors, epochs: int, seed: Seed, context: TrialContext
 ) -> list[float]:
-    """Accuracy after every epoch of a linear map."""
+    """Train a linear classifier; its test accuracy after every epoch."""
     model: Any = nn.utils.skip_init(nn.Linear, batches.rows.x.shape[1], 2)
     with torch.no_grad():
         model.weight.normal_(0.0, 0.02, generator=seed.torch_generator())
@@ -96,7 +95,7 @@ def trained(
         total = functional.cross_entropy(module(batch.x), batch.labels, reduction="sum")
         return total, torch.tensor(len(batch.labels))
 
-    def wrong(module: nn.Module) -> float:
+    def error(module: nn.Module) -> float:
         return float((module(test.x).argmax(dim=1) != test.labels).float().mean())
 
     def progress(p: Progress) -> None:
@@ -105,7 +104,7 @@ def trained(
     settings = TrainSettings(
         steps=epochs * batches.per_epoch,
         batch=BATCH,
-        learning_rate=RATE,
+        learning_rate=LEARNING_RATE,
         optimizer="sgd",
         schedule="constant",
         warmup_fraction=0.0,
@@ -113,7 +112,6 @@ def trained(
         clip=0.0,
         evaluate_every=batches.per_epoch,
     )
-    done = train(
-        model, batches, settings, loss=loss, hooks=Hooks(evaluate=wrong, progress=progress)
-    )
-    return [1 - float(line["value"]) for line in done.log if "value" in line]
+    hooks = Hooks(evaluate=error, progress=progress)
+    result = train(model, batches, settings, loss=loss, hooks=hooks)
+    return [1 - float(line["value"]) for line in result.log if "value" in line]

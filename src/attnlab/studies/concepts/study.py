@@ -1,42 +1,36 @@
-"""The study itself: the question, its trials, and who answers which part of it."""
+"""Statements that courses make about tokenizers, masks and training: each is run and judged."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from pydantic import model_validator
+
+from attnlab.audit.checks.baselines import baselines
+from attnlab.audit.checks.small_sample import small_sample
+from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Figure, Section, Study, StudySettings
+from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.concepts.claims import claims
-from attnlab.studies.concepts.evidence import Found
-from attnlab.studies.concepts.settings import FULL, PARTS, SMOKE, ConceptsSettings
+from attnlab.lab.trial import Trial
+from attnlab.measure.intervals import wilson
+from attnlab.studies.concepts.evidence import LABELS, Evidence
 
-OF_PART: dict[str, tuple[str, ...]] = {
-    "pair": ("encoder", "pairs", "longest"),
-    "loop": (),
-    "order": ("encoder", "sentences", "epochs"),
-    "merges": ("merges", "merge_bytes"),
-    "masking": ("encoder", "masked"),
-    "ids": ("reader", "foreign", "foreign_tokens"),
-    "anew": (
-        "sizes",
-        "source_bytes",
-        "scored_bytes",
-        "vocabulary",
-        "layers",
-        "heads",
-        "width",
-        "block",
-        "batch",
-        "pretrain_steps",
-        "steps",
-        "evaluations",
-        "learning_rate",
-        "tune_rate",
-    ),
+Part = Literal["pair", "loop", "order", "merges", "masking", "ids", "anew"]
+Target = Literal["law", "plays", "records"]
+# the longest trials first
+PARTS: tuple[Part, ...] = ("anew", "ids", "order", "pair", "masking", "merges", "loop")
+PART_SETTINGS: dict[str, str] = {  # the settings that a part's trials depend on
+    "pair": "encoder pairs longest",
+    "loop": "",
+    "order": "encoder sentences epochs",
+    "merges": "merges merge_bytes",
+    "masking": "encoder masked",
+    "ids": "reader foreign foreign_tokens",
+    "anew": "sizes source_bytes scored_bytes vocabulary layers heads width block batch "
+    "pretrain_steps steps evaluations learning_rate tune_rate",
 }
-ASSETS: dict[str, tuple[str, ...]] = {
+PART_ASSETS: dict[str, tuple[str, ...]] = {
     "pair": ("boolq", "gpt2-bpe"),
     "loop": (),
     "order": ("movie-reviews",),
@@ -45,83 +39,216 @@ ASSETS: dict[str, tuple[str, ...]] = {
     "ids": ("xsum", "gpt2-bpe"),
     "anew": ("xsum", "gpt2-bpe"),
 }
-TARGETS = {"law": "multi-lexsum", "plays": "shakespeare", "records": "people"}
+TARGET_ASSETS = {"law": "multi-lexsum", "plays": "shakespeare", "records": "people"}
+USES_ENCODER = {"pair", "order", "masking"}
+
+
+class ConceptsSettings(StudySettings):
+    """Which parts run, on how much text, and how large the GPT is that is trained."""
+
+    seeds: int = setting("independent repetitions of every part", 5, ge=1)
+    parts: tuple[Part, ...] = setting("the parts to run", PARTS, min_length=1)
+    encoder: str = setting("BERT-like encoder: an asset or a Hugging Face folder", "minilm-l6")
+    reader: str = setting(
+        "language model that is given foreign ids: an asset or a Hugging Face folder", "smollm2"
+    )
+
+    pairs: int = setting("question-passage pairs that the encoder reads", 24, ge=2)
+    longest: int = setting("max_length: tokens of a pair after truncation", 96, ge=8)
+    sentences: int = setting("training sentences, read shuffled or sorted by class", 800, ge=16)
+    epochs: int = setting("epochs over these sentences", 4, ge=1)
+    masked: int = setting("sentences that are masked for a masked language model", 800, ge=1)
+    merges: int = setting("BPE merges to learn", 200, ge=1)
+    merge_bytes: int = setting("bytes of text to learn merges from", 60_000, ge=100)
+    foreign: int = setting("texts encoded with another model's tokenizer", 24, ge=2)
+    foreign_tokens: int = setting("tokens of each of these texts", 64, ge=2)
+
+    targets: tuple[Target, ...] = setting(
+        "target texts that a model pretrained on news is adapted to",
+        ("law", "records"),
+        min_length=1,
+    )
+    sizes: tuple[int, ...] = setting(
+        "bytes of target text to train on, in rising order",
+        (20_000, 100_000, 500_000),
+        min_length=1,
+    )
+    source_bytes: int = setting(
+        "bytes of news for the pretrained model and its tokenizer", 1_500_000, ge=1000
+    )
+    scored_bytes: int = setting("bytes of the dev set, and of the test set", 40_000, ge=500)
+    vocabulary: int = setting("vocabulary size of every tokenizer", 1024, ge=300)
+    layers: int = setting("layers of the GPT", 3, ge=1)
+    heads: int = setting("attention heads per layer", 3, ge=1)
+    width: int = setting("model width", 48, ge=2)
+    block: int = setting("context length in tokens", 64, ge=2)
+    batch: int = setting("sequences per step", 16, ge=1)
+    pretrain_steps: int = setting("training steps on news", 600, ge=1)
+    steps: int = setting("training steps on the target, the same at every size", 350, ge=1)
+    evaluations: int = setting(
+        "evaluations per training; test is reported where dev is best", 5, ge=1
+    )
+    learning_rate: float = setting("peak learning rate of AdamW for new weights", 3e-3, gt=0)
+    tune_rate: float = setting("peak learning rate for pretrained weights", 1.5e-3, gt=0)
+
+    @model_validator(mode="after")
+    def _values_fit_each_other(self) -> "ConceptsSettings":
+        for name in ("parts", "targets", "sizes"):
+            if len(set(getattr(self, name))) != len(getattr(self, name)):
+                raise ValueError(f"{name} must not repeat an entry")
+        if list(self.sizes) != sorted(self.sizes) or self.sizes[0] < 1000:
+            raise ValueError("sizes must be in rising order, each at least 1,000 bytes")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be divided among {self.heads} heads")
+        return self
 
 
 class Concepts(Study):
-    """Each part is one thing that is taught; its claims say what running it shows."""
+    """Each part is one concept; its claims say what running it shows."""
 
     name = "concepts"
-    question = "What do tokenizers, masks, labels and pretraining do, when one looks?"
+    question = "Is what courses teach about tokenizers, masks, labels and pretraining true?"
     source = (
         "Exam questions of courses on adapting pretrained models; one attempt answered wrongly why "
         "tokenizer and model must come from the same checkpoint"
     )
     Settings: ClassVar[type[StudySettings]] = ConceptsSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
+    settings: ConceptsSettings
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "smoke": {
+            "seeds": 3,
+            "parts": ["anew", "order", "pair", "masking", "merges", "loop"],
+            "targets": ["records"],
+            "sizes": [4000, 9000],
+            "source_bytes": 20_000,
+            "scored_bytes": 1500,
+            "vocabulary": 300,
+            "layers": 1,
+            "heads": 2,
+            "width": 8,
+            "block": 16,
+            "batch": 4,
+            "pretrain_steps": 4,
+            "steps": 4,
+            "evaluations": 2,
+            "pairs": 3,
+            "sentences": 24,
+            "masked": 12,
+            "merges": 20,
+            "merge_bytes": 3000,
+            "foreign": 3,
+            "foreign_tokens": 8,
+        },
+        "full": {
+            "seeds": 5,
+            "targets": ["law", "plays", "records"],
+            "pairs": 200,
+            "longest": 256,
+            "sentences": 4000,
+            "masked": 8000,
+            "merges": 1000,
+            "merge_bytes": 400_000,
+            "foreign": 200,
+            "foreign_tokens": 100,
+            "sizes": [20_000, 100_000, 500_000, 2_000_000],
+            "source_bytes": 1_700_000,
+            "scored_bytes": 100_000,
+            "vocabulary": 4096,
+            "layers": 6,
+            "heads": 6,
+            "width": 192,
+            "block": 128,
+            "batch": 32,
+            "pretrain_steps": 6000,
+            "steps": 3000,
+            "evaluations": 15,
+            "learning_rate": 1e-3,
+            "tune_rate": 5e-4,
+        },
+    }
     expected: ClassVar = {
         "smoke": "under a minute on two cores",
         "quick": "about 12 minutes on two cores",
         "full": "not measured; hours on two cores",
     }
-    settings: ConceptsSettings
+    template = "report.md"
+
+    run = deferred(".trial:run")
+    claims = deferred(".claims:claims")
+    figures = deferred(".figures:figures")
 
     def fetch(self) -> None:
-        """Every asset a part needs, before any trial starts."""
+        """Every asset that a part needs, before any trial starts."""
         from attnlab import assets
 
         s = self.settings
-        wanted = {name for part in s.parts for name in ASSETS[part]}
-        wanted |= {TARGETS[t] for t in s.targets} if "anew" in s.parts else set()
-        named = {s.encoder} if {"pair", "order", "masking"} & set(s.parts) else set()
-        named |= {s.reader} if "ids" in s.parts else set()
-        for name in sorted(wanted | (named & set(assets.names()))):
+        needed = {name for part in s.parts for name in PART_ASSETS[part]}
+        needed |= {TARGET_ASSETS[target] for target in s.targets} if "anew" in s.parts else set()
+        models = {s.encoder} if USES_ENCODER & set(s.parts) else set()
+        models |= {s.reader} if "ids" in s.parts else set()
+        for name in sorted(needed | (models & set(assets.names()))):
             assets.get(name)
 
     def trials(self) -> Sequence[Trial]:
-        """Every part with every seed, the long ones first."""
-        own, found = self.settings_json(), []
+        """Every part (for "anew": every target) with every seed."""
+        settings, configs = self.settings_json(), []
         for part in sorted(self.settings.parts, key=PARTS.index):
-            config = {key: own[key] for key in OF_PART[part]} | {"part": part}
-            configs = [config]
+            config = {key: settings[key] for key in PART_SETTINGS[part].split()} | {"part": part}
             if part == "anew":
-                configs = [config | {"target": target} for target in self.settings.targets]
-            found += [
-                self.trial(seed, **one) for one in configs for seed in range(self.settings.seeds)
-            ]
-        return found
+                configs += [config | {"target": target} for target in self.settings.targets]
+            else:
+                configs.append(config)
+        return [
+            self.trial(seed, **config) for config in configs for seed in range(self.settings.seeds)
+        ]
 
-    def run(self, trial: Trial, context: TrialContext) -> Outcome:
-        """One concept with one seed."""
-        from attnlab.studies.concepts.work import work
+    def evidence(self, table: Table) -> Evidence:
+        """The trials by part; those of "anew" by target."""
+        return Evidence(table, LABELS)
 
-        return work(trial, context)
+    def audits(self, e: Evidence, claims: Sequence[Claim]) -> Sequence[Finding]:
+        """Whether shuffled training beats a constant answer, the test set, and the splits."""
+        return [*_shuffled_training(e, claims), *self._splits(e)]
 
-    def claims(self, table: Table) -> list[Claim]:
-        """One or more of every part that was run."""
-        return claims(Found(table.done()), self.settings)
+    def _splits(self, e: Evidence) -> list[Finding]:
+        """No document may be in two splits; dev chooses the step, test is reported."""
+        if not any(e.rows(target) for target in self.settings.targets):
+            return []
+        from attnlab.studies.concepts.texts import text_splits
 
-    def audits(self, table: Table, claims: Sequence[Claim]) -> list[Finding]:
-        """Splits, baselines, sizes of samples, many comparisons, the models."""
-        from attnlab.studies.concepts.checks import checks
+        parts = {
+            f"{target} {name}": part
+            for target in self.settings.targets
+            for name, part in zip(("train", "dev", "test"), text_splits(target).parts, strict=True)
+        }
+        splits = {"news train": text_splits("news").train, **parts}
+        return [split_overlap(splits, chosen_on="dev", reported_on="test")]
 
-        found = Found(table.done())
-        return checks(found, self.settings, claims(found, self.settings))
+    def facts(self, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
+        """Targets with trials, and for which of them each start was shown to be better."""
+        targets = self.settings.targets if "anew" in self.settings.parts else ()
+        verdicts = {claim.name: claim.verdict for claim in claims}
+        better = {
+            name: [LABELS[t] for t in targets if verdicts[f"{name}-{t}"] == "holds"]
+            for name in ("pretraining-pays", "anew-pays")
+        }
+        return {
+            "targets": [target for target in targets if e.rows(target)],
+            "better": better,
+            "compared": 2 * len(targets),
+            "open": 2 * len(targets) - sum(map(len, better.values())),
+        }
 
-    def figures(self, table: Table) -> list[Figure]:
-        """A pair token by token, a word merge by merge, bits per byte against data, ids."""
-        from attnlab.studies.concepts.figures import figures
 
-        return figures(Found(table.done()), self.settings)
-
-    def answer(self, claims: Sequence[Claim]) -> str:
-        """One sentence from the verdicts."""
-        from attnlab.studies.concepts.discussion import answer
-
-        return answer(claims)
-
-    def discussion(self, table: Table, claims: Sequence[Claim]) -> list[Section]:
-        """Every concept as a question, with what was seen."""
-        from attnlab.studies.concepts.discussion import discussion
-
-        return discussion(Found(table.done()), claims, self.settings)
+def _shuffled_training(e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
+    """Shuffled training must beat the most frequent class, or the comparison says nothing."""
+    rows = e.rows("order")
+    if not rows:
+        return []
+    right = sum(round(row["shuffled_accuracy"] * row["tested"]) for row in rows)
+    tested = sum(int(row["tested"]) for row in rows)
+    effect = next((c.estimate.value for c in claims if c.name == "shuffling-helps"), 0.0)
+    return [
+        baselines(wilson(right, tested), {"the most frequent class": e.mean("order", "majority")}),
+        small_sample({"shuffled": (right, tested)}, effect if effect == effect else 0.0),
+    ]

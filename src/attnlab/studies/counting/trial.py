@@ -14,10 +14,10 @@ from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.studies.counting.model import TERMS, Counter
 from attnlab.studies.counting.study import KINDS
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
-from attnlab.train.batch import map_tensors
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.batch import map_tensors
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.counting.study import Counting, CountingSettings

@@ -36,14 +36,14 @@ class Prompts:
 
     prompts: tuple[tuple[int, ...], ...]
     texts: tuple[str, ...]
-    own: int  # number of openings; the others begin texts by people
+    opening_count: int  # our openings come first; the others begin texts by people
     human: tuple[tuple[int, ...], ...]
     human_texts: tuple[str, ...]
 
     @property
     def groups(self) -> list[range]:
         """Openings, and beginnings of real texts: a text is compared within its own group."""
-        groups = [range(self.own), range(self.own, len(self.prompts))]
+        groups = [range(self.opening_count), range(self.opening_count, len(self.prompts))]
         return [group for group in groups if len(group)]
 
 
@@ -77,23 +77,24 @@ def load_prompts(s: "DecodingSettings", model: HubModel) -> Prompts:
         if sha256 and sha256_file(Path(path)) != sha256:
             raise UsageError(f"{path}: the file changed since this run was started")
     lines = openings(s.prompts)[: s.first_prompts or None]
-    own = [_ids(model.tokenizer, line) for line in lines]
-    for number, ids in enumerate(own, 1):
+    opening_ids = [_ids(model.tokenizer, line) for line in lines]
+    for number, ids in enumerate(opening_ids, 1):
         if not 0 < len(ids) <= model.context - s.new_tokens:
             raise UsageError(
                 f"prompt {number} has {len(ids)} tokens: only 1 to {model.context - s.new_tokens} "
                 f"leave room for {s.new_tokens} more in the context of {model.name}"
             )
     real = _real(s, model.tokenizer) if s.has_human else []
-    if len(own) + len(real) < 2 or len(own) == 1 or len(real) == 1:
+    sizes = len(opening_ids), len(real)
+    if sum(sizes) < 2 or 1 in sizes:
         raise UsageError("texts are also compared with other prompts: give two or more prompts")
     starts = [ids[: s.human_tokens] for ids in real]
     rests = [ids[s.human_tokens : s.human_tokens + s.new_tokens] for ids in real]
     decode = model.tokenizer.decode
     return Prompts(
-        (*own, *starts),
+        (*opening_ids, *starts),
         (*lines, *map(decode, starts)),
-        len(own),
+        len(opening_ids),
         tuple(rests),
         tuple(continuation(decode, a, b) for a, b in zip(starts, rests, strict=True)),
     )

@@ -39,8 +39,8 @@ def prompt_similarity(texts: Texts, data: Prompts, judge: str, device: str) -> d
         margin, rank = np.full((2, len(data.prompts)), np.nan)
         for group in data.groups:
             if group.start >= missing:
-                own = [texts[i - missing] for i in group]
-                cosines = cosines_of(own, [data.texts[i] for i in group])
+                members = [texts[i - missing] for i in group]
+                cosines = cosines_of(members, [data.texts[i] for i in group])
                 margin[list(group)], rank[list(group)] = against_others(cosines)
         arrays |= {f"margin_{name}": margin, f"rank_{name}": rank}
     return arrays
@@ -49,9 +49,9 @@ def prompt_similarity(texts: Texts, data: Prompts, judge: str, device: str) -> d
 def against_others(cosines: Cosines) -> tuple[NDArray, NDArray]:
     """Margin and rank of every text; the diagonal belongs to its own prompt."""
     count = len(cosines)
-    own = np.diagonal(cosines)
-    margin = (own * count - cosines.sum(axis=1)) / (count - 1)
-    below = (cosines < own[:, None]).sum(axis=1) + 0.5 * ((cosines == own[:, None]).sum(axis=1) - 1)
+    to_own = np.diagonal(cosines)[:, None]
+    margin = (to_own[:, 0] * count - cosines.sum(axis=1)) / (count - 1)
+    below = (cosines < to_own).sum(axis=1) + 0.5 * ((cosines == to_own).sum(axis=1) - 1)
     return margin, below / (count - 1)
 
 

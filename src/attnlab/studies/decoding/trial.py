@@ -73,7 +73,7 @@ def continue_prompts(
 
 def texts_by_people(model: HubModel, data: Prompts, batch: int) -> list[Generated]:
     """What people wrote after the real beginnings, with the model's log-probabilities of it."""
-    each = checks.logprobs(model, data.prompts[data.own :], data.human, batch)
+    each = checks.logprobs(model, data.prompts[data.opening_count :], data.human, batch)
     rows = zip(data.human, each, data.human_texts, strict=True)
     return [Generated(ids, logprobs, "length", text) for ids, logprobs, text in rows]
 
@@ -101,7 +101,7 @@ def measure(
     metrics = {
         "perplexity": math.exp(float(np.nansum(arrays["nll"])) / tokens) if tokens else None,
         "texts": len(generated),
-        "own_prompts": data.own,
+        "own_prompts": data.opening_count,
         "words": float(np.mean([*map(len, in_words)])),
         "tokens": tokens / len(generated),
         "ended": float(np.nanmean(arrays["ended"])),
@@ -120,7 +120,7 @@ def measure(
 
 def compare_limits(s: "DecodingSettings", trial: Trial, model: HubModel, data: Prompts) -> Outcome:
     """Smallest share of equal tokens between each limit and the strategy that it must equal."""
-    prompts = data.prompts[: data.own]
+    prompts = data.prompts[: data.opening_count]
 
     def write(strategy: str) -> list[tuple[int, ...]]:
         texts = continue_prompts(s, trial, model, prompts, strategy, s.limit_tokens)

@@ -16,10 +16,10 @@ from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubModel
 from attnlab.tasks.batches import Batch
 from attnlab.tasks.prompts import PromptBuilder, PromptExample, collate
-from attnlab.train.distillation import DIVERGENCES, DistillationLoss, logits_of, sequence_nll
-from attnlab.train.optimizer import build_optimizer
-from attnlab.train.settings import TrainSettings
-from attnlab.train.update import Loss, Updater
+from attnlab.training.distillation import DIVERGENCES, DistillationLoss, logits_of, sequence_nll
+from attnlab.training.optimizer import build_optimizer
+from attnlab.training.settings import TrainSettings
+from attnlab.training.update import Loss, Updater
 
 ROWS = 3  # examples that the audit of the loss mask reads
 VOCABULARY = 97

@@ -38,11 +38,11 @@ def claims(study: "Distillation", arms: ScoredArms) -> list[Claim]:
     """Every comparison whose arms are part of the run; then all columns; then line breaks."""
     s = study.settings
     pairs = [pair for pair in PAIRS if pair[1] in s.arms and pair[2] in s.arms]
-    found = [_compare(arms, s.metric, *pair) for pair in pairs]
+    comparisons = [_compare(arms, s.metric, *pair) for pair in pairs]
     rivals = [arm for arm in RIVALS if arm in s.arms]
     if "teacher" in s.arms and rivals:
-        found.append(_best_everywhere(arms, rivals))
-    return [*found, *_line_breaks(arms)]
+        comparisons.append(_best_everywhere(arms, rivals))
+    return [*comparisons, *_line_breaks(arms)]
 
 
 def _trials(arms: ScoredArms, *names: str) -> list[str]:

@@ -26,7 +26,7 @@ def facts(study: "Distillation", arms: ScoredArms, claims: Sequence[Claim]) -> M
     """What the template needs besides the claims."""
     lead, student = arms.first("lead"), arms.first("untuned") or arms.first("text")
     return {
-        "found": {claim.name: claim for claim in claims},
+        "by_name": {claim.name: claim for claim in claims},
         "counts": study.answer(claims),
         "columns": KINDS,
         "plain": plain,

@@ -32,12 +32,12 @@ from attnlab.studies.distillation.scoring import (
 from attnlab.studies.distillation.teacher_texts import Summaries, summarize, teacher_texts
 from attnlab.tasks.prompts import PromptBatches, PromptBuilder, PromptExample, sequential_batches
 from attnlab.tasks.summaries import SummaryRow
-from attnlab.train.distillation import DistillationLoss, sequence_nll
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, TrainResult
-from attnlab.train.settings import TrainSettings
-from attnlab.train.tensors import BestWeights
-from attnlab.train.update import Loss
+from attnlab.training.distillation import DistillationLoss, sequence_nll
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.settings import TrainSettings
+from attnlab.training.tensors import BestWeights
+from attnlab.training.update import Loss
 
 if TYPE_CHECKING:
     from attnlab.studies.distillation.study import Distillation, DistilSettings

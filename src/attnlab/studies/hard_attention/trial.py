@@ -13,10 +13,10 @@ from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
 from attnlab.studies.hard_attention.model import Choice, Lookup
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
-from attnlab.train.batch import map_tensors
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.batch import map_tensors
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.hard_attention.study import HardAttention

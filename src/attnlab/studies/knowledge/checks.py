@@ -79,8 +79,8 @@ def _schedules(s: KnowledgeSettings) -> Finding:
 
 def rates(name: str, phase: str) -> list[float]:
     """The learning rate of every step, as a share of its peak."""
-    from attnlab.train.schedule import learning_rate
-    from attnlab.train.settings import TrainSettings
+    from attnlab.training.schedule import learning_rate
+    from attnlab.training.settings import TrainSettings
 
     settings = TrainSettings(steps=STEPS, learning_rate=1.0, **schedule_of(name, phase))
     return [learning_rate(step, settings) for step in range(STEPS)]

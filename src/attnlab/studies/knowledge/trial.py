@@ -34,9 +34,9 @@ from attnlab.studies.knowledge.scoring import (
 from attnlab.tasks.mixed import BatchSource, MixedBatches
 from attnlab.tasks.prompts import PromptBatches
 from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
-from attnlab.train.loop import train
-from attnlab.train.result import Hooks, Progress, TrainResult
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.knowledge.study import Knowledge
@@ -49,7 +49,7 @@ def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
     c, seed = trial.config, trial.stream
     data = material(c, trial.seed)
     check_block(c, data)
-    model = build_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
+    model = arm_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
     findings = [*model_findings(model, "start"), _coverage(model)]
     metrics: dict[str, Any] = {}
     curves: dict[str, list[float]] = {}
@@ -66,7 +66,7 @@ def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
     return _exam(_Sat(trial, data, model, kept), Outcome(metrics, curves=curves, findings=findings))
 
 
-def build_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
+def arm_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
     """The arm's model with fresh weights."""
     base = GPTConfig(vocabulary, c["block"], c["layers"], c["heads"], c["width"]).to_json()
     values = base | {"position": {"name": c["position"]}}

@@ -19,8 +19,8 @@ from attnlab.studies.mini_gpt.probes import measure_start, probe
 from attnlab.studies.mini_gpt.study import ORDERS, Parts
 from attnlab.tasks.batches import SentenceBatches, sequential_batches
 from attnlab.tasks.ngram import NGram
-from attnlab.train.loop import train
-from attnlab.train.settings import TrainSettings
+from attnlab.training.loop import train
+from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from attnlab.studies.mini_gpt.study import MiniGPTSettings, MiniGPTStudy

@@ -1,0 +1,197 @@
+"""When do a new tokenizer and new weights pay? A model for a target text, in three ways.
+
+    continued  tokenizer and weights pretrained on news, trained further
+    borrowed   the news tokenizer, new weights
+    own        a tokenizer trained on the target, new weights
+
+Each takes the same number of steps of the same number of tokens. They are compared by bits per
+byte, −log₂ p of the text / its bytes: perplexity is per token, and tokenizers differ in what a
+token is. Dev decides at which evaluation to stop; test is reported.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import nn
+
+from attnlab.audit.during_training import model_findings
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
+from attnlab.measure.perplexity import Perplexity, corpus_perplexity
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.studies.concepts.texts import (
+    byte_count,
+    gpt2_tokenizer,
+    sample_bytes,
+    text_splits,
+    word_count,
+)
+from attnlab.tasks.batches import PackedBatches, sequential_batches
+from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
+from attnlab.training.loop import train
+from attnlab.training.result import Hooks, Progress
+from attnlab.training.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from attnlab.studies.concepts.study import ConceptsSettings
+
+MIN_COUNT = 2  # a pair that occurs only once is not merged
+Log = list[dict[str, Any]]
+Starts = dict[str, tuple[GPT, Tokenizer]]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Dev and test texts of the target."""
+
+    dev: list[str]
+    test: list[str]
+
+    def scores(self, model: GPT, tokenizer: Tokenizer) -> dict[str, float]:
+        """Bits per byte of both, and perplexity per token of test."""
+        dev, test = (text_perplexity(model, tokenizer, part) for part in (self.dev, self.test))
+        return {
+            "value": bits_per_byte(dev, self.dev),
+            "test_bits": bits_per_byte(test, self.test),
+            "test_perplexity": test.corpus,
+        }
+
+
+def text_perplexity(model: GPT, tokenizer: Tokenizer, texts: Sequence[str]) -> Perplexity:
+    """Every token scored once, in rows of the context length; the first of a row is given."""
+    stream, size = tokenizer.stream(texts), model.config.block
+    rows = [stream[i : i + size + 1] for i in range(0, len(stream) - 1, size)]
+    return corpus_perplexity(model.nll, sequential_batches(rows, 32))
+
+
+def bits_per_byte(perplexity: Perplexity, texts: Sequence[str]) -> float:
+    """Σ −log₂ p / bytes."""
+    return perplexity.nll / math.log(2) / byte_count(texts)
+
+
+def compare_starts(s: "ConceptsSettings", trial: Trial, context: TrialContext) -> Outcome:
+    """Pretrain on news once, then train from each start at each size."""
+    seed, target = trial.stream, text_splits(trial.config["target"])
+    held_out = HeldOut(
+        sample_bytes(target.dev, s.scored_bytes, seed.child("dev")),
+        sample_bytes(target.test, s.scored_bytes, seed.child("test")),
+    )
+    source = sample_bytes(text_splits("news").train, s.source_bytes, seed.child("source"))
+    borrowed = bpe_tokenizer(source, s.vocabulary)
+    training = _Training(s, trial, context)
+    pretrained = training.new_model("pretrained")
+    training.fit(pretrained, borrowed, source)
+    findings = model_findings(training.new_model("fresh"), "start")
+    metrics: dict[str, Scalar] = {
+        "untouched_bits": held_out.scores(pretrained, borrowed)["test_bits"]
+    }
+    curves: dict[str, list[float]] = {}
+    for size in s.sizes:
+        texts = sample_bytes(target.train, size, seed.child("read"))
+        own = bpe_tokenizer(texts, s.vocabulary)
+        starts = {
+            "continued": (copy.deepcopy(pretrained), borrowed),
+            "borrowed": (training.new_model("fresh"), borrowed),
+            "own": (training.new_model("fresh"), own),
+        }
+        for start, (model, tokenizer) in starts.items():
+            log = training.fit(model, tokenizer, texts, held_out, pretrained=start == "continued")
+            metrics |= {f"{start}_{size}_{key}": value for key, value in at_best(log).items()}
+            curves[f"{start}_{size}"] = [line["value"] for line in log]
+        if size == s.sizes[-1]:
+            metrics |= token_lengths(held_out.test, own, borrowed)
+            metrics |= swapped_tokenizers(starts, held_out)
+            findings += model_findings(starts["own"][0], "end")
+    return Outcome(metrics, curves=curves, findings=findings)
+
+
+def bpe_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
+    """A BPE tokenizer trained on these texts."""
+    return train_tokenizer("bpe", texts, min_count=MIN_COUNT, vocabulary=vocabulary)
+
+
+def at_best(log: Log) -> dict[str, float]:
+    """Test scores at the first evaluation where dev is lowest."""
+    best = min(log, key=lambda line: line["value"])
+    return {"bits": best["test_bits"], "perplexity": best["test_perplexity"], "step": best["step"]}
+
+
+def token_lengths(texts: Sequence[str], own: Tokenizer, borrowed: Tokenizer) -> dict[str, float]:
+    """Tokens per word (fertility) and bytes per token of each tokenizer and of GPT-2's."""
+    counts = {
+        "own": sum(len(own.encode(text)) for text in texts),
+        "borrowed": sum(len(borrowed.encode(text)) for text in texts),
+        "gpt2": sum(len(e.ids) for e in gpt2_tokenizer().encode_batch(list(texts))),
+    }
+    words, size = word_count(texts), byte_count(texts)
+    return {f"{name}_fertility": n / words for name, n in counts.items()} | {
+        f"{name}_bytes": size / n for name, n in counts.items()
+    }
+
+
+def swapped_tokenizers(starts: Starts, held_out: HeldOut) -> dict[str, float]:
+    """Perplexity per token with the model's own tokenizer, and with that of the other model."""
+    metrics = {}
+    for start, other in (("own", "borrowed"), ("borrowed", "own")):
+        model, right = starts[start]
+        wrong = starts[other][1]
+        good, bad = (text_perplexity(model, t, held_out.test).corpus for t in (right, wrong))
+        metrics |= {
+            f"{start}_right": good,
+            f"{start}_wrong": bad,
+            f"{start}_log_ratio": math.log(bad / good),
+        }
+    return metrics
+
+
+class _Training:
+    """New models of one trial, and their training."""
+
+    def __init__(self, s: "ConceptsSettings", trial: Trial, context: TrialContext) -> None:
+        self.s, self.seed, self.context = s, trial.stream, context
+        self.target = trial.config["target"]
+
+    def new_model(self, name: str) -> GPT:
+        s = self.s
+        config = GPTConfig(s.vocabulary, s.block, s.layers, s.heads, s.width)
+        return GPT(config, self.seed.child("weights", name).torch_generator())
+
+    def fit(
+        self,
+        model: GPT,
+        tokenizer: Tokenizer,
+        texts: Sequence[str],
+        held_out: HeldOut | None = None,
+        *,
+        pretrained: bool = False,
+    ) -> Log:
+        """Train on the texts, as pretraining without `held_out`; the log of the evaluations."""
+        s, context = self.s, self.context
+        steps = s.steps if held_out else s.pretrain_steps
+
+        def progress(p: Progress) -> None:
+            context.step(p.step, p.steps, f"{self.target}, loss {p.loss:.3f}")
+
+        def evaluate(module: nn.Module) -> dict[str, float]:
+            assert isinstance(module, GPT) and held_out is not None
+            return held_out.scores(module, tokenizer)
+
+        settings = TrainSettings(
+            steps=steps,
+            batch=s.batch,
+            evaluate_every=max(1, steps // s.evaluations),
+            learning_rate=s.tune_rate if pretrained else s.learning_rate,
+        )
+        order = self.seed.child("order")
+        batches = PackedBatches(tokenizer.stream(texts), s.block, s.batch, order)
+        hooks = Hooks(
+            evaluate=evaluate if held_out else None, progress=progress, stop=context.stopping
+        )
+        result = train(model, batches, settings, hooks=hooks)
+        if result.ending == "stopped":
+            raise TrialStopped
+        return [line for line in result.log if np.isfinite(line.get("value") or math.nan)]

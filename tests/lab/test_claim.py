@@ -1,0 +1,67 @@
+"""A verdict follows from where the interval lies, from the number of runs, and from the audits."""
+
+import math
+
+import pytest
+
+from attnlab.audit.finding import Finding
+from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, apply_audits, judge
+from attnlab.measure.intervals import Estimate
+
+
+def claim(low: float, high: float, n: int = MIN_SEEDS, above: float = 1.0) -> Claim:
+    return judge("c", "a", Estimate((low + high) / 2, low, high, n), above=above, below=2.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict", "words"),
+    [
+        (1.1, 1.9, "holds", "[1.1, 1.9] lies inside the range 1 to 2"),
+        (1.0, 1.9, "undecided", "crosses the edge"),
+        (1.1, 2.0, "undecided", "crosses the edge"),
+        (0.5, 1.0, "fails", "lies outside"),
+        (2.0, 2.5, "fails", "lies outside"),
+        (0.5, 2.5, "undecided", "[0.5, 2.5] crosses the edge of the range 1 to 2"),
+    ],
+)
+def test_the_interval_decides(low: float, high: float, verdict: str, words: str) -> None:
+    judged = claim(low, high)
+    assert judged.verdict == verdict and words in judged.why
+
+
+@pytest.mark.parametrize("n", [1, MIN_SEEDS - 1])
+def test_too_few_runs_decide_nothing(n: int) -> None:
+    judged = claim(1.1, 1.9, n)
+    runs = "1 independent run," if n == 1 else f"{n} independent runs,"
+    assert judged.verdict == "undecided"
+    assert judged.why == f"not a result: {runs} at least {MIN_SEEDS} needed"
+
+
+def test_an_exact_number_needs_no_runs_and_no_number_is_undecided() -> None:
+    exact = Estimate(1.5, math.nan, math.nan, 1, exact=True)
+    assert judge("c", "a", exact, above=1.0).verdict == "holds"
+    assert judge("c", "a", exact, above=1.0).why.endswith("the range above 1")
+    assert judge("c", "a", exact, below=1.0).why.endswith("outside the range below 1")
+    nothing = judge("c", "a", Estimate(math.nan, math.nan, math.nan, 0), above=1.0)
+    assert (nothing.verdict, nothing.why) == ("undecided", "no estimate: nothing was measured")
+
+
+def test_an_audit_that_does_not_pass_undermines_the_claims_it_names() -> None:
+    sound, leak = (
+        Finding("causality", verdict, 1.0, 0.5, "it leaks", undermines=("c",))
+        for verdict in ("pass", "fail")
+    )
+    before = claim(1.1, 1.9)
+    assert apply_audits([before], [sound]) == [before]
+    (after,) = apply_audits([before], [leak])
+    assert after.verdict == "undecided" and before.why in after.why and "it leaks" in after.why
+    assert after.estimate == before.estimate
+
+
+def test_what_is_stored() -> None:
+    estimate = Estimate(1.5, 1.1, math.inf, 7, "bootstrap")
+    reported = Reported(1.4, "a book", comparable=False, note="other data")
+    stored = judge("c", "a", estimate, above=1.0, reported=reported, trials=["t"]).as_json()
+    assert (stored["effect"], stored["n"], stored["trials"]) == (1.5, 7, ["t"])
+    assert (stored["reported"], stored["comparable"]) == (1.4, False)
+    assert judge("c", "a", estimate, above=1.0).as_json()["comparable"] is None
