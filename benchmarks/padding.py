@@ -36,8 +36,8 @@ def row_of(encoder: Encoder, examples: tuple[Example, ...], width: int, rounds: 
     for fixed in (False, True):
         made = ShuffledBatches(rows, BATCH, Seed(2), fixed=fixed)
         batches = [made.batch(step) for step in range(steps)]
-        hidden = sum(int(b.hidden.sum()) for b in batches)
-        shares.append(hidden / sum(b.hidden.numel() for b in batches))
+        hidden = sum(int(b.key_padding_mask.sum()) for b in batches)
+        shares.append(hidden / sum(b.key_padding_mask.numel() for b in batches))
         times.append(best_time(_epoch(model, batches), rounds))
     ours, theirs = times
     note = f"padding {shares[0]:.1%} against {shares[1]:.1%} of all positions; {rows.report()}"

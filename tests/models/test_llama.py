@@ -50,6 +50,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "multi-query": {"num_key_value_heads": 1},
     "untied": {"tie_word_embeddings": False},
     "base": {"rope_parameters": {"rope_type": "default", "rope_theta": 77.0}},
+    "llama3": {
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10_000.0,
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 3.0,
+            "original_max_position_embeddings": 17,
+        }
+    },
     "biases": {"attention_bias": True, "mlp_bias": True},
     "width": {"hidden_size": 48, "head_dim": None},
 }
@@ -81,6 +91,15 @@ def test_equal_to_transformers_whole_cached_padded_and_in_steps(kind: str) -> No
     for steps, weights in zip(ours.steps(ids), maps, strict=True):
         assert steps.k.shape[1] == steps.q.shape[1] == 6
         torch.testing.assert_close(steps.weights, weights, rtol=0, atol=100 * ANGLES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_float32_logits_are_transformers_up_to_the_order_of_sums(kind: str) -> None:
+    theirs, ids = tiny(**KINDS[kind]).float(), some_ids()
+    with torch.no_grad():
+        expected = theirs(input_ids=ids).logits
+    gap = (gpt_from_library(theirs).logits(ids) - expected).abs().max()
+    assert gap <= 4e-6 * expected.abs().max()  # 0 but for the order of sums
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,11 +16,6 @@ from tests.models.variants import gpt, llama, small, some_ids
 ROUNDING = 2e-5  # of logits, in float32
 
 
-@pytest.fixture(autouse=True)
-def _small_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "LEAST", 0)
-
-
 def gap(model: GPT, rows: int) -> float:
     """Logits of one more token from the copies, against the model itself."""
     ids = some_ids(rows, 7)
@@ -51,23 +46,20 @@ def test_copies_follow_a_step_of_training() -> None:
     assert gap(model, 3) < ROUNDING
     before = model.logits(some_ids(3, 7))
     out = next(model.layers()).attention.merge.out
-    out.weight.add_(0.5)  # as an optimizer does
-    assert not torch.allclose(before, model.logits(some_ids(3, 7)), atol=0.1)
+    out.weight.mul_(-2)  # in place, as an optimizer does
+    assert not torch.allclose(before, model.logits(some_ids(3, 7)), atol=1e-2)
     assert gap(model, 3) < ROUNDING
     out.weight.data = out.weight.data * 2
     assert gap(model, 3) < ROUNDING
 
 
-def test_where_there_is_no_such_layout_or_it_would_not_pay(
+def test_where_there_is_no_such_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = gpt(small(), torch.float32)
     assert "float32" in str(why_not_packed(gpt(small())))
     monkeypatch.setattr(room, "MOST", 100)
     assert "too large" in str(why_not_packed(model))
-    monkeypatch.setattr(room, "LEAST", 1 << 30)
-    monkeypatch.setattr(room, "MOST", 1 << 31)
-    assert "too small" in str(why_not_packed(model))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert "oneDNN" in str(why_not_packed(model))
 

@@ -16,7 +16,7 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
-from attnlab.models.build import build_model
+from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver, PerceiverConfig
@@ -164,7 +164,7 @@ def test_it_is_trained_stored_resumed_and_decoded_as_any_model(reads: str, tmp_p
     settings = TrainSettings(steps=6, batch=5, checkpoint_every=2)
     done = train(model, batches, settings, checkpoints=tmp_path)
     assert done.losses[-1] < done.losses[0]
-    again = build_model(model.config.to_json(), Seed(4).torch_generator())
+    again = model_from_json(model.config.to_json(), Seed(4).torch_generator())
     train(again, batches, settings, checkpoints=tmp_path)
     ids = some_ids(2, 9)
     assert isinstance(again, Perceiver) and torch.equal(again.logits(ids), model.logits(ids))
@@ -178,7 +178,7 @@ def test_configurations_round_trip_and_wrong_ones_are_refused() -> None:
     assert PerceiverConfig.from_json(config.to_json()) == config
     model = Perceiver(config, Seed(1).torch_generator())
     assert model(some_ids()).shape == (3, 17, 53) and "block" in model.name
-    assert isinstance(build_model(BASE.to_json(), Seed(1).torch_generator()), GPT)
+    assert isinstance(model_from_json(BASE.to_json(), Seed(1).torch_generator()), GPT)
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("whole number", {"latents": 0}),
         ("at most one each", {"latents": 32}),

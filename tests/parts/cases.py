@@ -165,7 +165,7 @@ def rows(seed: int = 5, batch: int = BATCH, length: int = LENGTH) -> Tensor:
 
 
 def plain(batch: int = BATCH, length: int = LENGTH) -> Tensor:
-    """Places 0, 1, 2 … of every row."""
+    """Positions 0, 1, 2 … of every row."""
     return torch.arange(length).expand(batch, length)
 
 

@@ -61,7 +61,7 @@ def test_files_on_disk_are_what_the_seam_exports(seam: type[Part]) -> None:
 
 HOUSE = {
     "project": {"linear", "mlp", "tied", "low-rank"},
-    "position": {"none", "learned", "sinusoidal", "rotary", "alibi"},
+    "position": {"none", "learned", "sinusoidal", "rotary", "rotary-llama", "alibi"},
     "mask": {"causal", "full", "prefix", "window", "self", "and", "or"},
     "normalise": {"softmax", "argmax", "straight-through"},
     "merge": {"concat", "shuffle", "shift", "reweight", "reweight-causal"},

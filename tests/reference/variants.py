@@ -198,6 +198,22 @@ def _rotary(part: Any, x: Head, place: int) -> Head:
     return torch.stack(out)
 
 
+def _rotary_llama(part: Any, x: Head, place: int) -> Head:
+    c, half, out = part.config, len(x) // 2, list(x)
+    for m in range(half):
+        rate = c.base ** (-2 * m / len(x))
+        wavelength = 2 * math.pi / rate
+        if c.factor > 1 and wavelength > c.original / c.low:
+            rate = rate / c.factor
+        elif c.factor > 1 and wavelength >= c.original / c.high:
+            share = (c.original / wavelength - c.low) / (c.high - c.low)
+            rate = (1 - share) * rate / c.factor + share * rate
+        turn = complex(math.cos(place * rate), math.sin(place * rate))
+        out[m] = x[m] * turn.real - x[m + half] * turn.imag
+        out[m + half] = x[m] * turn.imag + x[m + half] * turn.real
+    return torch.stack(out)
+
+
 def _alibi(
     part: Any, score: Tensor, head: tuple[int, int], position_ids: tuple[int, int]
 ) -> Tensor:
@@ -214,6 +230,7 @@ EMBED: dict[str, Callable[[Any, Row, int], Row]] = {
     "learned": _learned,
     "sinusoidal": _sinusoidal,
     "rotary": _same,
+    "rotary-llama": _same,
     "alibi": _same,
 }
 TURN: dict[str, Callable[[Any, Head, int], Head]] = {
@@ -221,6 +238,7 @@ TURN: dict[str, Callable[[Any, Head, int], Head]] = {
     "learned": _same,
     "sinusoidal": _same,
     "rotary": _rotary,
+    "rotary-llama": _rotary_llama,
     "alibi": _same,
 }
 SCORE: dict[str, Callable[[Any, Tensor, tuple[int, int], tuple[int, int]], Tensor]] = {
@@ -228,6 +246,7 @@ SCORE: dict[str, Callable[[Any, Tensor, tuple[int, int], tuple[int, int]], Tenso
     "learned": _same,
     "sinusoidal": _same,
     "rotary": _same,
+    "rotary-llama": _same,
     "alibi": _alibi,
 }
 

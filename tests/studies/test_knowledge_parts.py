@@ -11,7 +11,7 @@ from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
-from attnlab.models.build import build_model
+from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.report.prose import study_prose
 from attnlab.studies.knowledge.asking import said
@@ -86,7 +86,7 @@ def test_memorised_and_asked_are_counted_together() -> None:
 def test_a_perceiver_answers_rows_together_as_it_does_alone(reads: str) -> None:
     """Against `generate`, which reads every row alone; lengths differ, one outgrows the block."""
     base = GPTConfig(vocab=11, block=17, layers=4, heads=1, d_model=13).to_json()
-    model = build_model(base | {"latents": 3, "reads": reads}, Seed(5).torch_generator()).eval()
+    model = model_from_json(base | {"latents": 3, "reads": reads}, Seed(5).torch_generator()).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(7)  # far from ties

@@ -166,10 +166,10 @@ def own_model(name: str, row: "Row") -> Target:
     """The GPT or Perceiver a trial left: its configuration, weights and tokenizer."""
     import torch
 
-    from attnlab.models.build import build_model as built
+    from attnlab.models.build import model_from_json
     from attnlab.tasks.tokenizer import Tokenizer
 
-    model = built(json.loads(row.documents[MODEL]), torch.Generator())
+    model = model_from_json(json.loads(row.documents[MODEL]), torch.Generator())
     weights = {
         key.removeprefix("model."): torch.from_numpy(array.copy())
         for key, array in row.arrays.items()

@@ -20,6 +20,7 @@ from attnlab.models.static import StaticGPT, why_not_static
 from attnlab.parts.cached import why_not_cached
 
 ROUND = 64  # lengths of a recording, so that texts of nearly the same length share it
+LARGE = 25_000_000  # parameters of a GPT whose products are worth copies of the weights
 WORTH = 16  # steps from which copies of the weights pay: making them takes as long as a few
 Shape = tuple[int, int, tuple[int, ...]]  # batch, length, where the weights lie
 _RECORDINGS: "WeakKeyDictionary[GPT, tuple[Shape, StaticGPT]]" = WeakKeyDictionary()
@@ -36,7 +37,8 @@ def fast_stepper(model: Any, batch: int, length: int) -> "PackedSteps | StaticGP
     if model.embedding.is_cuda and why_not_static(model) is None:
         return recorded_steps(model, batch, length)
     cacheable = all(why_not_cached(block.attention) is None for block in model.layers())
-    return PackedSteps(model, length) if cacheable and why_not_packed(model) is None else None
+    worth = cacheable and model.parameter_count() >= LARGE and why_not_packed(model) is None
+    return PackedSteps(model, length) if worth else None
 
 
 def convert(library: nn.Module) -> GPT:
@@ -57,7 +59,7 @@ def _version(weight: Tensor) -> int:
 
 
 class PackedSteps:
-    """A GPT with its cache, for large models: equal prompts are read once, weights are packed."""
+    """A GPT with its cache: equal prompts are read once, and weights are packed for long texts."""
 
     cached: CachedGPT
 

@@ -10,7 +10,7 @@ from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver, PerceiverConfig
 
 
-def build_model(values: Mapping[str, Any], generator: torch.Generator) -> GPT | Perceiver:
+def model_from_json(values: Mapping[str, Any], generator: torch.Generator) -> GPT | Perceiver:
     """The model with fresh weights; what has latents is a Perceiver."""
     if "latents" in values:
         return Perceiver(PerceiverConfig.from_json(values), generator)

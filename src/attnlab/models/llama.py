@@ -14,7 +14,7 @@ from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.models.config import GPTConfig
 from attnlab.parts.mlp import Swiglu
 from attnlab.parts.norm import Rms
-from attnlab.parts.position import Rotary
+from attnlab.parts.position import Rotary, RotaryLlama
 
 TOP = {"embedding": "model.embed_tokens.weight", "norm.weight": "model.norm.weight"}
 HEAD = {"head": "lm_head.weight"}
@@ -24,6 +24,12 @@ MAPS = {
     "attention.merge.out": ("self_attn.o_proj",),
     "feed_forward.wide": ("mlp.gate_proj", "mlp.up_proj"),
     "feed_forward.out": ("mlp.down_proj",),
+}
+LLAMA3 = {  # our settings of rotary-llama, and Llama's names of them
+    "factor": "factor",
+    "low": "low_freq_factor",
+    "high": "high_freq_factor",
+    "original": "original_max_position_embeddings",
 }
 SILU = ("silu", "swish")
 
@@ -42,7 +48,7 @@ def llama_settings(config: GPTConfig) -> dict[str, Any]:
         "head_dim": dims.d_head,
         "intermediate_size": dims.d_mlp,
         "rms_norm_eps": config.norm_eps,
-        "rope_parameters": {"rope_type": "default", "rope_theta": position.base},
+        "rope_parameters": _rope_parameters(position),
         "attention_bias": config.bias,
         "mlp_bias": config.bias,
         "hidden_act": "silu",
@@ -57,11 +63,6 @@ def config_from_llama(settings: Mapping[str, Any]) -> GPTConfig:
     bias = bool(settings.get("attention_bias", False))
     if bias != bool(settings.get("mlp_bias", False)):
         raise UsageError("a Llama with biases in some linear maps only is not made of our parts")
-    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise UsageError(f"a Llama with rope_type {kind!r} is not made of our parts")
-    base = rope.get("rope_theta", settings.get("rope_theta", 10_000.0))
     try:
         heads, width = settings["num_attention_heads"], settings["hidden_size"]
         d_head = settings.get("head_dim") or width // heads
@@ -71,7 +72,7 @@ def config_from_llama(settings: Mapping[str, Any]) -> GPTConfig:
             layers=settings["num_hidden_layers"],
             heads=heads,
             d_model=width,
-            position=Rotary.Config(base=float(base)),
+            position=_position(settings),
             tie=settings.get("tie_word_embeddings", False),
             bias=bias,
             norm_eps=float(settings.get("rms_norm_eps", 1e-6)),
@@ -83,6 +84,25 @@ def config_from_llama(settings: Mapping[str, Any]) -> GPTConfig:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(f"not the settings of a Llama: {error}") from None
+
+
+def _rope_parameters(position: Rotary.Config) -> dict[str, Any]:
+    if not isinstance(position, RotaryLlama.Config) or position.factor == 1:
+        return {"rope_type": "default", "rope_theta": position.base}
+    values = {theirs: getattr(position, ours) for ours, theirs in LLAMA3.items()}
+    return {"rope_type": "llama3", "rope_theta": position.base, **values}
+
+
+def _position(settings: Mapping[str, Any]) -> RotaryLlama.Config:
+    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "llama3"):
+        raise UsageError(f"a Llama with rope_type {kind!r} is not made of our parts")
+    base = float(rope.get("rope_theta", settings.get("rope_theta", 10_000.0)))
+    if kind == "default":
+        return RotaryLlama.Config(base=base)
+    values: dict[str, Any] = {ours: float(rope[theirs]) for ours, theirs in LLAMA3.items()}
+    return RotaryLlama.Config(base=base, **values | {"original": int(values["original"])})
 
 
 def names(config: GPTConfig) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -4,8 +4,8 @@
         logits = cached.step(ids)
 
 A copy of the weights, kept for as long as they stay as they are: a step of training, which writes
-into them, makes it anew. Where torch, the type or the device have no such layout, or copies would
-not pay, nothing changes.
+into them, makes it anew. Where torch, the type or the device have no such layout, ask
+`why_not_packed` first.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from attnlab.models.gpt import GPT
 
-LEAST, MOST = 100_000_000, 2_000_000_000  # bytes of weights that are worth, and fit, a copy
+MOST = 2_000_000_000  # bytes of copies: a larger model is left as it is
 Map = Callable[[Tensor], Tensor]
 Place = tuple[nn.Module, str]  # a module, and the method that is the map
 State = tuple[int, tuple[tuple[int, int], ...]]  # rows; where each weight lies, how often written
@@ -36,9 +36,8 @@ def why_not_packed(model: "GPT") -> str | None:
         return "this torch has no oneDNN"
     if any(w.device.type != "cpu" or w.dtype != torch.float32 for w in weights):
         return "not float32 on a CPU"
-    size = sum(w.numel() * w.element_size() for w in weights)
-    if not LEAST <= size <= MOST:
-        return "too large to be kept twice" if size > MOST else "too small to be worth it"
+    if sum(w.numel() * w.element_size() for w in weights) > MOST:
+        return "too large to be kept twice"
     return None
 
 

@@ -50,7 +50,7 @@ class PerceiverConfig:
 
     @property
     def span(self) -> int:
-        """Places of a block, the last of which is its latent's; one in the course's way."""
+        """Positions of a block, the last of which is its latent's; one in the course's way."""
         return 1 if self.reads == "course" else -(-self.base.block // self.latents)
 
     def to_json(self) -> dict[str, Any]:

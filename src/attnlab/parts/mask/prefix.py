@@ -21,7 +21,7 @@ class Prefix(Mask, name="prefix"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Mask.Config):
-        """Places 0 … length − 1 are the prefix."""
+        """Positions 0 … length − 1 are the prefix."""
 
         length: Annotated[int, Field(ge=0)]
 

@@ -37,7 +37,7 @@ class Rotary(Position, name="rotary"):
 
     def on_heads(self, q: Query, k: Key, position_ids: PositionIds) -> tuple[Query, Key]:
         """Both turned by the angles of their own positions, which layers share."""
-        key = ("rotary", self.base, q.shape[-1], q.dtype)
+        key = (self.name, self.base, q.shape[-1], q.dtype)
         if key not in position_ids.memo:
             query_angles = self._angles(position_ids.query, q)
             shared = position_ids.key is position_ids.query
@@ -50,9 +50,12 @@ class Rotary(Position, name="rotary"):
         """cos and sin of every angle, computed in float32 at least."""
         half = like.shape[-1] // 2
         exact = torch.promote_types(like.dtype, torch.float32)
-        exponent = torch.arange(half, device=like.device).to(exact) / half
-        angle = ids[:, None, :, None].to(exact) * self.base**-exponent
+        angle = ids[:, None, :, None].to(exact) * self.frequencies(half, exact, like.device)
         return angle.cos().to(like.dtype), angle.sin().to(like.dtype)
+
+    def frequencies(self, half: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """How far each pair turns from one position to the next: base^(−2m/d_head)."""
+        return self.base ** -(torch.arange(half, device=device).to(dtype) / half)
 
 
 def _rotate(x: Heads, cos: Angles, sin: Angles) -> Heads:

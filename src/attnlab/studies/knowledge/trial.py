@@ -16,7 +16,7 @@ from attnlab.audit.during_training import LENGTH, model_findings
 from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
-from attnlab.models.build import build_model
+from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver
@@ -72,7 +72,7 @@ def arm_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
     values = base | {"position": {"name": c["position"]}}
     if c["reads"]:
         values |= {"latents": c["latents"], "reads": c["reads"]}
-    model = build_model(values, seed.torch_generator())
+    model = model_from_json(values, seed.torch_generator())
     with torch.no_grad():  # the output matrix is the same one, and starts as large
         model.embedding.mul_(c["embedding_scale"])
     return model
