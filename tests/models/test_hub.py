@@ -256,7 +256,7 @@ def test_other_unsafe_or_unknown_folders(copy: Path) -> None:
     set_config(copy, model_type=None)
     refused(copy, IntegrityError, "model_type")
     (copy / "config.json").write_text("[")
-    refused(copy, IntegrityError, "not the JSON")
+    refused(copy, IntegrityError, "not valid JSON")
     (copy / "config.json").unlink()
     refused(copy, UsageError, r"neither a config\.json nor")
     (copy / "adapter_config.json").write_text("{}")
