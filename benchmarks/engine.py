@@ -28,7 +28,7 @@ from common import Row, arguments, report
 from engine_study import Empty, work
 from joblib import Parallel, delayed  # noqa: TID251  (what is compared with; nothing is stored)
 
-from attnlab.api.running import conclude
+from attnlab.api.conclude import conclude
 from attnlab.lab.execute import Silent, execute
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record

@@ -29,7 +29,7 @@ class Empty(Study):
         own = cast(EmptySettings, self.settings)
         return [self.trial(seed, group=seed % 5) for seed in range(own.trials)]
 
-    def run(self, trial: Trial, bench: TrialContext) -> Outcome:
+    def run(self, trial: Trial, context: TrialContext) -> Outcome:
         """Sleep, if at all."""
         return Outcome(work(trial.seed, cast(EmptySettings, self.settings).sleep))
 

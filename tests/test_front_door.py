@@ -67,7 +67,7 @@ def test_every_door_opens_and_none_before_it_is_asked() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="nope"):
-        attnlab.nope  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+        attnlab.nope  # noqa: B018
 
 
 def test_a_type_checker_knows_the_doors(tmp_path: Path) -> None:
@@ -88,11 +88,12 @@ def test_results_show_themselves() -> None:
     rows = [Row(f"{i:016x}", i, "done", {"arm": "a"}, {"x": 0.25 * i}) for i in range(30)]
     table = Table(rows)
     assert repr(table) == "<Table: 30 trials, 5 columns>"
-    shown = table._repr_html_()
+    shown = table._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert "<th>x</th>" in shown and "<th>arm</th>" not in shown and "10 more trials" in shown
     maps = AttentionMaps("model", ("a", "<b>"), np.full((1, 2, 2, 2), 0.5))
     assert repr(maps) == "<AttentionMaps of model: 1 layers, 2 heads, 2 tokens>"
-    assert maps._repr_html_().startswith("<p>&lt;AttentionMaps")
+    page = maps._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert page.startswith("<p>&lt;AttentionMaps")
 
 
 def test_to_pandas_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

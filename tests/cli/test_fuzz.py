@@ -128,7 +128,7 @@ def stubs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crossing = SimpleNamespace(value=float("nan"), converged=False, reason="no crossing")
     lines = dict.fromkeys(("alpha_c", "alpha_l", "alpha_w"), crossing)
     monkeypatch.setattr(theory, "curve", lambda *_, **__: [point])
-    monkeypatch.setattr(phase, "critical", lambda *_, **__: lines)
+    monkeypatch.setattr(phase, "critical_alphas", lambda *_, **__: lines)
     monkeypatch.setattr(answers, "simulate_one", lambda *_: {"m": float("inf"), "theta": 0.5})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine import Result, engine_named
-from attnlab.lab.engine.local import default_workers
+from attnlab.lab.engine.pool import default_workers
 from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
 from attnlab.lab.execute import Silent, execute, running

@@ -54,9 +54,11 @@ def train(  # noqa: PLR0913  (each is one choice of a training)
     return run(planned, out=out, engine="inline", progress=progress)
 
 
-def plan_training(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan":
+def plan_training(
+    chosen: Mapping[str, Any], more: Mapping[str, Any], sharded: bool = False
+) -> "Plan":
     """The plan of one training; `more` are settings without a parameter of their own."""
-    from attnlab.lab.engine.local import default_workers
+    from attnlab.lab.engine.pool import default_workers
 
     if not str(chosen["text"]).strip():
         raise UsageError("--text: name a file, a folder of .txt files, or shakespeare")
@@ -64,6 +66,8 @@ def plan_training(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan":
         raise UsageError(f"--set {key}: it has its own option, --{key}")
     for key in more.keys() & set(LIMITS):
         raise UsageError(f"--set {key}: a training has no such limit; stop it when you like")
+    if sharded and more.get("compile"):
+        raise UsageError("--sharded: not with compile; leave one of the two out")
     on_this_machine = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     threads = chosen["threads"] or max(1, default_workers("cpu") // on_this_machine)
     defaults = {"checkpoint_every": max(1, chosen["steps"] // 40)}
@@ -80,8 +84,6 @@ def train_distributed(
     from attnlab.training.ranks import join_process_group
 
     settings: Any = planned.study.settings
-    if sharded and settings.compile:
-        raise UsageError("--sharded: not with compile; leave one of the two out")
     with join_process_group(settings.device, sharded) as group:
         if group.is_main:
             return run(planned, out=out, engine="inline", progress=progress)

@@ -74,7 +74,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
         "device": device,
         "first_seed": seed,
     }
-    planned = plan_training(chosen, assigned(set_))
+    planned = plan_training(chosen, assigned(set_), sharded)
     shown = TrainingProgress(planned, quiet)
     done = train_distributed(planned, out, sharded, shown.progress)
     if done is None:  # not the first process of several

@@ -85,8 +85,7 @@ class FusedGPT(StaticGPT):
         return logits
 
     def _one(self) -> None:
-        from attnlab.decode import token_kernels  # triton is there with a GPU only
-
+        token_kernels = _token_kernels()
         config, model = self.model.config, self.model
         table: Any = model.position
         token_kernels.embed[(self.batch,)](
@@ -247,6 +246,13 @@ def _kernels() -> Any:
     from attnlab.decode import kernels
 
     return kernels
+
+
+def _token_kernels() -> Any:
+    """The embedding of a token and the choice of the next, for the same reason."""
+    from attnlab.decode import token_kernels
+
+    return token_kernels
 
 
 def _power(number: int) -> int:

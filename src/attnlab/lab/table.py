@@ -146,7 +146,7 @@ class Table:
     def to_pandas(self, cost: bool = False) -> Any:
         """A DataFrame with one row a trial: id, seed, state, settings, metrics; needs pandas."""
         try:
-            from pandas import DataFrame
+            from pandas import DataFrame  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise UsageError("Table.to_pandas needs pandas: pip install pandas") from None
         columns, rows = flat(self, cost)

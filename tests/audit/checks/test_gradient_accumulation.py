@@ -165,10 +165,10 @@ class Coarse(GPT):
         self.gain = nn.Parameter(torch.ones(14))
         self.refuses = refuses
 
-    def states(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+    def states(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
         if self.refuses and self.gain.dtype == torch.float64:
             raise RuntimeError("expected Float32, got Double")
-        x = super().states(ids, hidden)
+        x = super().states(ids, key_padding_mask)
         return x * self.gain.float().to(x.dtype)
 
 
