@@ -202,7 +202,7 @@ def _rendezvous_store() -> Any:
     of the dead ones from it: so every attempt uses its own key prefix.
     """
     by_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True"
-    store = distributed.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+    store = distributed.TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         is_master=os.environ["RANK"] == "0" and not by_agent,
@@ -210,7 +210,7 @@ def _rendezvous_store() -> Any:
     )
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefix = f"attnlab-{attempt}"
-    return distributed.PrefixStore(prefix, store)  # pyright: ignore[reportPrivateImportUsage]
+    return distributed.PrefixStore(prefix, store)
 
 
 @contextmanager
