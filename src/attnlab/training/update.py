@@ -115,4 +115,4 @@ class Updater:
 
 def _multiply(tensors: list[Tensor], factor: float) -> None:
     """Multiply all tensors in place in one call; torch has no public function for it."""
-    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateUsage]
