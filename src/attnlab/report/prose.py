@@ -17,22 +17,28 @@ What stands before the first heading is the answer. In a template one may use `c
 filters are `number`, `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's
 own; studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist
 raises. Text that comes from data stays on one line and never becomes a heading.
+
+The words of a study's figures may stand in `figures.md` beside its template: see `with_words`.
 """
 
 import inspect
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Section, Study
+from attnlab.lab.study import Figure, Section, Study
 from attnlab.measure.intervals import Estimate
 from attnlab.report.text import counted, number, with_interval
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+Drawn = tuple[Callable[[], "MatplotlibFigure"], Sequence[str]]  # how to draw it, its trials
 _TABLE = "\x00table {}\x00"
 
 
@@ -55,6 +61,30 @@ def template_file(study: Study) -> Path:
     owner = next(kind for kind in type(study).__mro__ if "template" in vars(kind))
     file = inspect.getsourcefile(owner) or getattr(sys.modules[owner.__module__], "__file__", "")
     return Path(str(file)).parent / study.template
+
+
+def with_words(study: Study, drawn: Mapping[str, Drawn], **names: Any) -> list[Figure]:
+    """Figures by name, with their words from `figures.md`; one without trials is left out.
+
+        ## learning
+
+        A title in one line
+
+        A caption that says what to see.
+
+        An alternative text for those who cannot see it.
+
+    In it one may use `settings` and `names`.
+    """
+    folder = template_file(study).parent
+    template = (folder / "figures.md").read_text(encoding="utf-8")
+    _, sections = render_prose(template, {"settings": study.settings, **names}, folder)
+    words = {section.heading: section.paragraphs for section in sections}
+    return [
+        Figure(name, *words[name], draw, tuple(trials))
+        for name, (draw, trials) in drawn.items()
+        if trials
+    ]
 
 
 def render_prose(
