@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
@@ -246,25 +246,22 @@ def _costs(table: Table) -> list[Claim]:
     norms, targets, pairs, angles = (
         trials_of(table, kind) for kind in ("norms", "targets", "pair", "subspaces")
     )
-    longer, log_ratios = np.log(norms.column("longer at 0.5")), targets.column("log ratio")
     return [
-        judge(
+        judge_difference(
             "margin-is-longer",
             "For weight ½ a query along the max-margin direction is longer than the shortest",
-            mean_interval(longer),
+            list(np.log(norms.column("longer at 0.5"))),
             above=0.0,
             quantity="log(its norm / the shortest)",
             trials=norms.ids,
-            runs=list(longer),
         ),
-        judge(
+        judge_difference(
             "squares-lose",
             "For random targets least squares has a larger KL divergence than the best query",
-            mean_interval(log_ratios),
+            list(targets.column("log ratio")),
             above=0.0,
             quantity="log(KL of least squares / least KL)",
             trials=targets.ids,
-            runs=list(log_ratios),
         ),
         judge(
             "no-scale",

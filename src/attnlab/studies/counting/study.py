@@ -143,18 +143,9 @@ class Counting(ArmStudy):
         return [
             baselines(arms.estimate(worse, "first_accuracy"), known, ceiling=1.0),
             attention_worth(arms.differences(("off", "first_nll"), (worse, "first_nll")), {}),
-            small_sample(self._right_rows(arms), LOST),
+            # rows, not positions: the positions of a row are not independent
+            small_sample(arms.right_answers("first_accuracy", self.settings.scored), LOST),
         ]
-
-    def _right_rows(self, arms: Arms) -> dict[str, tuple[int, int]]:
-        """Rows, not positions: the positions of a row are not independent."""
-        scored = self.settings.scored
-        shares = {arm: arms.values(arm, "first_accuracy").values() for arm in arms.names()}
-        return {
-            arms.label(arm): (round(min(values, key=lambda a: abs(a - 0.5)) * scored), scored)
-            for arm, values in shares.items()
-            if values
-        }
 
     def facts(self, arms: Arms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """What the template needs besides the claims."""

@@ -167,8 +167,7 @@ def constant_answers(model: Counter, rows: Rows) -> Finding:
 
 def learning_curve(result: TrainResult) -> dict[str, list[float]]:
     """Test accuracy while the start is trained."""
-    lines = [line for line in result.log if line.get("value") is not None]
     return {
-        "step": [float(line["step"]) for line in lines],
-        "accuracy": [1 - float(line["value"]) for line in lines],
+        "step": [float(line["step"]) for line in result.evaluations],
+        "accuracy": [1 - float(line["value"]) for line in result.evaluations],
     }

@@ -180,18 +180,8 @@ class HardAttention(Study):
         return [
             baselines(e.estimate(SOFT, "accuracy"), known, ceiling=1.0),
             attention_worth(e.differences((OFF, "nll"), (SOFT, "nll")), log_ratios),
-            small_sample(self._right_rows(e), 1 - LEARNT),
+            small_sample(e.right_answers("accuracy", self.settings.scored), 1 - LEARNT),
         ]
-
-    def _right_rows(self, e: Evidence) -> dict[str, tuple[int, int]]:
-        """Right answers and test rows of each arm's least certain model."""
-        scored = self.settings.scored
-        shares = {arm: e.values(arm, "accuracy").values() for arm in e.names()}
-        return {
-            arm: (round(min(values, key=lambda a: abs(a - 0.5)) * scored), scored)
-            for arm, values in shares.items()
-            if values
-        }
 
 
 def choices(s: HardSettings) -> dict[str, dict[str, Any]]:

@@ -32,12 +32,9 @@ WHY_NOT = {
 
 def run(study: "HardAttention", trial: Trial, context: TrialContext) -> Outcome:
     """Measure slopes, give the example, score the baselines, or train one model."""
+    kinds = {"slopes": random_slopes, "given": given, "baselines": baselines}
     kind = trial.config["kind"]
-    if kind == "slopes":
-        return random_slopes(trial)
-    if kind == "given":
-        return given(trial)
-    return baselines(trial) if kind == "baselines" else train_model(trial, context)
+    return kinds[kind](trial) if kind in kinds else train_model(trial, context)
 
 
 def sizes_of(c: Mapping[str, Any]) -> Sizes:
@@ -47,9 +44,8 @@ def sizes_of(c: Mapping[str, Any]) -> Sizes:
 
 def baselines(trial: Trial) -> Outcome:
     """What needs no model, on the test rows that the models of this seed are scored on."""
-    c = trial.config
-    sizes = sizes_of(c)
-    rows = draw(sizes, c["scored"], trial.stream.child("test"))
+    sizes = sizes_of(trial.config)
+    rows = draw(sizes, trial.config["scored"], trial.stream.child("test"))
     return Outcome(dict(without_model(rows, sizes)))
 
 
@@ -185,5 +181,5 @@ def constant_answers(model: Lookup, rows: Rows) -> Finding:
 
 def curve(done: TrainResult) -> dict[str, list[float]]:
     """Dev accuracy and the share of items found, while training."""
-    lines = [line for line in done.log if "accuracy" in line]
-    return {name: [float(line[name]) for line in lines] for name in ("step", "accuracy", "found")}
+    names = ("step", "accuracy", "found")
+    return {name: [float(line[name]) for line in done.evaluations] for name in names}

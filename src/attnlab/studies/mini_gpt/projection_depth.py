@@ -4,10 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, Reported, judge_ratio
 from attnlab.lab.study import StudySettings, deferred, setting
-from attnlab.measure.intervals import mean_interval
-from attnlab.measure.ratios import exp_estimate
 from attnlab.studies.mini_gpt.study import (
     COURSE,
     FULL,
@@ -133,11 +131,5 @@ def _score_spread(
     one, other = (arms.values(arm, "initial_score_spread") for arm in pair)
     seeds = sorted(one.keys() & other.keys())
     logs = [math.log(max(one[seed], 1e-300) / other[seed]) for seed in seeds]
-    return judge(
-        name,
-        statement,
-        exp_estimate(mean_interval(logs)),
-        quantity=f"score spread, {pair[0]} / {pair[1]}",
-        trials=arms.ids(*pair),
-        **limits,
-    )
+    quantity = f"score spread, {pair[0]} / {pair[1]}"
+    return judge_ratio(name, statement, logs, quantity=quantity, trials=arms.ids(*pair), **limits)

@@ -14,12 +14,10 @@ import numpy as np
 from attnlab.audit.checks.attention_worth import attention_worth
 from attnlab.audit.finding import Finding
 from attnlab.lab.arms import Arms, ArmStudy
-from attnlab.lab.claim import Claim, judge
+from attnlab.lab.claim import Claim, judge_ratio
 from attnlab.lab.study import StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.intervals import mean_interval
-from attnlab.measure.ratios import exp_estimate
 
 Parts = Mapping[str, Mapping[str, Any]]  # part of the GPT -> its configuration in JSON
 
@@ -120,14 +118,13 @@ class GPTArms(Arms):
         """The claim that the arm's perplexity is below that of an n-gram model."""
         base = self.baselines().get(order, math.nan)
         logs = [math.log(value / base) for value in self.values(arm, "dev_perplexity").values()]
-        return judge(
+        return judge_ratio(
             f"beats-{order}",
             f"{arm} beats a {order} model of the same text",
-            exp_estimate(mean_interval(logs)),
+            logs,
             below=1.0,
             quantity=f"perplexity, {arm} / {order}",
             trials=self.ids(arm),
-            runs=logs,
         )
 
 
