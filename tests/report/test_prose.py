@@ -9,7 +9,15 @@ import pytest
 
 from attnlab.lab.claim import judge
 from attnlab.measure.intervals import Estimate
-from attnlab.report.prose import listed, measured, percent, points, render_prose, verdict
+from attnlab.report.prose import (
+    captions_beside,
+    listed,
+    measured,
+    percent,
+    points,
+    render_prose,
+    verdict,
+)
 
 SHARE = Estimate(0.851, 0.83, 0.872, 5)
 
@@ -63,3 +71,31 @@ def test_filters() -> None:
     assert fill("{{ 1 | counted('trial') }}, {{ share | interval }}", share=SHARE) == (
         "1 trial, 0.851 ± 0.021"
     )
+
+
+def test_figures_take_their_words_from_a_file_beside_the_module(tmp_path: Path) -> None:
+    text = """{% set bars = "Bars: intervals." %}
+
+## loss: Loss: by step
+
+Loss of {{ arm }}
+while training. {{ bars }}
+
+A falling line.
+
+## other: Other
+
+{{ undefined }}
+
+Nothing.
+"""
+    (tmp_path / "captions.md").write_text(text, encoding="utf-8")
+    captioned = captions_beside(str(tmp_path / "figures.py"))
+    figure = captioned("loss", lambda: None, ["a", "b"], arm="softmax")
+    assert (figure.name, figure.title) == ("loss", "Loss: by step")
+    assert figure.caption == "Loss of softmax while training. Bars: intervals."
+    assert (figure.alt, figure.trials) == ("A falling line.", ("a", "b"))
+    with pytest.raises(jinja2.UndefinedError):
+        captioned("other", lambda: None, [])
+    with pytest.raises(KeyError):
+        captioned("missing", lambda: None, [])

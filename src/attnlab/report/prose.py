@@ -13,23 +13,25 @@
     {{ table(["arm", "accuracy"], rows) }}
 
 What stands before the first heading is the answer. In a template one may use `claim(name)`,
-`table(head, rows)`, `settings`, `arms` (the study's evidence) and what its `facts` returns; the
-filters are `number`, `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's
-own; studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist
-raises. Text that comes from data stays on one line and never becomes a heading.
+`by_name` (the same as a mapping, for claims that not every run has), `table(head, rows)`,
+`settings`, `arms` (the study's evidence) and what its `facts` returns; the filters are `number`,
+`interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's own; studies of one
+folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text that comes
+from data stays on one line and never becomes a heading.
 """
 
 import inspect
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Section, Study
+from attnlab.lab.study import Figure, Section, Study
 from attnlab.measure.intervals import Estimate
 from attnlab.report.text import counted, number, with_interval
 
@@ -41,6 +43,7 @@ def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[s
     by_name = {claim.name: claim for claim in claims}
     names: dict[str, Any] = {
         "claim": by_name.__getitem__,
+        "by_name": by_name,
         "claims": claims,
         "settings": study.settings,
         "arms": evidence,
@@ -74,6 +77,32 @@ def render_prose(
     answer, *parts = ("\n" + text).split("\n## ")
     sections = [_section(part, tables) for part in parts]
     return " ".join(answer.split()), [section for section in sections if not section.empty]
+
+
+def captions_beside(module: str) -> Callable[..., Figure]:
+    """A function `(name, draw, trials, **names)` that makes figures, for the module's `__file__`.
+
+    Title, caption and alternative text stand in `captions.md` in the module's folder:
+
+        ## rates: Every optimizer against its learning rate
+
+        Dev accuracy of every training. Dashed: the common learning rate, {{ common }}.
+
+        Dev accuracy against learning rate, a curve for each optimizer.
+
+    What stands before the first heading (`{% set bars = "…" %}`) is there for every figure.
+    """
+    return partial(_captioned, Path(module).with_name("captions.md"))
+
+
+def _captioned(
+    file: Path, name: str, draw: Callable[[], Any], trials: Iterable[str], **names: Any
+) -> Figure:
+    start, *parts = ("\n" + file.read_text(encoding="utf-8")).split("\n## ")
+    figures = {part.partition(":")[0]: part for part in parts}
+    _, (section,) = render_prose(f"{start}\n## {figures[name]}", names)
+    caption, alt = section.paragraphs
+    return Figure(name, section.heading.partition(": ")[2], caption, alt, draw, tuple(trials))
 
 
 def _section(text: str, tables: Sequence[tuple[tuple[str, ...], ...]]) -> Section:

@@ -6,6 +6,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.report.plots import Series, dot_plot
+from attnlab.report.prose import captions_beside
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
 from attnlab.studies.adapting.optimizers import at_rate
@@ -14,6 +15,8 @@ from attnlab.studies.adapting.settings import rate_text
 
 if TYPE_CHECKING:
     from attnlab.studies.adapting.optimizers import Optimizers
+
+captioned = captions_beside(__file__)
 
 
 def figures(study: "Optimizers", arms: AdaptArms) -> list[Figure]:
@@ -26,33 +29,18 @@ def figures(study: "Optimizers", arms: AdaptArms) -> list[Figure]:
         Series("test, learning rate chosen on dev", PALETTE[0]),
     ]
     lines = {arms.label(name): [at_rate(arms, name, common), arms.accuracy(name)] for name in names}
-    rates = Figure(
-        "rates",
-        "Every optimizer against its learning rate",
-        "Dev accuracy of every training. Bars: 95 % t intervals over seeds. Dashed: the common "
-        f"learning rate, {rate_text(common)}; dotted: the majority class. A learning rate that "
-        "suits one optimizer does not move another, or makes it diverge.",
-        "Dev accuracy against learning rate, a curve for each optimizer.",
-        lambda: _rates(arms, common),
-        arms.table.ids,
-    )
-    fair = Figure(
-        "fair",
-        "At one learning rate, and each at its own",
-        "Hollow: dev accuracy at the common learning rate. Filled: test accuracy at the learning "
-        "rate chosen on dev. Bars: 95 % intervals, of the hollow dots over seeds, of the filled "
-        "ones over seeds and test rows. Dotted: the majority class.",
-        "Two dots with intervals for each optimizer.",
-        lambda: dot_plot(
-            lines,
-            series,
-            xlabel="accuracy",
-            limits=(0.0, 1.0),
-            baseline=arms.mean(names[0], "majority"),
+    majority = arms.mean(names[0], "majority")
+    text = rate_text(common)
+    return [
+        captioned("rates", lambda: _rates(arms, common), arms.table.ids, common=text),
+        captioned(
+            "fair",
+            lambda: dot_plot(
+                lines, series, xlabel="accuracy", limits=(0.0, 1.0), baseline=majority
+            ),
+            arms.table.ids,
         ),
-        arms.table.ids,
-    )
-    return [rates, fair]
+    ]
 
 
 def _rates(arms: AdaptArms, common: float) -> Drawing:
