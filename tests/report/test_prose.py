@@ -10,13 +10,13 @@ import pytest
 from attnlab.lab.claim import judge
 from attnlab.measure.intervals import Estimate
 from attnlab.report.prose import (
-    captions_beside,
     listed,
     measured,
     percent,
     points,
     render_prose,
     verdict,
+    with_words,
 )
 
 SHARE = Estimate(0.851, 0.83, 0.872, 5)
@@ -73,29 +73,18 @@ def test_filters() -> None:
     )
 
 
-def test_figures_take_their_words_from_a_file_beside_the_module(tmp_path: Path) -> None:
-    text = """{% set bars = "Bars: intervals." %}
+def test_figures_take_their_words_from_the_file_beside_the_template() -> None:
+    """In the order of the drawings; without trials a figure is left out; a missing name raises."""
+    from matplotlib.figure import Figure as Drawing
 
-## loss: Loss: by step
+    from attnlab.studies.counting.study import Counting
 
-Loss of {{ arm }}
-while training. {{ bars }}
-
-A falling line.
-
-## other: Other
-
-{{ undefined }}
-
-Nothing.
-"""
-    (tmp_path / "captions.md").write_text(text, encoding="utf-8")
-    captioned = captions_beside(str(tmp_path / "figures.py"))
-    figure = captioned("loss", lambda: None, ["a", "b"], arm="softmax")
-    assert (figure.name, figure.title) == ("loss", "Loss: by step")
-    assert figure.caption == "Loss of softmax while training. Bars: intervals."
-    assert (figure.alt, figure.trials) == ("A falling line.", ("a", "b"))
-    with pytest.raises(jinja2.UndefinedError):
-        captioned("other", lambda: None, [])
+    study = Counting.at("smoke")
+    found = with_words(
+        study, {"learning": (Drawing, ["a"]), "maps": (Drawing, []), "parts": (Drawing, ["b"])}
+    )
+    assert [figure.name for figure in found] == ["learning", "parts"]
+    assert found[0].title == "Accuracy while a start is trained" and found[0].trials == ("a",)
+    assert found[0].caption.startswith("On test rows") and found[0].alt.startswith("A curve")
     with pytest.raises(KeyError):
-        captioned("missing", lambda: None, [])
+        with_words(study, {"unknown": (Drawing, ["a"])})

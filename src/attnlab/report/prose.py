@@ -18,15 +18,16 @@ What stands before the first heading is the answer. In a template one may use `c
 `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's own; studies of one
 folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text that comes
 from data stays on one line and never becomes a heading.
+
+The words of a study's figures may stand in `figures.md` beside its template: see `with_words`.
 """
 
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
@@ -35,6 +36,10 @@ from attnlab.lab.study import Figure, Section, Study
 from attnlab.measure.intervals import Estimate
 from attnlab.report.text import counted, number, with_interval
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+Drawn = tuple[Callable[[], "MatplotlibFigure"], Sequence[str]]  # how to draw it, its trials
 _TABLE = "\x00table {}\x00"
 
 
@@ -60,6 +65,30 @@ def template_file(study: Study) -> Path:
     return Path(str(file)).parent / study.template
 
 
+def with_words(study: Study, drawn: Mapping[str, Drawn], **names: Any) -> list[Figure]:
+    """Figures by name, with their words from `figures.md`; one without trials is left out.
+
+        ## learning
+
+        A title in one line
+
+        A caption that says what to see.
+
+        An alternative text for those who cannot see it.
+
+    In it one may use `settings` and `names`.
+    """
+    folder = template_file(study).parent
+    template = (folder / "figures.md").read_text(encoding="utf-8")
+    _, sections = render_prose(template, {"settings": study.settings, **names}, folder)
+    words = {section.heading: section.paragraphs for section in sections}
+    return [
+        Figure(name, *words[name], draw, tuple(trials))
+        for name, (draw, trials) in drawn.items()
+        if trials
+    ]
+
+
 def render_prose(
     template: str, names: Mapping[str, Any], folder: Path | None = None
 ) -> tuple[str, list[Section]]:
@@ -77,32 +106,6 @@ def render_prose(
     answer, *parts = ("\n" + text).split("\n## ")
     sections = [_section(part, tables) for part in parts]
     return " ".join(answer.split()), [section for section in sections if not section.empty]
-
-
-def captions_beside(module: str) -> Callable[..., Figure]:
-    """A function `(name, draw, trials, **names)` that makes figures, for the module's `__file__`.
-
-    Title, caption and alternative text stand in `captions.md` in the module's folder:
-
-        ## rates: Every optimizer against its learning rate
-
-        Dev accuracy of every training. Dashed: the common learning rate, {{ common }}.
-
-        Dev accuracy against learning rate, a curve for each optimizer.
-
-    What stands before the first heading (`{% set bars = "…" %}`) is there for every figure.
-    """
-    return partial(_captioned, Path(module).with_name("captions.md"))
-
-
-def _captioned(
-    file: Path, name: str, draw: Callable[[], Any], trials: Iterable[str], **names: Any
-) -> Figure:
-    start, *parts = ("\n" + file.read_text(encoding="utf-8")).split("\n## ")
-    figures = {part.partition(":")[0]: part for part in parts}
-    _, (section,) = render_prose(f"{start}\n## {figures[name]}", names)
-    caption, alt = section.paragraphs
-    return Figure(name, section.heading.partition(": ")[2], caption, alt, draw, tuple(trials))
 
 
 def _section(text: str, tables: Sequence[tuple[tuple[str, ...], ...]]) -> Section:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.report.plots import Series, draw_dots
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import PALETTE, house_style, panels
 from attnlab.studies.adapting.adapters import COSTS, TASKS
 from attnlab.studies.adapting.evidence import AdaptArms
@@ -15,22 +15,21 @@ from attnlab.studies.adapting.evidence import AdaptArms
 if TYPE_CHECKING:
     from attnlab.studies.adapting.adapters import Adapters
 
-captioned = captions_beside(__file__)
 SHARE = (0.0, 1.0)
 METHOD = Series("method", PALETTE[0])
 OTHER_ENCODER = Series("other encoder", PALETTE[0], hollow=True)
 
 
 def figures(study: "Adapters", arms: AdaptArms) -> list[Figure]:
-    """No figures where no training ended."""
+    """Costs are shown where they were measured."""
     tasks = [task for task in TASKS if arms.task(task).names()]
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]
-    if not tasks:
-        return []
-    methods = captioned("methods", lambda: _methods(arms, tasks), arms.table.ids)
-    trained = list(study.settings.methods)
-    cost = captioned("cost", lambda: _cost(arms, trained, tasks, kinds), arms.table.ids)
-    return [methods, *([cost] if kinds else [])]
+    methods = list(study.settings.methods)
+    drawn: dict[str, Drawn] = {
+        "methods": (lambda: _methods(arms, tasks), arms.table.ids),
+        "cost": (lambda: _cost(arms, methods, tasks, kinds), arms.table.ids if kinds else []),
+    }
+    return with_words(study, drawn)
 
 
 def _methods(arms: AdaptArms, tasks: list[str]) -> Drawing:

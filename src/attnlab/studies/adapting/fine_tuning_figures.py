@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.lab.study import Figure
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.adapting.evidence import AdaptArms
 from attnlab.studies.adapting.fine_tuning_claims import CONSTANT
@@ -18,8 +18,6 @@ from attnlab.studies.adapting.settings import rate_text
 if TYPE_CHECKING:
     from attnlab.studies.adapting.fine_tuning import FineTuning
 
-captioned = captions_beside(__file__)
-
 
 def figures(study: "FineTuning", arms: AdaptArms) -> list[Figure]:
     """A figure without trials is left out."""
@@ -27,13 +25,13 @@ def figures(study: "FineTuning", arms: AdaptArms) -> list[Figure]:
     sizes, rates = sorted(s.sizes), (*s.collapse_rates, s.sane_rate)
     size_ids = [name for rows in sizes for name in arms.ids(f"{rows} rows")]
     rate_ids = [name for rate in rates for name in arms.ids(f"rate {rate:g}")]
-    shown = [
-        captioned("search", lambda: _search(arms), arms.ids("search")),
-        captioned("epochs", lambda: _epochs(arms), arms.ids("long")),
-        captioned("sizes", lambda: _sizes(arms, sizes), size_ids),
-        captioned("collapse", lambda: _collapse(arms, rates), rate_ids),
-    ]
-    return [figure for figure in shown if figure.trials]
+    drawn: dict[str, Drawn] = {
+        "search": (lambda: _search(arms), arms.ids("search")),
+        "epochs": (lambda: _epochs(arms), arms.ids("long")),
+        "sizes": (lambda: _sizes(arms, sizes), size_ids),
+        "collapse": (lambda: _collapse(arms, rates), rate_ids),
+    }
+    return with_words(study, drawn)
 
 
 def _search(arms: AdaptArms) -> Drawing:

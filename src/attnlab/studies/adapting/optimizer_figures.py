@@ -6,7 +6,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.report.plots import Series, dot_plot
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
 from attnlab.studies.adapting.optimizers import at_rate
@@ -16,31 +16,15 @@ from attnlab.studies.adapting.settings import rate_text
 if TYPE_CHECKING:
     from attnlab.studies.adapting.optimizers import Optimizers
 
-captioned = captions_beside(__file__)
-
 
 def figures(study: "Optimizers", arms: AdaptArms) -> list[Figure]:
     """No figures where no training ended."""
-    names, common = arms.names(), study.settings.common_rate
-    if not names:
-        return []
-    series = [
-        Series(f"dev, learning rate {rate_text(common)}", PALETTE[1], hollow=True),
-        Series("test, learning rate chosen on dev", PALETTE[0]),
-    ]
-    lines = {arms.label(name): [at_rate(arms, name, common), arms.accuracy(name)] for name in names}
-    majority = arms.mean(names[0], "majority")
-    text = rate_text(common)
-    return [
-        captioned("rates", lambda: _rates(arms, common), arms.table.ids, common=text),
-        captioned(
-            "fair",
-            lambda: dot_plot(
-                lines, series, xlabel="accuracy", limits=(0.0, 1.0), baseline=majority
-            ),
-            arms.table.ids,
-        ),
-    ]
+    common = study.settings.common_rate
+    drawn: dict[str, Drawn] = {
+        "rates": (lambda: _rates(arms, common), arms.table.ids),
+        "fair": (lambda: _fair(arms, common), arms.table.ids),
+    }
+    return with_words(study, drawn, common=rate_text(common))
 
 
 def _rates(arms: AdaptArms, common: float) -> Drawing:
@@ -58,3 +42,14 @@ def _rates(arms: AdaptArms, common: float) -> Drawing:
         # the curves cross and meet at their ends: no room for a label at each
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(arms.names()))
     return drawing
+
+
+def _fair(arms: AdaptArms, common: float) -> Drawing:
+    series = [
+        Series(f"dev, learning rate {rate_text(common)}", PALETTE[1], hollow=True),
+        Series("test, learning rate chosen on dev", PALETTE[0]),
+    ]
+    names = arms.names()
+    lines = {arms.label(name): [at_rate(arms, name, common), arms.accuracy(name)] for name in names}
+    majority = arms.mean(names[0], "majority")
+    return dot_plot(lines, series, xlabel="accuracy", limits=(0.0, 1.0), baseline=majority)

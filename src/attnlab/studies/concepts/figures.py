@@ -10,14 +10,13 @@ from matplotlib.patches import Rectangle
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots, legend_above
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
 from attnlab.studies.concepts.evidence import TARGETS, Evidence
 
 if TYPE_CHECKING:
     from attnlab.studies.concepts.study import Concepts, ConceptsSettings
 
-captioned = captions_beside(__file__)
 STARTS = {
     "continued": Series("pretrained on news", PALETTE[1]),
     "borrowed": Series("new weights, news tokenizer", PALETTE[2], "^"),
@@ -38,22 +37,15 @@ def figures(study: "Concepts", e: Evidence) -> list[Figure]:
     s = study.settings
     targets = [target for target in s.targets if e.rows(target)]
     pair, merges = e.document("pair", "pair.json"), e.document("merges", "merges.json")
-    shown: list[Figure] = []
-    if pair is not None:
-        tokens = " ".join(pair["tokens"])
-        shown.append(captioned("pair", lambda: _pair(pair), e.ids("pair"), tokens=tokens))
-    if merges is not None:
-        word, steps = merges["word"].lstrip("Ġ"), merges["steps"]
-        shown.append(captioned("merges", lambda: _merges(steps), e.ids("merges"), word=word))
-    if targets:
-        ids = e.ids(*TARGETS)
-        shown.append(captioned("bits", lambda: _bits(e, s, targets), ids))
-        shown.append(captioned("units", lambda: _units(e, s, targets), ids))
-    if e.rows("ids") or targets:
-        shown.append(captioned("ids", lambda: _ids(e, targets), e.ids(*targets, "ids")))
-    if e.rows("order"):
-        shown.append(captioned("order", lambda: _order(e), e.ids("order")))
-    return shown
+    drawn: dict[str, Drawn] = {
+        "pair": (lambda: _pair(pair), e.ids("pair") if pair else []),
+        "merges": (lambda: _merges(merges["steps"]), e.ids("merges") if merges else []),
+        "bits": (lambda: _bits(e, s, targets), e.ids(*TARGETS)),
+        "units": (lambda: _units(e, s, targets), e.ids(*TARGETS)),
+        "ids": (lambda: _ids(e, targets), e.ids(*targets, "ids")),
+        "order": (lambda: _order(e), e.ids("order")),
+    }
+    return with_words(study, drawn, pair=pair, merges=merges)
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, text: str, colour: str) -> None:

@@ -12,7 +12,7 @@ from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Series, dot
 from attnlab.report.point_labels import PointLabel, place_labels
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
 from attnlab.studies.decoding.claims import curve_of, judge_of
 from attnlab.studies.decoding.evidence import TextArms
@@ -21,7 +21,6 @@ from attnlab.studies.decoding.strategies import GREEDY, KEYS, PEOPLE
 if TYPE_CHECKING:
     from attnlab.studies.decoding.study import Decoding
 
-captioned = captions_beside(__file__)
 ROW = 0.2  # inches per line of a dot plot
 FAMILIES = {
     "temperature": Series("temperature T", PALETTE[0], "s"),
@@ -45,7 +44,6 @@ def figures(study: "Decoding", arms: TextArms) -> list[Figure]:
     if not names:
         return []
     margin = f"margin_{judge_of(study.settings)}"
-    whose = "Only prompts that begin texts by people." if arms.real() else "All prompts."
     alone: Columns = {
         "repetition": ("repetition", repeat),
         "self_bleu": ("self-BLEU", "one prompt's texts"),
@@ -58,19 +56,18 @@ def figures(study: "Decoding", arms: TextArms) -> list[Figure]:
         "across": ("distinct-2", "one text of\nevery prompt"),
         margin: SIMILARITY,
     }
-    ids = arms.ids(*names)
+    everyone, ids = [PEOPLE, *names], arms.ids(*names)
     with_people = arms.ids(*names, PEOPLE)
-    shown = [
-        captioned("plane", lambda: _planes(arms, names), with_people, whose=whose),
-        captioned("curves", lambda: _curves(arms), ids),
-        captioned("strategies", lambda: _dots(arms, names, alone, real=False), ids),
-    ]
-    if arms.real():
-        everyone = [PEOPLE, *names]
-        shown.append(
-            captioned("people", lambda: _dots(arms, everyone, beside, real=True), with_people)
-        )
-    return shown
+    drawn: dict[str, Drawn] = {
+        "plane": (lambda: _planes(arms, names), with_people),
+        "curves": (lambda: _curves(arms), ids),
+        "strategies": (lambda: _dots(arms, names, alone, real=False), ids),
+        "people": (
+            lambda: _dots(arms, everyone, beside, real=True),
+            with_people if arms.real() else [],
+        ),
+    }
+    return with_words(study, drawn, real=bool(arms.real()))
 
 
 def _series(arms: TextArms, arm: str) -> Series:

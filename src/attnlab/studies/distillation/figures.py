@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Curve, Series, draw_curve, draw_dots, legend_above
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.distillation.claims import REPORTED
 from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, mean_of
@@ -18,7 +18,6 @@ from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, me
 if TYPE_CHECKING:
     from attnlab.studies.distillation.study import Distillation
 
-captioned = captions_beside(__file__)
 ROW = 0.34  # inches per line of a dot plot
 COLOURS = dict(zip(TRAINED, PALETTE, strict=False))
 LOSSES = {"text": "NLL, teacher's texts", "human": "NLL, people's", "logits": "divergence, logits"}
@@ -44,17 +43,18 @@ CASES = {
 
 def figures(study: "Distillation", arms: ScoredArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
-    names, trained = arms.names(), [arm for arm in arms.names() if arm in TRAINED]
-    shown = []
-    if names:
-        shown.append(captioned("rouge", lambda: _rouge(arms, names), arms.ids(*names)))
-    if trained:
-        batch, ids = study.settings.batch, arms.ids(*trained)
-        shown.append(captioned("training", lambda: _training(arms, trained, batch), ids))
-    if names and arms.first("lines") is not None:
-        ids = arms.ids(*names, "lines")
-        shown.append(captioned("line-ends", lambda: _line_breaks(arms, names), ids))
-    return shown
+    names, batch = arms.names(), study.settings.batch
+    trained = [arm for arm in names if arm in TRAINED]
+    lines = arms.ids("lines") if names else []
+    drawn: dict[str, Drawn] = {
+        "rouge": (lambda: _rouge(arms, names), arms.ids()),
+        "training": (
+            lambda: _training(arms, trained, batch),
+            arms.ids(*trained) if trained else [],
+        ),
+        "line-ends": (lambda: _line_breaks(arms, names), [*arms.ids(), *lines] if lines else []),
+    }
+    return with_words(study, drawn)
 
 
 def _rouge(arms: ScoredArms, names: Sequence[str]) -> Drawing:

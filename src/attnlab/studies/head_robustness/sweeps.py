@@ -24,7 +24,6 @@ from attnlab.studies.head_robustness.trial import ARMS
 
 COLOURS = {"one": PALETTE[1], "two": PALETTE[0]}
 WORDS = {"one": "one head", "two": "two heads"}
-BARS = "Lines: exact; points: simulation, bars 95 % t intervals over seeds."
 TOPS = {"off": 1.05, "variance_a": 0.55, "square": 0.75}  # alike where figures are compared
 AXES = {
     "beta": "size β of the queries",

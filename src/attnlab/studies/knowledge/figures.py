@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.lab.study import Figure
 from attnlab.measure.calibration import calibration, selective_accuracy
 from attnlab.report.plots import Series, draw_dots
-from attnlab.report.prose import captions_beside
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
 from attnlab.studies.knowledge.checks import rates
 from attnlab.studies.knowledge.evidence import KnowledgeArms
@@ -17,7 +17,6 @@ from attnlab.studies.knowledge.evidence import KnowledgeArms
 if TYPE_CHECKING:
     from attnlab.studies.knowledge.study import Knowledge
 
-captioned = captions_beside(__file__)
 ROW = 0.36  # inches a line of a dot plot
 KINDS = {
     "read": ("read of", PALETTE[1]),
@@ -34,14 +33,13 @@ def figures(study: "Knowledge", arms: KnowledgeArms) -> list[Figure]:
     if not names:
         return []
     arm = next((a for a in SHOWN if a in names), names[0])
-    label = arms.label(arm)
-    shown = [
-        captioned("accuracy", lambda: _by_arm(arms), arms.ids()),
-        captioned("confidence", lambda: _confidence(arms, arm), arms.ids(arm), label=label),
-    ]
-    if "course-schedule" in study.settings.arms:
-        shown.append(captioned("schedule", _schedules, arms.ids("course-schedule")))
-    return shown
+    course = "course-schedule" in study.settings.arms
+    drawn: dict[str, Drawn] = {
+        "accuracy": (lambda: _by_arm(arms), arms.ids()),
+        "confidence": (lambda: _confidence(arms, arm), arms.ids(arm)),
+        "schedule": (_schedules, arms.ids("course-schedule") if course else []),
+    }
+    return with_words(study, drawn, label=arms.label(arm))
 
 
 def _by_arm(arms: KnowledgeArms) -> Drawing:
