@@ -13,10 +13,11 @@
     {{ table(["arm", "accuracy"], rows) }}
 
 What stands before the first heading is the answer. In a template one may use `claim(name)`,
-`table(head, rows)`, `settings`, `arms` (the study's evidence) and what its `facts` returns; the
-filters are `number`, `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's
-own; studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist
-raises. Text that comes from data stays on one line and never becomes a heading.
+`by_name` (the same as a mapping, for claims that not every run has), `table(head, rows)`,
+`settings`, `arms` (the study's evidence) and what its `facts` returns; the filters are `number`,
+`interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's own; studies of one
+folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text that comes
+from data stays on one line and never becomes a heading.
 
 The words of a study's figures may stand in `figures.md` beside its template: see `with_words`.
 """
@@ -47,6 +48,7 @@ def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[s
     by_name = {claim.name: claim for claim in claims}
     names: dict[str, Any] = {
         "claim": by_name.__getitem__,
+        "by_name": by_name,
         "claims": claims,
         "settings": study.settings,
         "arms": evidence,

@@ -11,7 +11,7 @@ from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import wilson
 from attnlab.products.finetune.settings import RATES
 from attnlab.studies.adapting.evidence import AdaptArms, no_collapse
-from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings
+from attnlab.studies.adapting.settings import AdapterSettings
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
 NEAR = 0.05  # accuracy: a method that loses less counts as near full fine-tuning
@@ -39,7 +39,7 @@ class Adapters(AdaptStudy):
     )
     Settings: ClassVar[type[StudySettings]] = AdapterSettings
     settings: AdapterSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = ADAPTER
+    presets: ClassVar = {"full": {"precision": "bfloat16"}}
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 17 minutes on two cores; the second task on a subset: not a result",
