@@ -82,11 +82,12 @@ def with_words(study: Study, drawn: Mapping[str, Drawn], **names: Any) -> list[F
     template = (folder / "figures.md").read_text(encoding="utf-8")
     _, sections = render_prose(template, {"settings": study.settings, **names}, folder)
     words = {section.heading: section.paragraphs for section in sections}
-    return [
-        Figure(name, *words[name], draw, tuple(trials))
-        for name, (draw, trials) in drawn.items()
-        if trials
-    ]
+    figures = []
+    for name, (draw, trials) in drawn.items():
+        title, caption, alt = words[name]
+        if trials:
+            figures.append(Figure(name, title, caption, alt, draw, tuple(trials)))
+    return figures
 
 
 def render_prose(
