@@ -31,21 +31,35 @@ class DesignSettings(StudySettings):
     keys: Matrix = setting("keys of the exercise, one per row; drawn if two-dimensional", KEYS)
     values: Matrix = setting("values of the exercise, one per row", VALUES)
     weight: float = setting("attention weight that counts as selecting a key", 0.99, gt=0.5, lt=1)
-    seeds: int = setting("independent sets of random keys", 8, ge=1)
-    dims: tuple[int, ...] = setting("dimensions h of the random keys", (2, 3, 5))
-    sizes: tuple[int, ...] = setting("numbers n of random keys", (8, 32, 128, 512, 2048))
-    checked: int = setting("keys per set for which `select` is compared with the hull", 3, ge=0)
-    norm_keys: int = setting("keys when norms are measured", 256, ge=2)
-    norm_dim: int = setting("dimension of these keys", 16, ge=2)
+    seeds: int = setting("independent sets of random keys", 8, smoke=3, full=16, ge=1)
+    dims: tuple[int, ...] = setting(
+        "dimensions h of the random keys", (2, 3, 5), smoke=(2, 3), full=(2, 3, 4, 5)
+    )
+    sizes: tuple[int, ...] = setting(
+        "numbers n of random keys",
+        (8, 32, 128, 512, 2048),
+        smoke=(8, 32, 128),
+        full=(8, 32, 128, 512, 2048, 8192, 32768),
+    )
+    checked: int = setting(
+        "keys per set for which `select` is compared with the hull", 3, smoke=1, ge=0
+    )
+    norm_keys: int = setting("keys when norms are measured", 256, smoke=12, full=1024, ge=2)
+    norm_dim: int = setting("dimension of these keys", 16, smoke=8, full=64, ge=2)
     target_keys: int = setting("keys when targets are random", 12, ge=3)
     target_dim: int = setting("dimension of these keys", 5, ge=1)
-    targets: int = setting("random targets per set of keys", 10, ge=1)
+    targets: int = setting("random targets per set of keys", 10, smoke=2, full=50, ge=1)
     pairs: tuple[int, ...] = setting(
-        "numbers of orthonormal keys of which two are averaged", (4, 8, 16, 32, 64, 128, 256, 512)
+        "numbers of orthonormal keys of which two are averaged",
+        (4, 8, 16, 32, 64, 128, 256, 512),
+        smoke=(4, 16, 64),
+        full=(4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048),
     )
     tolerance: float = setting("weight that an average may leave to other keys", 0.01, gt=0, lt=1)
     angles: tuple[float, ...] = setting(
-        "least angles between two subspaces, in degrees", (5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
+        "least angles between two subspaces, in degrees",
+        (5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0),
+        smoke=(10, 30, 90),
     )
 
 
@@ -58,29 +72,6 @@ class AttentionDesign(Study):
     extras = ("construct",)
     Settings: ClassVar[type[StudySettings]] = DesignSettings
     settings: DesignSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 3,
-            "dims": [2, 3],
-            "sizes": [8, 32, 128],
-            "checked": 1,
-            "norm_keys": 12,
-            "norm_dim": 8,
-            "targets": 2,
-            "pairs": [4, 16, 64],
-            "angles": [10, 30, 90],
-        },
-        "full": {
-            "seeds": 16,
-            "dims": [2, 3, 4, 5],
-            "sizes": [8, 32, 128, 512, 2048, 8192, 32768],
-            "checked": 3,
-            "norm_keys": 1024,
-            "norm_dim": 64,
-            "targets": 50,
-            "pairs": [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
-        },
-    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about a minute on two cores",
