@@ -55,15 +55,12 @@ def test_an_exact_number_needs_no_runs_and_no_number_is_undecided() -> None:
     assert (nothing.verdict, nothing.why) == ("undecided", "no estimate: nothing was measured")
 
 
-@pytest.mark.parametrize(("make", "equal"), [(judge_difference, 0.0), (judge_ratio, 1.0)])
-def test_a_range_that_ends_where_both_are_equal_is_a_comparison(make: Any, equal: float) -> None:
-    runs = [0.1, 0.2, 0.3]
-    for limits in ({"above": equal}, {"below": equal}, {"above": -math.inf, "below": equal}):
-        assert make("c", "a", runs, **limits).runs == (0.1, 0.2, 0.3)
-    for limits in ({"above": equal - 0.5}, {"above": equal, "below": 2.0}, {}):
-        assert make("c", "a", runs, **limits).runs == ()
-    mean = math.exp(0.2) if equal else 0.2
-    assert make("c", "a", runs).estimate.value == pytest.approx(mean)
+@pytest.mark.parametrize(("make", "mean"), [(judge_difference, 0.2), (judge_ratio, math.exp(0.2))])
+def test_paired_runs_are_a_comparison_whatever_its_range(make: Any, mean: float) -> None:
+    for limits in ({"above": 0.0}, {"below": 1.0}, {"above": 0.0, "below": 2.0}, {}):
+        claim = make("c", "a", [0.1, 0.2, 0.3], **limits)
+        assert claim.comparison and claim.estimate.value == pytest.approx(mean)
+        assert claim.at(0.99).estimate.half_width > claim.estimate.half_width
 
 
 def test_an_audit_that_does_not_pass_undermines_the_claims_it_names() -> None:

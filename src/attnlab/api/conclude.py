@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from attnlab.audit.finding import Finding
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim, apply_audits
-from attnlab.lab.findings import summarize
+from attnlab.lab.family import correct
+from attnlab.lab.findings import ABOUT_RESULTS, summarize
 from attnlab.lab.plan import call_study
 from attnlab.lab.record import Record
 from attnlab.lab.source import load_study_class, read_source
@@ -19,6 +20,11 @@ from attnlab.lab.study import Figure, Section, Study
 from attnlab.lab.table import Table
 from attnlab.lab.trial import FINISHED
 
+SMOKE = "smoke"
+NO_ANSWER = (
+    "No answer: a smoke run shows that the machinery works, and nothing else. "
+    "For an answer: attnlab run {}"
+)
 FIGURE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
 
@@ -32,7 +38,7 @@ def conclude(record: Record, study: Study) -> None:
 
     record.begin()
     table = record.table()
-    drawn = draw_conclusions(study, table.done())
+    drawn = draw_conclusions(study, table.done(), record.spec.scale)
     figures = _figures(study, drawn.evidence)
     for figure in figures:
         picture = call_study(study, f"figure {figure.name}", figure.draw)
@@ -68,10 +74,14 @@ class Conclusions:
     sections: Sequence[Section]
 
 
-def draw_conclusions(study: Study, table: Table) -> Conclusions:
-    """Claims, each computed once; then the audits, which may leave some of them undecided."""
+def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclusions:
+    """Claims, each computed once; then the audits, which may leave some of them undecided.
+
+    At the smoke scale everything is computed too, so that the machinery is tried, but nothing is
+    concluded.
+    """
     evidence = call_study(study, "evidence", lambda: study.evidence(table))
-    claims = call_study(study, "claims", lambda: list(study.claims(evidence)))
+    claims = call_study(study, "claims", lambda: correct(list(study.claims(evidence))))
     findings = [
         *_comparisons(claims),
         *call_study(study, "audits", lambda: list(study.audits(evidence, claims))),
@@ -79,18 +89,20 @@ def draw_conclusions(study: Study, table: Table) -> Conclusions:
     ]
     claims = apply_audits(claims, findings)
     answer, sections = _words(study, evidence, claims)
+    if scale == SMOKE:
+        answer = NO_ANSWER.format(study.name)
+        claims = [
+            replace(c, verdict="not judged", why="a smoke run decides nothing") for c in claims
+        ]
+        kept = [f for f in findings if f.name not in ABOUT_RESULTS]
+        return Conclusions(evidence, claims, kept, answer, [])
     return Conclusions(evidence, claims, findings, answer, sections)
 
 
 def _comparisons(claims: Sequence[Claim]) -> list[Finding]:
-    """The audit of many comparisons, where the study compares anything.
-
-    Arms that never differ (nothing was learnt) are no comparison.
-    """
-    if not any(claim.runs for claim in claims):
-        return []
-    decided = {c.name: c.runs for c in claims if any(c.runs) and c.verdict != "undecided"}
-    return [seeds_and_interval(decided)]
+    """The audit of the runs behind comparisons, where the study compares anything."""
+    runs = {c.name: c.estimate.n for c in claims if c.comparison and not c.estimate.exact}
+    return [seeds_and_interval(runs)] if runs else []
 
 
 def _words(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, Sequence[Section]]:

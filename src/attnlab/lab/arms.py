@@ -13,6 +13,7 @@ class Counting(ArmStudy):
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,7 +45,14 @@ class Arms:
 
     def rows(self, arm: str) -> list[Row]:
         """One row a seed, sorted by seed."""
-        return sorted(self.table.where(arm=arm), key=lambda row: row.seed)
+        return self._by_arm.get(arm, [])
+
+    @cached_property
+    def _by_arm(self) -> dict[Any, list[Row]]:
+        by_arm: dict[Any, list[Row]] = {}
+        for row in sorted(self.table, key=lambda row: row.seed):
+            by_arm.setdefault(row.get("arm"), []).append(row)
+        return by_arm
 
     def ids(self, *arms: str) -> list[str]:
         """The trials behind these arms; of all arms when none is named."""

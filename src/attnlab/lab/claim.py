@@ -3,10 +3,13 @@
 interval inside the claimed range   -> holds
 interval outside it                 -> fails
 anything else, or fewer than 3 runs -> undecided ("not a result")
+
+A claim that compares belongs to the study's family of comparisons: lab/family.py widens its
+interval before the verdict counts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -14,8 +17,8 @@ from attnlab.audit.finding import Finding
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
 
-Verdict = Literal["holds", "fails", "undecided"]
-MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?"}
+Verdict = Literal["holds", "fails", "undecided", "not judged"]
+MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?", "not judged": "–"}
 MIN_SEEDS = 3
 
 
@@ -41,7 +44,15 @@ class Claim:
     quantity: str = ""
     reported: Reported | None = None
     trials: tuple[str, ...] = ()
-    runs: tuple[float, ...] = ()  # paired differences behind it, for the audit of many comparisons
+    above: float = -math.inf
+    below: float = math.inf
+    comparison: bool = False  # it belongs to the family that is corrected for
+
+    def at(self, level: float) -> "Claim":
+        """The same claim, decided by its interval at another level."""
+        estimate = self.estimate.at(level)
+        verdict, why = _decide(estimate, self.above, self.below)
+        return replace(self, estimate=estimate, verdict=verdict, why=why)
 
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `attnlab run --json`."""
@@ -75,34 +86,36 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
     quantity: str = "",
     reported: Reported | None = None,
     trials: Sequence[str] = (),
-    runs: Sequence[float] = (),
+    comparison: bool = False,
 ) -> Claim:
-    """The claim `above < quantity < below`, decided by where the estimate's interval lies."""
+    """The claim `above < quantity < below`, decided by where the estimate's interval lies.
+
+    `comparison`: the quantity sets one arm against another, or against a baseline.
+    """
     verdict, why = _decide(estimate, above, below)
     return Claim(
-        name, statement, verdict, estimate, why, quantity, reported, tuple(trials), tuple(runs)
+        name,
+        statement,
+        verdict,
+        estimate,
+        why,
+        quantity,
+        reported,
+        tuple(trials),
+        above,
+        below,
+        comparison,
     )
 
 
 def judge_difference(name: str, statement: str, gaps: Sequence[float], **rest: Any) -> Claim:
-    """The claim that the mean of paired differences lies in a range; `rest` as for `judge`.
-
-    A range that is open on one side and ends at 0 ("is better") is a comparison: it joins the
-    family that the lab corrects for.
-    """
-    return judge(name, statement, mean_interval(gaps), **_runs_at(0.0, gaps, rest), **rest)
+    """A comparison: the mean of paired differences lies in a range; `rest` as for `judge`."""
+    return judge(name, statement, mean_interval(gaps), comparison=True, **rest)
 
 
 def judge_ratio(name: str, statement: str, logs: Sequence[float], **rest: Any) -> Claim:
-    """As `judge_difference`, of paired ratios, given as logarithms; "is better" ends at 1."""
-    estimate = exp_estimate(mean_interval(logs))
-    return judge(name, statement, estimate, **_runs_at(1.0, logs, rest), **rest)
-
-
-def _runs_at(equal: float, runs: Sequence[float], rest: Mapping[str, Any]) -> dict[str, Any]:
-    """The runs of a comparison; none where the range does not end where both sides are equal."""
-    ends = [rest[side] for side in ("above", "below") if math.isfinite(rest.get(side, math.inf))]
-    return {"runs": runs} if ends == [equal] else {}
+    """As `judge_difference`, of paired ratios, given as logarithms."""
+    return judge(name, statement, exp_estimate(mean_interval(logs)), comparison=True, **rest)
 
 
 def apply_audits(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
@@ -133,6 +146,9 @@ def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
         runs = "1 independent run" if e.n == 1 else f"{e.n} independent runs"
         return "undecided", f"not a result: {runs}, at least {MIN_SEEDS} needed"
     low, high = (e.low, e.high) if e.has_interval else (e.value, e.value)
+    if low == high and not e.exact:
+        same = f"{e.n} equal runs ({low:.4g}) do not say how much others would vary"
+        return "undecided", f"not a result: {same}"
     shown = f"[{low:.4g}, {high:.4g}]"
     if low > above and high < below:
         return "holds", f"interval {shown} lies inside {wanted}"

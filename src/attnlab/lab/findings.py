@@ -27,7 +27,7 @@ from attnlab.lab.table import Row, Table
 
 VERDICTS: frozenset[str] = frozenset(get_args(AuditVerdict))
 # these speak of the result itself, not of how it was measured: a failure leaves claims standing
-ABOUT_RESULTS = frozenset({"collapse", "baselines"})
+ABOUT_RESULTS = frozenset({"collapse", "baselines", "attention-worth", "seeds-and-interval"})
 Exceptions = Mapping[str, Collection[str]]  # audit -> arms
 
 

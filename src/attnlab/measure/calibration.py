@@ -8,11 +8,12 @@ auroc            P(score of one kind > score of the other) + ½ P(equal): ½ is 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.measure.intervals import LEVEL, Estimate, wilson
+from attnlab.measure.intervals import LEVEL, Estimate, percent, wilson
 
 HALVINGS = 60  # bisection steps: exact to the last digit of a float
 
@@ -82,7 +83,7 @@ def auroc(high: ArrayLike, low: ArrayLike, level: float = LEVEL) -> Estimate:
     within 0 … 1 and is informative at both ends, where the usual one has length 0.
     """
     h, other = (np.sort(np.asarray(v, dtype=float)) for v in (high, low))
-    method = f"Newcombe's interval over items, {level:.0%}"
+    method = f"Newcombe's interval over items, {percent(level)}"
     if not h.size or not other.size:
         return Estimate(math.nan, method=method)
     below = np.searchsorted(other, h, side="left")
@@ -92,7 +93,9 @@ def auroc(high: ArrayLike, low: ArrayLike, level: float = LEVEL) -> Estimate:
 
     z = float(ndtri((1 + level) / 2))
     ends = [_end(value, edge, z, (h.size, other.size)) for edge in (0.0, 1.0)]
-    return Estimate(value, ends[0], ends[1], int(h.size + other.size), method)
+    again = partial(auroc, h, other)
+    n = int(h.size + other.size)
+    return Estimate(value, ends[0], ends[1], n, method, recompute=again)
 
 
 def _end(value: float, edge: float, z: float, sizes: tuple[int, int]) -> float:

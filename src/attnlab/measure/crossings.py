@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from attnlab.measure.intervals import LEVEL, Estimate, t_quantile
+from attnlab.measure.intervals import LEVEL, Estimate, percent, t_quantile
 
 Finder = Callable[[np.ndarray, np.ndarray], float]
 
@@ -28,7 +29,9 @@ def line_crossing(x: np.ndarray, y: np.ndarray) -> float:
     return float(-level / slope)
 
 
-def mean_crossing(x: np.ndarray, runs: np.ndarray, find: Finder = line_crossing) -> Estimate:
+def mean_crossing(
+    x: np.ndarray, runs: np.ndarray, find: Finder = line_crossing, level: float = LEVEL
+) -> Estimate:
     """Where the mean over runs (one row each) crosses zero, with a jackknife t interval.
 
     Runs without a crossing of their own count too: dropping them would bias the mean. Only runs
@@ -41,6 +44,9 @@ def mean_crossing(x: np.ndarray, runs: np.ndarray, find: Finder = line_crossing)
     whole = find(x, runs.mean(axis=0))
     left = np.array([find(x, np.delete(runs, i, axis=0).mean(axis=0)) for i in range(n)])
     spread = math.sqrt((n - 1) / n * float(((left - left.mean()) ** 2).sum()))
-    half = t_quantile((1 + LEVEL) / 2, n - 1) * spread
-    method = f"crossing of the mean, jackknife t interval over {n} instances, 95 %"
-    return Estimate(whole, whole - half, whole + half, n, method)
+    half = t_quantile((1 + level) / 2, n - 1) * spread
+    method = f"crossing of the mean, jackknife t interval over {n} instances, {percent(level)}"
+    again = partial(mean_crossing, x, runs, find)
+    return Estimate(
+        whole, whole - half, whole + half, n, method, recompute=lambda level: again(level=level)
+    )

@@ -4,8 +4,9 @@ scipy is imported where it is needed, because its import takes half of a command
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,17 @@ class Estimate:
     n: int = 0
     method: str = ""
     exact: bool = False
+    recompute: "Callable[[float], Estimate] | None" = field(default=None, compare=False, repr=False)
+
+    def at(self, level: float) -> "Estimate":
+        """The same estimate with its interval at another level, as a correction needs it."""
+        return self if self.recompute is None else self.recompute(level)
+
+    def transform(self, change: "Callable[[Estimate], Estimate]") -> "Estimate":
+        """Changed in the same way at every level: `e.transform(lambda e: replace(e, n=1))`."""
+        recompute = self.recompute
+        again = None if recompute is None else lambda level: change(recompute(level))
+        return replace(change(self), recompute=again)
 
     @property
     def has_interval(self) -> bool:
@@ -40,14 +52,20 @@ def mean_interval(values: ArrayLike, level: float = LEVEL) -> Estimate:
     """mean ± t(n−1)·s/√n over independent runs; no interval for n < 2."""
     v = np.asarray(values, dtype=float)
     v = v[np.isfinite(v)]
-    method = f"t interval over runs, {level:.0%}"
+    method = f"t interval over runs, {percent(level)}"
     if v.size == 0:
         return Estimate(math.nan, n=0, method=method)
     mean = float(v.mean())
     if v.size < 2:
         return Estimate(mean, n=1, method=method)
     half = t_quantile((1 + level) / 2, v.size - 1) * float(v.std(ddof=1)) / math.sqrt(v.size)
-    return Estimate(mean, mean - half, mean + half, int(v.size), method)
+    again = partial(mean_interval, v)
+    return Estimate(mean, mean - half, mean + half, int(v.size), method, recompute=again)
+
+
+def percent(level: float) -> str:
+    """A confidence level in words: 95 %, 99.44 %."""
+    return f"{100 * level:.4g} %"
 
 
 def t_quantile(p: float, freedom: int) -> float:
@@ -55,15 +73,6 @@ def t_quantile(p: float, freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, p))
-
-
-def paired_difference(a: ArrayLike, b: ArrayLike, level: float = LEVEL) -> Estimate:
-    """Mean of a_i − b_i over pairs of runs with the same seed (t interval)."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.shape != y.shape:
-        raise ValueError(f"paired runs must match: {x.shape} against {y.shape}")
-    e = mean_interval(x - y, level)
-    return Estimate(e.value, e.low, e.high, e.n, f"paired t interval over runs, {level:.0%}")
 
 
 def bootstrap_mean(
@@ -80,9 +89,17 @@ def bootstrap_mean(
             for start in range(0, draws, rows)
         ]
     )
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    method = f"bootstrap over items, {level:.0%}"
-    return Estimate(float(v.mean()), float(low), float(high), int(v.size), method)
+    return quantile_interval(float(v.mean()), means, "bootstrap over items", int(v.size), level)
+
+
+def quantile_interval(
+    value: float, draws: np.ndarray, method: str, n: int, level: float = LEVEL
+) -> Estimate:
+    """The middle part of bootstrap draws as an interval; another level needs no new draws."""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    again = partial(quantile_interval, value, draws, method, n)
+    words = f"{method}, {percent(level)}"
+    return Estimate(value, float(low), float(high), n, words, recompute=again)
 
 
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
@@ -90,7 +107,7 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
 
     Unlike p ± z√(p(1−p)/n) it stays within 0 … 1 and is informative at 0, at n and for small n.
     """
-    method = f"Wilson interval over items, {level:.0%}"
+    method = f"Wilson interval over items, {percent(level)}"
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} of {n} items: not a share")
     if n == 0:
@@ -100,7 +117,7 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
     half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
     low = 0.0 if successes == 0 else middle - half  # exact, despite rounding
     high = 1.0 if successes == n else middle + half
-    return Estimate(p, low, high, n, method)
+    return Estimate(p, low, high, n, method, recompute=partial(wilson, successes, n))
 
 
 def difference_of_shares(
@@ -111,8 +128,9 @@ def difference_of_shares(
     gap = a.value - b.value
     low = gap - math.hypot(a.value - a.low, b.high - b.value)
     high = gap + math.hypot(a.high - a.value, b.value - b.low)
-    method = f"Newcombe's interval over items, {level:.0%}"
-    return Estimate(gap, low, high, a.n + b.n, method)
+    method = f"Newcombe's interval over items, {percent(level)}"
+    again = partial(difference_of_shares, one, other)
+    return Estimate(gap, low, high, a.n + b.n, method, recompute=again)
 
 
 def _z_quantile(p: float) -> float:

@@ -11,6 +11,10 @@ from attnlab.measure.intervals import Estimate, mean_interval
 
 def exp_estimate(logs: Estimate) -> Estimate:
     """An estimate of a logarithm, turned into one of the quantity itself."""
+    return logs.transform(_exp)
+
+
+def _exp(logs: Estimate) -> Estimate:
     ends = {"low": math.exp(logs.low), "high": math.exp(logs.high)} if logs.has_interval else {}
     return replace(logs, value=math.exp(logs.value), method=f"exp of: {logs.method}", **ends)
 

@@ -11,11 +11,19 @@ long than too short. Where nothing was trained there are no seeds: only the item
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from attnlab.core.seeds import Seed
-from attnlab.measure.intervals import LEVEL, Estimate, bootstrap_mean, mean_interval, t_quantile
+from attnlab.measure.intervals import (
+    LEVEL,
+    Estimate,
+    bootstrap_mean,
+    mean_interval,
+    percent,
+    t_quantile,
+)
 from attnlab.measure.rouge import MIN_BOOTSTRAP_ITEMS
 
 
@@ -27,7 +35,8 @@ def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
     e = Estimate(
         float(values.mean()),
         n=seeds,
-        method=f"t interval over seeds and items, {100 * level:.4g} %",
+        method=f"t interval over seeds and items, {percent(level)}",
+        recompute=partial(two_way_interval, values),
     )
     square = of_seeds + of_items
     if math.isnan(square):
@@ -44,5 +53,6 @@ def item_interval(values: np.ndarray, name: str, level: float = LEVEL) -> Estima
     if values.size >= MIN_BOOTSTRAP_ITEMS:
         rng = Seed(0).child("distillation", name).numpy_generator()
         return bootstrap_mean(values, rng, level)
-    e = mean_interval(values, level)
-    return replace(e, method=e.method.replace("over runs", "over items"))
+    return mean_interval(values, level).transform(
+        lambda e: replace(e, method=e.method.replace("over runs", "over items"))
+    )

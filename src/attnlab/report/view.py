@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnlab.lab.claim import MARKS
 from attnlab.lab.table import Table
 from attnlab.report.text import MISSING, counted, duration, number, plain, typeset, with_interval
 
-VERDICTS = {"holds": "✓", "fails": "✗", "undecided": "?"}
 AUDITS = {"fail": "✗", "pass": "✓", "not-applicable": "–"}
 AUDIT_WORDS = {"fail": "fails", "pass": "passes", "not-applicable": "not applicable"}
 _FEW_SEEDS = 12
@@ -81,14 +81,14 @@ def claims(stored: Iterable[Mapping[str, Any]], sets: TrialSets) -> list[ClaimVi
 
 
 def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> ClaimView:
-    verdict = c.get("verdict") if c.get("verdict") in VERDICTS else "undecided"
+    verdict = c.get("verdict") if c.get("verdict") in MARKS else "undecided"
     trials = c.get("trials") or []
     return ClaimView(
         key=f"claim-{index}",
         name=str(c.get("name") or ""),
         statement=str(c.get("statement") or c.get("name") or ""),
         verdict=str(verdict),
-        mark=VERDICTS[str(verdict)],
+        mark=MARKS[str(verdict)],
         ours=with_interval(c.get("effect"), c.get("interval")),
         quantity=str(c.get("quantity") or ""),
         n=_sample_size(c),

@@ -158,7 +158,7 @@ def _beats_majority(arms: AdaptArms, task: str) -> Claim:
         above=majority,
         quantity="test accuracy",
         trials=arms.ids("full"),
-        runs=[value - majority for value in arms.values("full", "accuracy").values()],
+        comparison=True,
     )
 
 
@@ -192,5 +192,5 @@ def _beats_encoder(arms: AdaptArms, task: str, name: str) -> Claim:
         above=0.0,
         quantity=f"test accuracy, full − {arm}",
         trials=arms.ids("full", arm),
-        runs=arms.differences(("full", "accuracy"), (arm, "accuracy")),
+        comparison=True,
     )

@@ -125,7 +125,7 @@ def _at_one_rate(arms: AdaptArms, other: str, rate: float) -> Claim:
         quantity=f"dev accuracy at {rate_text(rate)}, adamw − {other}",
         reported=reported if other == "sgd" else None,
         trials=arms.ids("adamw", other),
-        runs=gaps,
+        comparison=True,
     )
 
 

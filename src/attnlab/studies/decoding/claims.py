@@ -172,7 +172,7 @@ def _compare(arms: TextArms, pair: Pair) -> Claim:
         above=0.0,
         quantity=f"{QUANTITIES[pair.measure]}, {pair.one} − {pair.other}",
         trials=arms.ids(pair.one, pair.other, AUDITS),
-        runs=[float(v) for v in arms.gaps(pair.one, pair.other, measure, real=pair.real)],
+        comparison=True,
     )
 
 
@@ -191,7 +191,7 @@ def _rise(arms: TextArms, name: str, which: str, measure: str, statement: str) -
         above=0.0,
         trials=arms.ids(*strategies, AUDITS),
         quantity=f"{QUANTITIES[measure]}, {high} − {low}: the step that decides",
-        runs=[float(v) for v in arms.gaps(high, low, measure)],
+        comparison=True,
     )
 
 
@@ -203,6 +203,6 @@ def _above_chance(arms: TextArms) -> Claim:
         arms.estimate(SAMPLE, column),
         above=0.5,
         trials=arms.ids(SAMPLE, AUDITS),
-        runs=[float(v) - 0.5 for v in arms.items(SAMPLE, column)],
+        comparison=True,
         quantity="share of other prompts that are less similar to the text (chance: 0.5)",
     )

@@ -61,7 +61,7 @@ def _compare(
         quantity=f"{KINDS[metric]}, {one} − {other}",
         reported=_reported(one, other, metric),
         trials=_trials(arms, one, other),
-        runs=arms.runs(one, other, metric),
+        comparison=True,
     )
 
 
@@ -133,7 +133,7 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
             above=0.0,
             quantity=quantity,
             trials=trials,
-            runs=[float(v) for v in gaps],
+            comparison=True,
             reported=reported,
         )
 

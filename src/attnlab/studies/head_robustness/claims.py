@@ -64,7 +64,7 @@ def claims(study: "HeadRobustness", e: Evidence) -> list[Claim]:
             exp_estimate(mean_interval(logs)),
             below=0.25,
             quantity="variance, two heads / one",
-            runs=logs,
+            comparison=True,
         ),
         judge_difference(
             "two-heads-off-less",
@@ -176,7 +176,7 @@ def _noise_alone(e: Evidence) -> Claim:
         above=0.4,
         quantity="share off, one head − two",
         trials=rows.ids,
-        runs=runs,
+        comparison=True,
     )
 
 

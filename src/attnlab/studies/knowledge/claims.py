@@ -85,7 +85,7 @@ def _pretraining_helps(arms: KnowledgeArms) -> Claim:
         quantity="accuracy, pretrained − no pretraining",
         reported=Reported(0.186 - 0.020, COURSE, comparable=False, note="18.6 % − 2.0 %"),
         trials=arms.ids("pretrained", "none"),
-        runs=gaps,
+        comparison=True,
     )
 
 
@@ -112,7 +112,7 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: "KnowledgeSettings") -> Seq
         "same surname get the same place more often than with surnames shuffled",
         mean_interval(excess),
         above=0.0,
-        runs=excess,
+        comparison=True,
         quantity="share of equal answers, same surname − shuffled",
         trials=arms.ids(arm),
     )
