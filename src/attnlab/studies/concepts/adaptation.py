@@ -13,7 +13,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -23,6 +23,7 @@ from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.measure.perplexity import Perplexity, corpus_perplexity
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import (
     byte_count,
     gpt2_tokenizer,
@@ -35,9 +36,6 @@ from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks, Progress
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 MIN_COUNT = 2  # a pair that occurs only once is not merged
 Log = list[dict[str, Any]]
@@ -73,7 +71,7 @@ def bits_per_byte(perplexity: Perplexity, texts: Sequence[str]) -> float:
     return perplexity.nll / math.log(2) / byte_count(texts)
 
 
-def compare_starts(s: "ConceptsSettings", trial: Trial, context: TrialContext) -> Outcome:
+def compare_starts(s: ConceptsSettings, trial: Trial, context: TrialContext) -> Outcome:
     """Pretrain on news once, then train from each start at each size."""
     seed, target = trial.stream, text_splits(trial.config["target"])
     held_out = HeldOut(
@@ -151,7 +149,7 @@ def swapped_tokenizers(starts: Starts, held_out: HeldOut) -> dict[str, float]:
 class _Training:
     """New models of one trial, and their training."""
 
-    def __init__(self, s: "ConceptsSettings", trial: Trial, context: TrialContext) -> None:
+    def __init__(self, s: ConceptsSettings, trial: Trial, context: TrialContext) -> None:
         self.s, self.seed, self.context = s, trial.stream, context
         self.target = trial.config["target"]
 

@@ -4,7 +4,7 @@ A linear classifier on the vectors of a frozen encoder, trained by plain SGD. So
 the second half of an epoch says "positive", and so does the classifier when the epoch ends.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,15 +15,13 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Scalar, TrialContext
 from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.studies.concepts.pairs import mean_vectors, sample_examples
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example, majority
 from attnlab.tasks.sentiment import rotten_tomatoes
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks, Progress
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 BATCH = 8
 LEARNING_RATE = 5.0  # large, since the vectors have length 1
@@ -56,7 +54,7 @@ class OrderedBatches:
         return Vectors(self.rows.x[chosen], self.rows.labels[chosen])
 
 
-def compare_orders(s: "ConceptsSettings", seed: Seed, context: TrialContext) -> Outcome:
+def compare_orders(s: ConceptsSettings, seed: Seed, context: TrialContext) -> Outcome:
     """Test accuracy after each epoch in both orders, from the same initial weights."""
     encoder, data = open_encoder(s.encoder), rotten_tomatoes()
     learn = sentence_vectors(encoder, sample_examples(data.train, s.sentences, seed.child("train")))

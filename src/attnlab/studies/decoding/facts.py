@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
@@ -10,9 +10,7 @@ from attnlab.studies.decoding.claims import LIMITS, judge_of, limit_shares, limi
 from attnlab.studies.decoding.comparison import Comparison, compare_with, measures
 from attnlab.studies.decoding.evidence import TextArms
 from attnlab.studies.decoding.strategies import PEOPLE, SAMPLE, label
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import Decoding
+from attnlab.studies.decoding.study import Decoding
 
 SHORT = {
     "colder-likelier": "texts get likelier as T falls",
@@ -24,7 +22,7 @@ SHORT = {
 FEW = 51  # prompts: with fewer, curves and people are hardly told apart
 
 
-def facts(study: "Decoding", arms: TextArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
     people, sampling, limits = compare_with(arms), compare_with(arms, SAMPLE), limits_row(arms)
     greedy = next((claim for claim in claims if claim.name == "greedy-repeats"), None)

@@ -3,15 +3,13 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
 from attnlab.studies.distillation.claims import PAIRS, REPORTED
 from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, is_result
-
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation
+from attnlab.studies.distillation.study import Distillation
 
 COSTS = {
     "train_seconds": "training",
@@ -22,7 +20,7 @@ DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensenâ
 ARTICLE = 240  # characters of an article that are shown
 
 
-def facts(study: "Distillation", arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: Distillation, arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
     lead, student = arms.first("lead"), arms.first("untuned") or arms.first("text")
     return {

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from attnlab.studies.knowledge.scoring import (
     recalled,
     together,
 )
+from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.mixed import BatchSource, MixedBatches
 from attnlab.tasks.prompts import PromptBatches
 from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
@@ -38,13 +39,10 @@ from attnlab.training.loop import train
 from attnlab.training.result import Hooks, Progress, TrainResult
 from attnlab.training.settings import TrainSettings
 
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.study import Knowledge
-
 FIFTIETHS = 50
 
 
-def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
     """Pretrain unless the arm has none, fine-tune on questions, then answer the test questions."""
     c, seed = trial.config, trial.stream
     data = material(c, trial.seed)
