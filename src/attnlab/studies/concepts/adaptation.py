@@ -19,7 +19,8 @@ import numpy as np
 from torch import nn
 
 from attnlab.audit.during_training import model_findings
-from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.measure.perplexity import Perplexity, corpus_perplexity
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
@@ -33,8 +34,6 @@ from attnlab.studies.concepts.texts import (
 )
 from attnlab.tasks.batches import PackedBatches, sequential_batches
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress
 from attnlab.training.settings import TrainSettings
 
 MIN_COUNT = 2  # a pair that occurs only once is not merged
@@ -168,11 +167,7 @@ class _Training:
         pretrained: bool = False,
     ) -> Log:
         """Train on the texts, as pretraining without `held_out`; the log of the evaluations."""
-        s, context = self.s, self.context
-        steps = s.steps if held_out else s.pretrain_steps
-
-        def progress(p: Progress) -> None:
-            context.step(p.step, p.steps, f"{self.target}, loss {p.loss:.3f}")
+        s, steps = self.s, self.s.steps if held_out else self.s.pretrain_steps
 
         def evaluate(module: nn.Module) -> dict[str, float]:
             assert isinstance(module, GPT) and held_out is not None
@@ -186,10 +181,8 @@ class _Training:
         )
         order = self.seed.child("order")
         batches = PackedBatches(tokenizer.stream(texts), s.block, s.batch, order)
-        hooks = Hooks(
-            evaluate=evaluate if held_out else None, progress=progress, stop=context.stopping
+        scores = evaluate if held_out else None
+        result = train_in_trial(
+            self.context, self.target, model, batches, settings, evaluate=scores
         )
-        result = train(model, batches, settings, hooks=hooks)
-        if result.ending == "stopped":
-            raise TrialStopped
         return [line for line in result.log if np.isfinite(line.get("value") or math.nan)]

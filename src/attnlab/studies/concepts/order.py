@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
+from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Scalar, TrialContext
 from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.studies.concepts.pairs import mean_vectors, sample_examples
@@ -19,8 +20,6 @@ from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example, majority
 from attnlab.tasks.sentiment import rotten_tomatoes
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress
 from attnlab.training.settings import TrainSettings
 
 BATCH = 8
@@ -96,9 +95,6 @@ def accuracy_curve(
     def error(module: nn.Module) -> float:
         return float((module(test.x).argmax(dim=1) != test.labels).float().mean())
 
-    def progress(p: Progress) -> None:
-        context.step(p.step, p.steps, f"order, loss {p.loss:.3f}")
-
     settings = TrainSettings(
         steps=epochs * batches.per_epoch,
         batch=BATCH,
@@ -110,6 +106,5 @@ def accuracy_curve(
         clip=0.0,
         evaluate_every=batches.per_epoch,
     )
-    hooks = Hooks(evaluate=error, progress=progress)
-    result = train(model, batches, settings, loss=loss, hooks=hooks)
-    return [1 - float(line["value"]) for line in result.log if "value" in line]
+    result = train_in_trial(context, "order", model, batches, settings, loss=loss, evaluate=error)
+    return [1 - float(line["value"]) for line in result.evaluations]

@@ -118,11 +118,6 @@ def judge_of(s: DecodingSettings) -> str:
     return "words" if s.judge == "none" else "judge"
 
 
-def limits_row(arms: TextArms) -> Row | None:
-    """The trial that compared the limits."""
-    return next(iter(arms.rows("limits")), None)
-
-
 def limit_shares(row: Row | None, anchor: str) -> dict[str, float]:
     """Strategy -> smallest share of equal tokens with the strategy that it must equal."""
     metrics = row.metrics if row else {}
@@ -137,7 +132,7 @@ def limit_shares(row: Row | None, anchor: str) -> dict[str, float]:
 def _limit(
     arms: TextArms, name: str, anchor: str, statement: str, audits: tuple[str, ...]
 ) -> Claim:
-    row = limits_row(arms)
+    row = arms.first("limits")
     shares = limit_shares(row, anchor)
     estimate = Estimate(math.nan, method="the trial of the limits did not end")
     if row is not None and shares:

@@ -13,7 +13,8 @@ from torch import nn
 
 from attnlab.audit.during_training import model_findings
 from attnlab.core.errors import UsageError
-from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.hub import HubModel
 from attnlab.models.trainable import weights_sha256
 from attnlab.studies.distillation import checks
@@ -34,8 +35,7 @@ from attnlab.studies.distillation.teacher_texts import Summaries, summarize, tea
 from attnlab.tasks.prompts import PromptBatches, PromptBuilder, PromptExample, sequential_batches
 from attnlab.tasks.summaries import SummaryRow
 from attnlab.training.distillation import DistillationLoss, sequence_nll
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
 from attnlab.training.tensors import BestWeights
 from attnlab.training.update import Loss
@@ -222,19 +222,16 @@ def _train(
 ) -> TrainResult:
     best = BestWeights(arm.model.library)
 
-    def evaluate(model: nn.Module) -> float:
+    def evaluate(_: nn.Module) -> float:
         dev_loss = arm.loss_of(arm.data.dev)
         best.update(dev_loss)
         return dev_loss
 
-    def progress(p: Progress) -> None:
-        arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
-
-    hooks = Hooks(evaluate=evaluate, progress=progress, stop=arm.context.stopping)
+    words, model = arm.trial.config["arm"], arm.model.library
     batches = PromptBatches(examples, settings.batch, arm.trial.stream.child("order"))
-    result = train(arm.model.library, batches, settings, loss=loss, hooks=hooks)
-    if result.ending == "stopped":
-        raise TrialStopped
+    result = train_in_trial(
+        arm.context, words, model, batches, settings, loss=loss, evaluate=evaluate
+    )
     if arm.s.weights == "best":
         best.restore()
     return result

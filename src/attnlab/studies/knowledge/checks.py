@@ -46,7 +46,7 @@ def _enough_people(arms: KnowledgeArms, claims: Sequence[Claim]) -> Finding:
         for arm in ("none", "pretrained")
         if (rows := [r for r in arms.rows(arm) if r.get("read_n")])
     }
-    return small_sample(counts, effect if effect == effect else 0.0)
+    return small_sample(counts, effect)
 
 
 def _schedules(s: KnowledgeSettings) -> Finding:

@@ -24,7 +24,6 @@ def facts(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> Map
         return [[arms.label(a), *(share_text(arms.share(a, k)) for k in kinds)] for a in rows]
 
     return {
-        "by_name": {claim.name: claim for claim in claims},
         "known": shares(names, ("read", "seen", "unseen")),
         "memorised": shares(readers, ("recalled", "memorised", "forgotten")),
         "people": PEOPLE,
