@@ -68,6 +68,10 @@ def test_filters() -> None:
     assert measured(claim) == "0.851 ± 0.021 (solves: holds)"
     unknown = judge("solves", "it does", Estimate(math.nan), above=0.5)
     assert measured(unknown) == "not measured (solves: undecided)"
+    near = Estimate(0.01, -0.0001, 0.02, 5)
+    assert fill("{{ e | decimals }}, {{ e | decimals(2, '+') }}", e=near) == (
+        "0.010 [0.000, 0.020], +0.01 [−0.00, +0.02]"
+    )
     assert fill("{{ 1 | counted('trial') }}, {{ share | interval }}", share=SHARE) == (
         "1 trial, 0.851 ± 0.021"
     )

@@ -154,7 +154,7 @@ def draw_pdf(path: Path) -> list[Path]:
 def study_of(record: Record) -> Study:
     """The study object a run was made with; a user's own file must lie in the current folder."""
     spec, source = record.spec, record.spec.source
-    if isinstance(source, dict):
+    if isinstance(source, dict) and "file" in source:
         file = Path(source["file"]).name
         if not Path(file).is_file() or read_source(f"./{file}").sha256 != source["sha256"]:
             raise UsageError(

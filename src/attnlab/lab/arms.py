@@ -54,6 +54,15 @@ class Arms:
             by_arm.setdefault(row.get("arm"), []).append(row)
         return by_arm
 
+    def first(self, arm: str) -> Row | None:
+        """The trial of the lowest seed; None where there is none."""
+        return next(iter(self.rows(arm)), None)
+
+    def mean_cost(self, arm: str, kind: str) -> float:
+        """Mean cost of the trials in which it was measured; NaN where it was in none."""
+        costs = [row.cost[kind] for row in self.rows(arm) if kind in row.cost]
+        return sum(costs) / len(costs) if costs else math.nan
+
     def ids(self, *arms: str) -> list[str]:
         """The trials behind these arms; of all arms when none is named."""
         return [row.id for arm in arms or self.names() for row in self.rows(arm)]

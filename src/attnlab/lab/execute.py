@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import attnlab
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import StoppedError, UsageError
 from attnlab.lab.artefacts import remove_folder
@@ -80,8 +81,9 @@ def running(
     with record.lock():
         finished = record.finished_ids()
         missing = [trial for trial in trials if trial.id not in finished]
-        if missing:
+        if finished:
             _refuse_other_code(record, plan.source)
+        if missing:
             record.begin()
             # named so that a leftover of it is removed like that of any killed write
             scratch = record.path / f"{PARTIAL}scratch-{os.getpid()}"
@@ -160,10 +162,15 @@ class _Sink:
 
 
 def _refuse_other_code(record: Record, source: Source) -> None:
-    """Trials of an edited file must not be mixed with those of the old one."""
-    rows = record.spec.source_sha256
-    if source.sha256 != rows and record.finished_ids():
+    """Numbers of edited code are neither reported as new nor mixed with new ones.
+
+    A release of attnlab raises a built-in study's `version` itself where its numbers change.
+    """
+    before = record.spec.source_sha256
+    released = not source.path and record.spec.attnlab != attnlab.__version__
+    if before is not None and source.sha256 != before and not released:
+        what = f"{source.name} or a module it imports" if source.path else f"study {source.name}"
         raise UsageError(
-            f"{source.name} changed since run {record.name} was started, and some of its trials "
-            f"are stored: raise `version` in it, or remove the run"
+            f"{what} changed since run {record.name} was started, whose trials are stored: raise "
+            f"`version` in the study, or remove the run (attnlab runs --remove {record.name})"
         )

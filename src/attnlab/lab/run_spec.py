@@ -31,7 +31,7 @@ class RunSpec(Settings):
 
     @property
     def source_sha256(self) -> str | None:
-        """Hash of the user's file this run was started from; None for a built-in study."""
+        """Hash of the code this run was started from; None where an older attnlab kept none."""
         return self.source.get("sha256") if isinstance(self.source, dict) else None
 
 

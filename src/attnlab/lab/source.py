@@ -1,16 +1,21 @@
 """Where a study's class comes from: a built-in name, or one Python file of a user's.
 
 A file is read once: its bytes are hashed, recorded, and sent to the workers, so that editing it
-while a run is under way changes nothing in that run.
+while a run is under way changes nothing in that run. The hash covers the modules in its folder that
+it imports, and those that they import: an edited helper changes what a trial computes as much as an
+edited study. Of a built-in study the Python files of its own folder are hashed.
 """
 
+import ast
 import hashlib
 import importlib
 import inspect
 import re
 import sys
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +36,20 @@ class Source:
     path: str = ""
     code: str = ""
 
-    @property
-    def sha256(self) -> str | None:
-        """Hash of the user's file; a built-in study has the version of attnlab instead."""
-        return hashlib.sha256(self.code.encode()).hexdigest() if self.path else None
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the study's code: the file and its helpers, or a built-in study's folder."""
+        if not self.path:
+            module = sys.modules[load_study_class(self).__module__]
+            folder = Path(str(module.__file__)).parent
+            return _hash_files({file.name: file.read_bytes() for file in folder.glob("*.py")})
+        helpers = _helpers(self.code, Path(self.path).parent)
+        return _hash_files({**helpers, "": self.code.encode()})
 
-    def as_json(self) -> str | dict[str, str]:
-        """What study.json says: a name, or the file's own name (never its folder) and hash."""
-        return (
-            {"file": Path(self.path).name, "sha256": self.sha256 or ""} if self.path else self.name
-        )
+    def as_json(self) -> dict[str, str]:
+        """What study.json says: the name, or the file's own name (never its folder), and hash."""
+        what = {"file": Path(self.path).name} if self.path else {"study": self.name}
+        return {**what, "sha256": self.sha256}
 
 
 def read_source(text: str) -> Source:
@@ -60,6 +69,36 @@ def read_source(text: str) -> Source:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a Python file: {error}") from None
     return Source(path.stem, str(path.resolve()), code)
+
+
+def _helpers(code: str, folder: Path) -> dict[str, bytes]:
+    """The Python files of `folder` that this code imports, directly or through each other."""
+    files: dict[str, bytes] = {}
+    unread = [code]
+    while unread:
+        for name in _imported_names(unread.pop()):
+            for file in (folder / f"{name}.py", *(folder / name).glob("**/*.py")):
+                key = file.relative_to(folder).as_posix()
+                if key not in files and file.is_file():
+                    files[key] = file.read_bytes()
+                    unread.append(files[key].decode("utf-8", "replace"))
+    return files
+
+
+def _imported_names(code: str) -> set[str]:
+    """First parts of the modules that code imports anywhere in it; none where it is no Python."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except (SyntaxError, ValueError):
+        return set()
+    plain = {alias.name for n in nodes if isinstance(n, ast.Import) for alias in n.names}
+    given = {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module}
+    return {name.partition(".")[0] for name in plain | given}
+
+
+def _hash_files(files: Mapping[str, bytes]) -> str:
+    parts = (f"{name}:{hashlib.sha256(data).hexdigest()}" for name, data in sorted(files.items()))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def load_study_class(source: str | Source) -> type[Study]:
@@ -104,7 +143,7 @@ def _built_in(name: str) -> type[Study]:
 
 def _from_file(source: Source) -> type[Study]:
     path = Path(source.path)
-    module = types.ModuleType(f"attnlab_study_{(source.sha256 or '')[:16]}")
+    module = types.ModuleType(f"attnlab_study_{source.sha256[:16]}")
     module.__file__ = source.path
     vars(module)["__attnlab_source__"] = source
     sys.modules[module.__name__] = module  # dataclasses and pydantic look their module up here

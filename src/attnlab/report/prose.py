@@ -15,9 +15,9 @@
 What stands before the first heading is the answer. In a template one may use `claim(name)`,
 `by_name` (the same as a mapping, for claims that not every run has), `table(head, rows)`,
 `settings`, `arms` (the study's evidence) and what its `facts` returns; the filters are `number`,
-`interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's own; studies of one
-folder share text by `{% include "shared.md" %}`. A name that does not exist raises. Text that comes
-from data stays on one line and never becomes a heading.
+`interval`, `percent`, `points`, `decimals`, `verdict`, `measured`, `listed` and Jinja's own.
+Studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist raises.
+Text that comes from data stays on one line and never becomes a heading.
 
 The words of a study's figures may stand in `figures.md` beside its template: see `with_words`.
 """
@@ -131,6 +131,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         "interval": interval,
         "percent": percent,
         "points": points,
+        "decimals": decimals,
         "verdict": verdict,
         "measured": measured,
         "listed": listed,
@@ -173,6 +174,20 @@ def points(e: Estimate, decimals: int = 1) -> str:
     if not e.has_interval:
         return text
     return f"{text} [{100 * e.low:.{decimals}f}, {100 * e.high:.{decimals}f}]".replace("-", "−")
+
+
+def decimals(e: Estimate, digits: int = 3, sign: str = "") -> str:
+    """`0.123 [0.100, 0.150]`; with sign "+" a difference.
+
+    What rounds to 0 keeps its sign in a difference only: there it says on which side of 0 it lies.
+    """
+
+    def one(value: float) -> str:
+        rounded = value if sign else round(value, digits) + 0.0
+        return f"{rounded:{sign}.{digits}f}"
+
+    ends = f" [{one(e.low)}, {one(e.high)}]" if e.has_interval else ""
+    return f"{one(e.value)}{ends}".replace("-", "−")
 
 
 def verdict(claim: Claim) -> str:

@@ -1,7 +1,5 @@
 """Figures of the methods: accuracy against trained parameters, and cost."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
@@ -9,18 +7,15 @@ from attnlab.lab.study import Figure
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import PALETTE, house_style, panels
-from attnlab.studies.adapting.adapters import COSTS, TASKS
+from attnlab.studies.adapting.adapters import COSTS, TASKS, Adapters
 from attnlab.studies.adapting.evidence import AdaptArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.adapters import Adapters
 
 SHARE = (0.0, 1.0)
 METHOD = Series("method", PALETTE[0])
 OTHER_ENCODER = Series("other encoder", PALETTE[0], hollow=True)
 
 
-def figures(study: "Adapters", arms: AdaptArms) -> list[Figure]:
+def figures(study: Adapters, arms: AdaptArms) -> list[Figure]:
     """Costs are shown where they were measured."""
     tasks = [task for task in TASKS if arms.task(task).names()]
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]

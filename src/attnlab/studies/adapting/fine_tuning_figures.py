@@ -1,7 +1,6 @@
 """Figures of fine-tuning: the search, the epochs, the training rows, the collapse."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
@@ -11,15 +10,13 @@ from attnlab.lab.study import Figure
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.adapting.evidence import AdaptArms
+from attnlab.studies.adapting.fine_tuning import FineTuning
 from attnlab.studies.adapting.fine_tuning_claims import CONSTANT
 from attnlab.studies.adapting.plots import draw_line, draw_majority, log_ticks
 from attnlab.studies.adapting.settings import rate_text
 
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.fine_tuning import FineTuning
 
-
-def figures(study: "FineTuning", arms: AdaptArms) -> list[Figure]:
+def figures(study: FineTuning, arms: AdaptArms) -> list[Figure]:
     """A figure without trials is left out."""
     s = study.settings
     sizes, rates = sorted(s.sizes), (*s.collapse_rates, s.sane_rate)

@@ -1,7 +1,5 @@
 """Figures of the optimizers: accuracy against the learning rate, and the two comparisons."""
 
-from typing import TYPE_CHECKING
-
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
@@ -9,15 +7,12 @@ from attnlab.report.plots import Series, dot_plot
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
-from attnlab.studies.adapting.optimizers import at_rate
+from attnlab.studies.adapting.optimizers import Optimizers, at_rate
 from attnlab.studies.adapting.plots import draw_line, draw_majority
 from attnlab.studies.adapting.settings import rate_text
 
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.optimizers import Optimizers
 
-
-def figures(study: "Optimizers", arms: AdaptArms) -> list[Figure]:
+def figures(study: Optimizers, arms: AdaptArms) -> list[Figure]:
     """No figures where no training ended."""
     common = study.settings.common_rate
     drawn: dict[str, Drawn] = {

@@ -130,11 +130,10 @@ def _at_one_rate(arms: AdaptArms, other: str, rate: float) -> Claim:
 
 
 def _at_own_rate(arms: AdaptArms, other: str) -> Claim:
-    return judge(
+    return arms.accuracy_difference(
         f"{other}-level-at-its-own",
         f"With learning rates chosen on dev, {NAMES[other]} comes within five points of AdamW",
-        arms.accuracy_gap("adamw", other),
+        "adamw",
+        other,
         below=LEVEL,
-        quantity=f"test accuracy, adamw − {other}",
-        trials=arms.ids("adamw", other),
     )

@@ -1,7 +1,6 @@
 """Everything that was measured: shares, norms, targets, pairs, subspaces; and the exercise."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,15 +21,19 @@ from attnlab.report.style import (
 )
 from attnlab.studies.attention_design.gaussian import asymptotic_share, exact_share
 from attnlab.studies.attention_design.plane import draw_plane, draw_weights
-from attnlab.studies.attention_design.study import GAUSSIAN, SPHERE, share, trials_of
-
-if TYPE_CHECKING:
-    from attnlab.studies.attention_design.study import AttentionDesign, DesignSettings
+from attnlab.studies.attention_design.study import (
+    GAUSSIAN,
+    SPHERE,
+    AttentionDesign,
+    DesignSettings,
+    share,
+    trials_of,
+)
 
 BLUE, RED, ORANGE = PALETTE[:3]
 
 
-def figures(study: "AttentionDesign", table: Table) -> list[Figure]:
+def figures(study: AttentionDesign, table: Table) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     s = study.settings
     exercise, selectable, norms, targets, pairs, subspaces = (
@@ -48,7 +51,7 @@ def figures(study: "AttentionDesign", table: Table) -> list[Figure]:
     return with_words(study, drawn)
 
 
-def _selectable(table: Table, s: "DesignSettings") -> Drawing:
+def _selectable(table: Table, s: DesignSettings) -> Drawing:
     from matplotlib import colormaps
 
     dims = sorted(s.dims)

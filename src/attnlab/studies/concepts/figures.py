@@ -1,6 +1,6 @@
 """Figures: a pair token by token, a word merge by merge, bits against data, order and ids."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,9 +13,7 @@ from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots,
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
 from attnlab.studies.concepts.evidence import TARGETS, Evidence
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+from attnlab.studies.concepts.study import Concepts, ConceptsSettings
 
 STARTS = {
     "continued": Series("pretrained on news", PALETTE[1]),
@@ -32,7 +30,7 @@ PADDING_COLOUR, TOKEN_COLOUR = "#E4E4E4", "#EFEFEF"
 PER_LINE = 8  # tokens of a pair in one line of cells
 
 
-def figures(study: "Concepts", e: Evidence) -> list[Figure]:
+def figures(study: Concepts, e: Evidence) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
     s = study.settings
     targets = [target for target in s.targets if e.rows(target)]
@@ -92,7 +90,7 @@ def _merges(steps: list[Any]) -> Drawing:
     return drawing
 
 
-def _bits(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
+def _bits(e: Evidence, s: ConceptsSettings, targets: list[str]) -> Drawing:
     with house_style():
         drawing, axes = panels(1, len(targets), height=2.8)
         for ax, target in zip(axes, targets, strict=True):
@@ -111,7 +109,7 @@ def _bits(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
     return drawing
 
 
-def _units(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
+def _units(e: Evidence, s: ConceptsSettings, targets: list[str]) -> Drawing:
     series = {start: STARTS[start] for start in ("borrowed", "own")}
     units = {"perplexity": "perplexity per token", "bits": "bits per byte"}
     with house_style():

@@ -229,5 +229,5 @@ def _shuffled_training(e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
     effect = next((c.estimate.value for c in claims if c.name == "shuffling-helps"), 0.0)
     return [
         baselines(wilson(right, tested), {"the most frequent class": e.mean("order", "majority")}),
-        small_sample({"shuffled": (right, tested)}, effect if effect == effect else 0.0),
+        small_sample({"shuffled": (right, tested)}, effect),
     ]

@@ -1,7 +1,6 @@
 """Pictures: attention maps of the same rows, accuracy by part of the scores, learning curves."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,10 +20,7 @@ from attnlab.report.style import (
     house_style,
     panels,
 )
-from attnlab.studies.counting.study import PHASES, majority, phases_of
-
-if TYPE_CHECKING:
-    from attnlab.studies.counting.study import Counting
+from attnlab.studies.counting.study import PHASES, Counting, majority, phases_of
 
 COLOURS = {
     "positional": PALETTE[0],
@@ -40,7 +36,7 @@ PARTS = {
 SHARE = (0.0, 1.0)
 
 
-def figures(study: "Counting", arms: Arms) -> list[Figure]:
+def figures(study: Counting, arms: Arms) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
     looking = [arm for arm in arms.names() if arm != "off" and "first_maps" in _first(arms, arm)]
     drawn: dict[str, Drawn] = {

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,20 +11,17 @@ from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
 from attnlab.studies.counting.model import TERMS, Counter
-from attnlab.studies.counting.study import KINDS
+from attnlab.studies.counting.study import KINDS, Counting, CountingSettings
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
 from attnlab.training.batch import map_tensors
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks, TrainResult
 from attnlab.training.settings import TrainSettings
 
-if TYPE_CHECKING:
-    from attnlab.studies.counting.study import Counting, CountingSettings
-
 SHOWN = 2  # test rows whose attention maps are kept
 
 
-def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
     """Metrics are prefixed by the phase they were measured in: first, gentle or strong."""
     s: CountingSettings = study.settings_of(trial)
     seed, sizes = trial.stream, Sizes(s.length, s.tokens, s.width, s.hidden)
@@ -63,7 +59,7 @@ def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
     return Outcome(metrics, arrays=arrays, curves=learning_curve(first), findings=findings)
 
 
-def recipe(s: "CountingSettings", phase: str) -> TrainSettings:
+def recipe(s: CountingSettings, phase: str) -> TrainSettings:
     """`first` and `strong` train alike; `gentle` is SGD at a constant rate, as published.
 
     No weight decay: it would pull at what is held at 0.

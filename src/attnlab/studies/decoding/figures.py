@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -17,9 +16,7 @@ from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_a
 from attnlab.studies.decoding.claims import curve_of, judge_of
 from attnlab.studies.decoding.evidence import TextArms
 from attnlab.studies.decoding.strategies import GREEDY, KEYS, PEOPLE
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import Decoding
+from attnlab.studies.decoding.study import Decoding
 
 ROW = 0.2  # inches per line of a dot plot
 FAMILIES = {
@@ -38,7 +35,7 @@ ON_CURVES = {
 Columns = dict[str, tuple[str, str]]  # measure -> title and unit
 
 
-def figures(study: "Decoding", arms: TextArms) -> list[Figure]:
+def figures(study: Decoding, arms: TextArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     names, repeat = arms.names(), f"share of {study.settings.repeat}-grams"
     if not names:

@@ -1,7 +1,6 @@
 """Figures: ROUGE by arm, losses while training, what line breaks do to Lsum."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
@@ -14,9 +13,7 @@ from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.distillation.claims import REPORTED
 from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, mean_of
-
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation
+from attnlab.studies.distillation.study import Distillation
 
 ROW = 0.34  # inches per line of a dot plot
 COLOURS = dict(zip(TRAINED, PALETTE, strict=False))
@@ -41,7 +38,7 @@ CASES = {
 }
 
 
-def figures(study: "Distillation", arms: ScoredArms) -> list[Figure]:
+def figures(study: Distillation, arms: ScoredArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     names, batch = arms.names(), study.settings.batch
     trained = [arm for arm in names if arm in TRAINED]

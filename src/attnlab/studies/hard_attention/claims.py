@@ -1,7 +1,6 @@
 """What is claimed of hard attention, each sentence decided by the table."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,15 +18,13 @@ from attnlab.studies.hard_attention.evidence import (
     THROUGH,
     Evidence,
 )
-
-if TYPE_CHECKING:
-    from attnlab.studies.hard_attention.study import HardAttention
+from attnlab.studies.hard_attention.study import HardAttention
 
 # what is measured is 0.0; the range must have a width
 EXACTLY_ZERO = {"above": -1e-12, "below": 1e-12}
 
 
-def claims(study: "HardAttention", e: Evidence) -> list[Claim]:
+def claims(study: HardAttention, e: Evidence) -> list[Claim]:
     """Slopes of the output, then what they do to learning."""
     return [*_slopes(e), *_limits(e), *_task(e), *_sideways(e, study.settings.answers)]
 

@@ -1,18 +1,15 @@
 """Figures: the staircase, slopes against temperature, who carries them, learning, accuracy."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attnlab.lab.study import Figure
 from attnlab.report.prose import Drawn, with_words
 from attnlab.studies.hard_attention import slope_figures, task_figures
 from attnlab.studies.hard_attention.evidence import Evidence
-
-if TYPE_CHECKING:
-    from attnlab.studies.hard_attention.study import HardAttention
+from attnlab.studies.hard_attention.study import HardAttention
 
 
-def figures(study: "HardAttention", e: Evidence) -> list[Figure]:
+def figures(study: HardAttention, e: Evidence) -> list[Figure]:
     """What the report shows, in its order; a figure without trials is left out."""
     drawn: dict[str, Drawn] = {
         "staircase": (partial(slope_figures.staircase, e), e.table.where(kind="given").ids),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,12 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
 from attnlab.studies.hard_attention.model import Choice, Lookup
+from attnlab.studies.hard_attention.study import HardAttention
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 from attnlab.training.batch import map_tensors
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks, TrainResult
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.hard_attention.study import HardAttention
 
 MAPS = ("query", "key", "value")  # the three blocks of rows of the projection
 ENOUGH = 20  # rows of a kind before a mean over them is taken
@@ -30,7 +28,7 @@ WHY_NOT = {
 }
 
 
-def run(study: "HardAttention", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: HardAttention, trial: Trial, context: TrialContext) -> Outcome:
     """Measure slopes, give the example, score the baselines, or train one model."""
     kinds = {"slopes": random_slopes, "given": given, "baselines": baselines}
     kind = trial.config["kind"]

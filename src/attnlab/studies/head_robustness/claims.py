@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.lab.table import Table
@@ -10,9 +10,7 @@ from attnlab.measure.intervals import Estimate, mean_interval, wilson
 from attnlab.measure.ratios import exp_estimate
 from attnlab.studies.head_robustness.evidence import Evidence, paired
 from attnlab.studies.head_robustness.plan import BETA, EQUAL, NOISE, SPREAD, VARIES
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import HeadRobustness
 
 NEVER = Reported(
     0.0,
@@ -23,7 +21,7 @@ OFF = "share of outputs off the average"
 MISSING = Estimate(math.nan, method="the exact law was not computed")
 
 
-def claims(study: "HeadRobustness", e: Evidence) -> list[Claim]:
+def claims(study: HeadRobustness, e: Evidence) -> list[Claim]:
     """The exercise's two statements, where they stop, and whether both ways agree."""
     s, rows = e.settings, e.drawn(VARIES)
     logs = [

@@ -1,7 +1,7 @@
 """The draws themselves, the distribution of the output; the list of all figures."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,16 +21,14 @@ from attnlab.report.style import (
 )
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import BETA, NOISE, SPREAD, VARIES
+from attnlab.studies.head_robustness.study import HeadRobustness
 from attnlab.studies.head_robustness.sweeps import COLOURS, WORDS, draw_sweep
 from attnlab.studies.head_robustness.trial import ARMS, BINS, FINE
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
 
 EACH = 3  # of the bins' edges has a point in the cumulative panel
 
 
-def figures(study: "HeadRobustness", e: Evidence) -> list[Figure]:
+def figures(study: HeadRobustness, e: Evidence) -> list[Figure]:
     """Everything the report shows, in its order; a figure without trials is left out."""
     shown = [row.id for row in e.drawn(VARIES) if row["shown"]]
     drawn: dict[str, Drawn] = {

@@ -1,7 +1,5 @@
 """Pictures: accuracy by arm, memorised against asked, confidence of the four kinds, schedules."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -13,9 +11,7 @@ from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
 from attnlab.studies.knowledge.checks import rates
 from attnlab.studies.knowledge.evidence import KnowledgeArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.study import Knowledge
 
 ROW = 0.36  # inches a line of a dot plot
 KINDS = {
@@ -27,7 +23,7 @@ KINDS = {
 SHOWN = ("pretrained", "rotary", "perceiver-local", "none")
 
 
-def figures(study: "Knowledge", arms: KnowledgeArms) -> list[Figure]:
+def figures(study: Knowledge, arms: KnowledgeArms) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
     names = arms.names()
     if not names:

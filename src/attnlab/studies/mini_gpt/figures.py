@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,10 +14,7 @@ from attnlab.report.plots import Series, dot_plot, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
 from attnlab.studies.mini_gpt.projection_depth import ProjectionDepth, arm_name
-from attnlab.studies.mini_gpt.study import GPTArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.mini_gpt.study import MiniGPTStudy
+from attnlab.studies.mini_gpt.study import GPTArms, MiniGPTStudy
 
 ROW = 0.3  # inches a line of a dot plot
 PERPLEXITIES = {
@@ -39,12 +36,12 @@ INITIAL = {
 }
 
 
-def figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
+def figures(study: MiniGPTStudy, arms: GPTArms) -> list[Figure]:
     """What the report of every study of this kind shows; nothing where no model ended."""
     return _with_first(study, arms, {})
 
 
-def head_merging_figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
+def head_merging_figures(study: MiniGPTStudy, arms: GPTArms) -> list[Figure]:
     """First what exposes the reported gain."""
     return _with_first(study, arms, {"artefact": (partial(_artefact, arms), arms.ids())})
 
@@ -57,7 +54,7 @@ def projection_depth_figures(study: ProjectionDepth, arms: GPTArms) -> list[Figu
 
 
 def _with_first(
-    study: "MiniGPTStudy", arms: GPTArms, first: Mapping[str, Drawn], **names: Any
+    study: MiniGPTStudy, arms: GPTArms, first: Mapping[str, Drawn], **names: Any
 ) -> list[Figure]:
     """A study's own figures, then those that all these studies show."""
     lengths = ("length", "length_perplexity"), ("sentence length (tokens)", "perplexity")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,9 +9,7 @@ from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.phase_transition.evidence import Evidence, Value, chosen, excess, gap
-
-if TYPE_CHECKING:
-    from attnlab.studies.phase_transition.study import PhaseTransition
+from attnlab.studies.phase_transition.study import PhaseTransition
 
 PAPER = "Cui et al. 2024, plotting code of Figure 2"
 PUBLISHED = {"alpha_c": 1.2410, "alpha_l": 1.4506}
@@ -25,7 +22,7 @@ CRITICAL = {
 }
 
 
-def claims(study: "PhaseTransition", e: Evidence) -> list[Claim]:
+def claims(study: PhaseTransition, e: Evidence) -> list[Claim]:
     """All claims, in the order a reader wants them."""
     return [
         _critical(e, "alpha_c"),

@@ -1,7 +1,6 @@
 """What the report shows: Figures 2 and 3 of the paper, then what is beyond them."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Row
@@ -15,12 +14,10 @@ from attnlab.studies.phase_transition.beyond import (
 from attnlab.studies.phase_transition.curves import draw_figure_two
 from attnlab.studies.phase_transition.evidence import Evidence, excess, gap
 from attnlab.studies.phase_transition.maps import draw_critical_lines, draw_maps, draw_overlaps
-
-if TYPE_CHECKING:
-    from attnlab.studies.phase_transition.study import PhaseTransition
+from attnlab.studies.phase_transition.study import PhaseTransition
 
 
-def figures(study: "PhaseTransition", e: Evidence) -> list[Figure]:
+def figures(study: PhaseTransition, e: Evidence) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     curves, cells, open_ids = (e.part(p).ids for p in ("Figure 2", "Figure 3", "open questions"))
     two = curves + e.table.where(kind="curve").ids if curves else ()
