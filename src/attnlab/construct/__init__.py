@@ -21,7 +21,6 @@ nothing heavier, and load scipy, cvxpy and torch when a function needs them.
 """
 
 from attnlab.construct.average import average
-from attnlab.construct.batch import identity, select_many
 from attnlab.construct.design import design
 from attnlab.construct.extract import Extraction, extract
 from attnlab.construct.goals import Goal, parse_goal
@@ -33,7 +32,7 @@ from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction, Constructions
 from attnlab.construct.robustness import compare_heads, noisy_covariances, robustness
 from attnlab.construct.robustness_result import RobustnessSettings
-from attnlab.construct.select import select
+from attnlab.construct.select import identity, select, select_many
 
 __all__ = [
     "Construction",

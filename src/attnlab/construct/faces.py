@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.construct.log_sum_exp import SingleProblem
 from attnlab.construct.newton import BELOW, HALF, NewtonResult, minimise
 from attnlab.construct.numerics import EPS, Array, Mask
 from attnlab.construct.span import orthonormal_basis
@@ -38,12 +37,12 @@ def least_face(unit: Array, rounding: float = EPS) -> Face:
         return Face(rows, np.zeros(0), None, True)
     span = orthonormal_basis(unit, rounding)
     reduced = unit @ span
-    newton = minimise(SingleProblem(reduced), np.zeros((1, span.shape[1])))
-    if newton.inside[0]:
-        return Face(rows, newton.at.p[0], None, True)
+    newton = minimise(reduced, np.zeros(span.shape[1]))
+    if newton.inside:
+        return Face(rows, newton.at.p, None, True)
     part, direction = _separate(reduced, newton, rounding)
     if part is None:
-        return Face(rows, newton.at.p[0], None, False)
+        return Face(rows, newton.at.p, None, False)
     direction = span @ direction
     weights = np.zeros(len(unit))
     if not part.any():
@@ -57,9 +56,9 @@ def least_face(unit: Array, rounding: float = EPS) -> Face:
 
 def _separate(unit: Array, newton: NewtonResult, rounding: float) -> tuple[Mask | None, Array]:
     """The rows of a face and u: from Newton's last step, least squares or a linear program."""
-    if newton.at.f[0] < -BELOW:
-        return np.zeros(len(unit), bool), newton.at.q[0] / np.linalg.norm(newton.at.q[0])
-    part, direction = _check_step(unit, newton.step[0], rounding)
+    if newton.at.f < -BELOW:
+        return np.zeros(len(unit), bool), newton.at.q / np.linalg.norm(newton.at.q)
+    part, direction = _check_step(unit, newton.step, rounding)
     if part is None:
         part, direction = _nearest_point(unit, rounding)
     if part is None:

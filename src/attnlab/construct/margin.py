@@ -58,10 +58,10 @@ def length_along(rows: Array, level: float, direction: Array) -> float:
     moves = rows @ direction
     low, length = 0.0, 0.0
     for _ in range(_STEPS):
-        f, p = log_sum_and_softmax((length * moves)[None])
-        excess = float(f[0]) - level
+        f, p = log_sum_and_softmax(length * moves)
+        excess = f - level
         # f is convex and decreases: Newton from the left never passes the root.
-        step = excess / -float(p[0] @ moves)
+        step = excess / -float(p @ moves)
         if step <= 1e-15 * length:
             break
         low, length = length, length + step
