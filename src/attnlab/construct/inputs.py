@@ -30,7 +30,7 @@ class AttentionInputs:
     @staticmethod
     def check(keys: Any, scale: Scale = 1.0, values: Any = None) -> AttentionInputs:
         """Raise UsageError unless the keys, the scale and the values fit together."""
-        checked_keys = check_keys(keys)
+        checked_keys = check_matrix(keys, "keys")
         n, h = checked_keys.shape
         return AttentionInputs(checked_keys, resolve_scale(scale, h), check_values(values, n))
 
@@ -64,11 +64,6 @@ def resolve_scale(scale: Scale, h: int) -> float:
     if not math.sqrt(SMALLEST) <= factor <= math.sqrt(LARGEST):
         raise UsageError(f"scale must be 1, sqrt or a positive number: got {scale!r}")
     return factor
-
-
-def check_keys(keys: Any) -> Array:
-    """K as a finite float64 matrix with one key per row, at least one key and one dimension."""
-    return check_matrix(keys, "keys")
 
 
 def check_values(values: Any, n: int) -> Array | None:
