@@ -57,15 +57,6 @@ def t_quantile(p: float, freedom: int) -> float:
     return float(stdtrit(freedom, p))
 
 
-def paired_difference(a: ArrayLike, b: ArrayLike, level: float = LEVEL) -> Estimate:
-    """Mean of a_i − b_i over pairs of runs with the same seed (t interval)."""
-    x, y = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    if x.shape != y.shape:
-        raise ValueError(f"paired runs must match: {x.shape} against {y.shape}")
-    e = mean_interval(x - y, level)
-    return Estimate(e.value, e.low, e.high, e.n, f"paired t interval over runs, {level:.0%}")
-
-
 def bootstrap_mean(
     items: ArrayLike, rng: np.random.Generator, level: float = LEVEL, draws: int = 10_000
 ) -> Estimate:
