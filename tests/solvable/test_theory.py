@@ -78,7 +78,7 @@ def test_positional_check_values(rule: Rule) -> None:
     assert point.train_error == pytest.approx(0.003217, rel=4e-3)
     assert point.train_error == pytest.approx(0.003228, rel=8e-3)
     # Elsewhere, omega = 0.2, alpha = 1: m = 0.223 with 2^14 Sobol points from every start
-    other = fixed_point(Model(omega=0.2), 1.0, "positional", sobol(2**14))
+    other = fixed_point(Model(omega=0.2), 1.0, "positional", rule)
     assert other.m == pytest.approx(0.223, rel=0.01)
 
 

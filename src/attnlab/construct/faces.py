@@ -68,21 +68,32 @@ def _separate(unit: Array, newton: NewtonResult, rounding: float) -> tuple[Mask 
 
 def _nearest_point(unit: Array, rounding: float) -> tuple[Mask | None, Array]:
     """u from the point of the hull nearest to 0, for 0 outside the hull by a small distance."""
-    from scipy.optimize import nnls
-
-    matrix = np.vstack([unit.T, np.ones(len(unit))])
-    target = np.zeros(len(matrix))
-    target[-1] = 1.0
-    try:
-        weights, _ = nnls(matrix, target, maxiter=50 * max(matrix.shape))
-    except RuntimeError:  # too many iterations
-        return None, target[:-1]
+    weights = hull_weights(unit)
+    if weights is None:
+        return None, np.zeros(unit.shape[1])
     # The nearest point itself is lost in rounding; the direction orthogonal to its face is not.
     nearest = unit[weights > 0]
     direction = np.linalg.lstsq(nearest, -np.ones(len(nearest)), rcond=None)[0]
     direction = direction / np.linalg.norm(direction)
     below = (unit @ direction < -max(_CLEAR, 16 * rounding)).all()
     return (np.zeros(len(unit), bool) if below else None), direction
+
+
+def hull_weights(rows: Array) -> Array | None:
+    """lambda >= 0, up to a factor, of the point sum lambda_i row_i of the hull nearest to 0.
+
+    Non-negative least squares for the equations sum lambda_i row_i = 0 and sum lambda_i = 1;
+    None where it needs too many iterations.
+    """
+    from scipy.optimize import nnls
+
+    matrix = np.vstack([rows.T, np.ones(len(rows))])
+    target = np.zeros(len(matrix))
+    target[-1] = 1.0
+    try:
+        return nnls(matrix, target, maxiter=50 * max(matrix.shape))[0]
+    except RuntimeError:
+        return None
 
 
 def _combine(unit: Array, outer: Array, inner: Array | None) -> Array:

@@ -57,10 +57,7 @@ def resolve_scale(scale: Scale, h: int) -> float:
     """The factor of the scores: 1/sqrt(h) for "sqrt", otherwise the positive number given."""
     if scale == "sqrt":
         return 1 / math.sqrt(h)
-    try:
-        factor = float(scale)
-    except (TypeError, ValueError):
-        factor = math.nan
+    factor = _to_float(scale)
     if not math.sqrt(SMALLEST) <= factor <= math.sqrt(LARGEST):
         raise UsageError(f"scale must be 1, sqrt or a positive number: got {scale!r}")
     return factor
@@ -118,13 +115,18 @@ def check_members(members: Iterable[Any], n: int) -> list[int]:
 
 def check_weight(weight: Any, name: str = "a weight") -> float:
     """A number strictly between 0 and 1: softmax of finite scores leaves every key some weight."""
-    try:
-        value = float(weight)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = _to_float(weight)
     if not 0 < value < 1:
         raise UsageError(f"{name} lies strictly between 0 and 1: got {weight!r}")
     return value
+
+
+def _to_float(given: Any) -> float:
+    """The number given, or NaN, which every comparison refuses."""
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def check_matrix(given: Any, name: str) -> Array:
