@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.construct import gradient_curve, hard_attention, jacobian_norms
+from attnlab.construct import hard_attention, jacobian_norms
 from attnlab.core.errors import UsageError
 
 KEYS = np.array([[-3.0, 0, 1], [1, 1, -1], [0, 1, 1], [1, 0, 0], [0.5, 0.5, 0.5]])
@@ -99,16 +99,6 @@ def test_at_a_tie_the_argmax_jumps() -> None:
     finer = jacobian_norms([[1.0, 0], [0, 1]], [1.0, 1.0], [[0.0], [1.0]], "argmax", 0.1)
     assert found.query == 0 and found.query_difference > 1e4
     assert finer.query_difference == pytest.approx(10 * found.query_difference, rel=1e-6)
-
-
-def test_the_curve_has_every_kind_at_every_temperature() -> None:
-    rows = gradient_curve(KEYS, QUERY, VALUES, [1.0, 0.3, 0.1])
-    assert [(row.kind, row.temperature) for row in rows] == [
-        (kind, t) for kind in ("softmax", "argmax", "straight-through") for t in (1.0, 0.3, 0.1)
-    ]
-    soft = [row.query for row in rows[:3]]
-    assert soft[0] > soft[1] > soft[2] > 0
-    assert set(rows[0].as_json()) >= {"kind", "temperature", "query", "query_difference", "floor"}
 
 
 @settings(max_examples=25, derandomize=True, deadline=None)

@@ -13,7 +13,6 @@ from attnlab.measure.intervals import (
     bootstrap_mean,
     holm,
     mean_interval,
-    paired_difference,
     t_test_p,
 )
 
@@ -48,17 +47,6 @@ def test_too_few_runs_have_no_interval() -> None:
     assert math.isnan(none.value) and none.n == 0 and not none.has_interval
     assert one.value == 7.0 and one.n == 1 and not one.has_interval
     assert mean_interval([3.0, math.nan, math.inf]).n == 1
-
-
-def test_paired_difference_removes_what_the_arms_share() -> None:
-    rng = np.random.default_rng(19)
-    shared, noise = rng.normal(0, 100, 7), rng.normal(0, 0.01, 7)
-    found = paired_difference(shared + 1 + noise, shared)
-    assert found.value == pytest.approx(1, abs=0.02)
-    assert found.high - found.low < 0.1
-    assert found.method.startswith("paired")
-    with pytest.raises(ValueError, match="must match"):
-        paired_difference([1.0, 2.0, 3.0], [1.0, 2.0])
 
 
 @given(runs)

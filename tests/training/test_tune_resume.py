@@ -43,9 +43,9 @@ def test_stopped_and_resumed(tmp_path: Path, method: Method) -> None:
                 hooks=Hooks(stop=lambda at=at, seen=seen: next(seen) >= at),
                 on_predictions=lambda p: {"top_share": float((p.classes == 0).mean())},
             )
-        assert done is not None and done.trained.ending == "done"
+        assert done is not None and done.ending == "done"
         ends.append({n: t.detach().clone() for n, t in model_tensors(model).items()})
-        logs.append(done.trained.log)
+        logs.append(done.log)
     assert logs[0] == logs[1] and "top_share" in logs[0][2]
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
     stored = next((tmp_path / "0").glob("step-*/model.safetensors")).stat().st_size

@@ -78,7 +78,7 @@ def identity(
     json: JsonOption = False,
 ) -> None:
     """The query matrix whose row i selects key i: attention that changes nothing."""
-    from attnlab.construct.batch import identity as solve
+    from attnlab.construct.select import identity as solve
 
     rows, worth = _matrices(keys, values)
     found = solve(rows, weight, scale.value, worth)

@@ -13,41 +13,36 @@ select, select_many, identity    the shortest query for one key, for many, for e
 average, average_scale, match    equal weights on several keys; any distribution over the keys
 replace_key, design              a new key for a given query; a query and new keys together
 extract                          the matrix that recovers one of two averaged vectors
-hard_attention, jacobian_norms, gradient_curve    argmax attention and its gradients
-robustness, compare_heads, noisy_covariances      attention over random keys
+hard_attention, jacobian_norms   argmax attention and its gradients
+robustness, compare_heads, noisy_covariances    attention over random keys
 
 The modules share names with these functions, so all are imported at once; they import numpy and
 nothing heavier, and load scipy, cvxpy and torch when a function needs them.
 """
 
 from attnlab.construct.average import average
-from attnlab.construct.batch import identity, select_many
 from attnlab.construct.design import design
-from attnlab.construct.extract import Extraction, extract
+from attnlab.construct.extract import extract
 from attnlab.construct.goals import Goal, parse_goal
-from attnlab.construct.hard import gradient_curve, hard_attention, jacobian_norms
+from attnlab.construct.hard import hard_attention, jacobian_norms
 from attnlab.construct.inputs import attention_weights, resolve_scale
 from attnlab.construct.match import match
 from attnlab.construct.pair import average_scale
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction, Constructions
 from attnlab.construct.robustness import compare_heads, noisy_covariances, robustness
-from attnlab.construct.robustness_result import RobustnessSettings
-from attnlab.construct.select import select
+from attnlab.construct.select import identity, select, select_many
 
 __all__ = [
     "Construction",
     "Constructions",
-    "Extraction",
     "Goal",
-    "RobustnessSettings",
     "attention_weights",
     "average",
     "average_scale",
     "compare_heads",
     "design",
     "extract",
-    "gradient_curve",
     "hard_attention",
     "identity",
     "jacobian_norms",

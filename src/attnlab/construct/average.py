@@ -84,7 +84,7 @@ def _largest_total(problem: EqualWeightProblem, lowest: Infimum) -> Construction
     query = lowest.query / (largest_norm(problem.rows) or 1.0)
     if lowest.kind == "face":
         query = problem.min_norm(problem.below(problem.total(lowest.value))).query
-    f = float(log_sum_and_softmax((problem.rows @ query)[None])[0][0])
+    f, _ = log_sum_and_softmax(problem.rows @ query)
     result = MinNormResult("impossible", query, f, np.inf, lowest.change, lowest)
     return _describe_infeasible(problem, result, None)
 

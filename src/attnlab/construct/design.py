@@ -25,11 +25,15 @@ from attnlab.construct.conflict import (
 )
 from attnlab.construct.convex_solver import shortest_query
 from attnlab.construct.design_problem import DesignProblem
-from attnlab.construct.design_report import explain_failure, infeasible, report_before
+from attnlab.construct.design_report import (
+    explain_failure,
+    infeasible,
+    replace_free_keys,
+    report_before,
+)
 from attnlab.construct.goals import Goal, Target
 from attnlab.construct.inputs import AttentionInputs, Scale, attention_weights, check_members
 from attnlab.construct.numerics import Array
-from attnlab.construct.replacement import replace_free_keys
 from attnlab.construct.result import Construction
 from attnlab.core.errors import UsageError
 from attnlab.core.extras import require

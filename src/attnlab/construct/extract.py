@@ -13,30 +13,18 @@ On vectors orthogonal to both spans M is 0, which gives it the smallest norm.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attnlab.construct.inputs import check_numbers
 from attnlab.construct.numerics import EPS, Array
-from attnlab.construct.result import Construction, plain
+from attnlab.construct.result import Construction
+from attnlab.construct.span import basis_of_unit_rows
 from attnlab.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Extraction(Construction):
-    """A construction whose solution is a matrix; `norm` is its largest singular value."""
-
-    matrix: Array | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The matrix first, then the fields of every construction."""
-        matrix = {} if self.matrix is None else {"matrix": plain(self.matrix)}
-        return {**matrix, **super().as_json()}
-
-
-def extract(basis_a: Any, basis_b: Any, columns: bool = False) -> Extraction:
+def extract(basis_a: Any, basis_b: Any, columns: bool = False) -> Construction:
     """The matrix that returns v_a from the mean of v_a and v_b, or a vector that both spans share.
 
     Each ROW of a basis is one of its vectors (with `columns`, each column); they need be neither
@@ -46,8 +34,8 @@ def extract(basis_a: Any, basis_b: Any, columns: bool = False) -> Extraction:
     a, b = _rows(basis_a, "basis A", columns), _rows(basis_b, "basis B", columns)
     if a.shape[1] != b.shape[1]:
         raise UsageError(f"the vectors of A have {a.shape[1]} entries but those of B {b.shape[1]}")
-    span_a, condition_a = _orthonormal(a)
-    span_b, condition_b = _orthonormal(b)
+    span_a, condition_a = basis_of_unit_rows(_scale_to_unit(a), 4 * EPS)
+    span_b, condition_b = basis_of_unit_rows(_scale_to_unit(b), 4 * EPS)
     left, sines, right = np.linalg.svd(_project_out(span_a, span_b), full_matrices=False)
     rounding = 16 * EPS * max(a.shape[1], 4) * max(condition_a, condition_b)
     if sines.size and sines[-1] <= rounding:
@@ -65,16 +53,6 @@ def _rows(given: Any, name: str, columns: bool) -> Array:
     return rows.T.copy() if columns else rows
 
 
-def _orthonormal(rows: Array) -> tuple[Array, float]:
-    """Orthonormal columns that span the rows, and the factor by which rounding is amplified."""
-    unit = _scale_to_unit(rows)
-    if not len(unit):
-        return np.zeros((rows.shape[1], 0)), 1.0
-    _, values, directions = np.linalg.svd(unit, full_matrices=False)
-    kept = values > values[0] * EPS * 4 * max(unit.shape)
-    return directions[kept].T, float(values[0] / values[kept][-1])
-
-
 def _scale_to_unit(rows: Array) -> Array:
     """The non-zero rows, scaled to length one."""
     sizes = np.linalg.norm(rows, axis=1)
@@ -87,13 +65,13 @@ def _project_out(span: Array, other: Array) -> Array:
     return once - other @ (other.T @ once)
 
 
-def _describe_shared_vector(a: Array, b: Array, vector: Array, sine: float) -> Extraction:
+def _describe_shared_vector(a: Array, b: Array, vector: Array, sine: float) -> Construction:
     """The certificate: a vector x with its coefficients in A and in B."""
     in_a = np.linalg.lstsq(a.T, vector, rcond=None)[0]
     in_b = np.linalg.lstsq(b.T, vector, rcond=None)[0]
     residual = float(max(np.abs(in_a @ a - vector).max(), np.abs(in_b @ b - vector).max()))
     certificate = {"kind": "shared-vector", "vector": vector, "in_a": in_a, "in_b": in_b}
-    return Extraction(
+    return Construction(
         feasible=False,
         why="Both spans contain the vector x of the certificate: (x + 0)/2 and (0 + x)/2 are the"
         " same mean, and no matrix can tell from which span x came.",
@@ -103,7 +81,7 @@ def _describe_shared_vector(a: Array, b: Array, vector: Array, sine: float) -> E
     )
 
 
-def _describe_matrix(a: Array, b: Array, matrix: Array, sines: Array) -> Extraction:
+def _describe_matrix(a: Array, b: Array, matrix: Array, sines: Array) -> Construction:
     """The matrix with its norm 2 / sin(theta), by which it can amplify an error."""
     sine = min(float(sines[-1]) if sines.size else 1.0, 1.0)
     angle = math.degrees(math.asin(sine))
@@ -115,7 +93,7 @@ def _describe_matrix(a: Array, b: Array, matrix: Array, sines: Array) -> Extract
             f"The spans meet at {angle:.4g} degrees: M is twice the projector onto A along B,"
             f" and can amplify an error {norm:.4g} times."
         )
-    return Extraction(
+    return Construction(
         feasible=True,
         why=why,
         matrix=matrix,

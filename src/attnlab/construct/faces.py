@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.construct.log_sum_exp import SingleProblem
 from attnlab.construct.newton import BELOW, HALF, NewtonResult, minimise
 from attnlab.construct.numerics import EPS, Array, Mask
 from attnlab.construct.span import orthonormal_basis
@@ -38,12 +37,12 @@ def least_face(unit: Array, rounding: float = EPS) -> Face:
         return Face(rows, np.zeros(0), None, True)
     span = orthonormal_basis(unit, rounding)
     reduced = unit @ span
-    newton = minimise(SingleProblem(reduced), np.zeros((1, span.shape[1])))
-    if newton.inside[0]:
-        return Face(rows, newton.at.p[0], None, True)
+    newton = minimise(reduced, np.zeros(span.shape[1]))
+    if newton.inside:
+        return Face(rows, newton.at.p, None, True)
     part, direction = _separate(reduced, newton, rounding)
     if part is None:
-        return Face(rows, newton.at.p[0], None, False)
+        return Face(rows, newton.at.p, None, False)
     direction = span @ direction
     weights = np.zeros(len(unit))
     if not part.any():
@@ -57,9 +56,9 @@ def least_face(unit: Array, rounding: float = EPS) -> Face:
 
 def _separate(unit: Array, newton: NewtonResult, rounding: float) -> tuple[Mask | None, Array]:
     """The rows of a face and u: from Newton's last step, least squares or a linear program."""
-    if newton.at.f[0] < -BELOW:
-        return np.zeros(len(unit), bool), newton.at.q[0] / np.linalg.norm(newton.at.q[0])
-    part, direction = _check_step(unit, newton.step[0], rounding)
+    if newton.at.f < -BELOW:
+        return np.zeros(len(unit), bool), newton.at.q / np.linalg.norm(newton.at.q)
+    part, direction = _check_step(unit, newton.step, rounding)
     if part is None:
         part, direction = _nearest_point(unit, rounding)
     if part is None:
@@ -69,21 +68,32 @@ def _separate(unit: Array, newton: NewtonResult, rounding: float) -> tuple[Mask 
 
 def _nearest_point(unit: Array, rounding: float) -> tuple[Mask | None, Array]:
     """u from the point of the hull nearest to 0, for 0 outside the hull by a small distance."""
-    from scipy.optimize import nnls
-
-    matrix = np.vstack([unit.T, np.ones(len(unit))])
-    target = np.zeros(len(matrix))
-    target[-1] = 1.0
-    try:
-        weights, _ = nnls(matrix, target, maxiter=50 * max(matrix.shape))
-    except RuntimeError:  # too many iterations
-        return None, target[:-1]
+    weights = hull_weights(unit)
+    if weights is None:
+        return None, np.zeros(unit.shape[1])
     # The nearest point itself is lost in rounding; the direction orthogonal to its face is not.
     nearest = unit[weights > 0]
     direction = np.linalg.lstsq(nearest, -np.ones(len(nearest)), rcond=None)[0]
     direction = direction / np.linalg.norm(direction)
     below = (unit @ direction < -max(_CLEAR, 16 * rounding)).all()
     return (np.zeros(len(unit), bool) if below else None), direction
+
+
+def hull_weights(rows: Array) -> Array | None:
+    """lambda >= 0, up to a factor, of the point sum lambda_i row_i of the hull nearest to 0.
+
+    Non-negative least squares for the equations sum lambda_i row_i = 0 and sum lambda_i = 1;
+    None where it needs too many iterations.
+    """
+    from scipy.optimize import nnls
+
+    matrix = np.vstack([rows.T, np.ones(len(rows))])
+    target = np.zeros(len(matrix))
+    target[-1] = 1.0
+    try:
+        return nnls(matrix, target, maxiter=50 * max(matrix.shape))[0]
+    except RuntimeError:
+        return None
 
 
 def _combine(unit: Array, outer: Array, inner: Array | None) -> Array:

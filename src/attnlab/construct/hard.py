@@ -14,8 +14,8 @@ central differences of the forward pass. Norms are Frobenius norms of Jacobians.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,10 +59,6 @@ class JacobianNorms:
     values_difference: float
     floor: float
 
-    def as_json(self) -> dict[str, Any]:
-        """All fields, as a dictionary of numbers."""
-        return asdict(self)
-
 
 def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> HardAttention:
     """The value of the key with the highest score; keys that tie up to rounding are all listed."""
@@ -102,20 +98,6 @@ def jacobian_norms(
     size = max(float(np.abs(k).max()), float(np.abs(q).max()))
     floor = float(np.finfo(np.float64).eps * np.linalg.norm(v) * size / (_STEP * bend))
     return JacobianNorms(kind, float(temperature), *by_autograd, *by_difference, floor)
-
-
-def gradient_curve(
-    keys: Any, query: Any, values: Any, temperatures: Sequence[float], scale: Scale = 1.0
-) -> list[JacobianNorms]:
-    """`jacobian_norms` of every kind at every temperature, as the rows of a plot.
-
-    Argmax does not depend on the temperature; its rows repeat so that all curves share one x axis.
-    """
-    return [
-        jacobian_norms(keys, query, values, kind, temperature, scale)
-        for kind in KINDS
-        for temperature in temperatures
-    ]
 
 
 def _check(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:

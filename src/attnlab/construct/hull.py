@@ -19,7 +19,7 @@ import numpy as np
 
 from attnlab.construct.entropy import maximise_entropy
 from attnlab.construct.faces import least_face
-from attnlab.construct.log_sum_exp import Point, SingleProblem, evaluate
+from attnlab.construct.log_sum_exp import LogSumExp, Point
 from attnlab.construct.newton import ROUNDED, NewtonResult, minimise
 from attnlab.construct.numerics import EPS, Array, Mask, entropy
 from attnlab.construct.span import normalise_rows, orthonormal_basis
@@ -59,43 +59,37 @@ def infimum(rows: Array, rounding: float = EPS) -> Infimum:
     weights[~on_face] = 0.0
     span = orthonormal_basis(rows[on_face], rounding)
     minimum = attained_infimum(rows[on_face], weights[on_face], span)
-    weights[on_face] = minimum.at.p[0]
+    weights[on_face] = minimum.at.p
     return Infimum(
         kind="inside" if on_face.all() else "face",
-        value=float(minimum.at.f[0]),
-        query=minimum.at.q[0],
+        value=minimum.at.f,
+        query=minimum.at.q,
         weights=weights,
         face=on_face,
-        change=float(minimum.change[0]),
+        change=minimum.change,
         direction=face.direction,
-        sure=face.sure and bool(minimum.inside[0]),
+        sure=face.sure and minimum.inside,
     )
-
-
-def interior_infimum(newton: NewtonResult) -> Infimum:
-    """The infimum where Newton on a single problem has converged inside the hull."""
-    at, face = newton.at, np.ones(newton.at.p.shape[1], bool)
-    return Infimum("inside", float(at.f[0]), at.q[0], at.p[0], face, float(newton.change[0]))
 
 
 def attained_infimum(rows: Array, weights: Array, span: Array) -> NewtonResult:
     """inf f where it is known to be attained: Newton on q and, where that fails, on lambda."""
     if span.shape[1] == 0:  # every row is zero: f is constant
-        flat = evaluate(SingleProblem(rows), np.zeros((1, rows.shape[1])))
-        return NewtonResult(flat, flat.q, np.zeros(1), np.ones(1, bool))
-    reduced = SingleProblem(rows @ span)
-    result = minimise(reduced, np.zeros((1, span.shape[1])), may_diverge=False)
-    if not result.inside[0] and (weights > 0).all():
-        lam, q = maximise_entropy(reduced.rows, weights)
-        again = minimise(reduced, q[None], may_diverge=False)
-        result = again if again.inside[0] else _result_of_weights(reduced, lam, q)
+        flat = LogSumExp(rows).at(np.zeros(rows.shape[1]))
+        return NewtonResult(flat, flat.q, 0.0, True)
+    reduced = rows @ span
+    result = minimise(reduced, np.zeros(span.shape[1]), may_diverge=False)
+    if not result.inside and (weights > 0).all():
+        lam, q = maximise_entropy(reduced, weights)
+        again = minimise(reduced, q, may_diverge=False)
+        result = again if again.inside else _result_of_weights(reduced, lam, q)
     q = result.at.q if np.abs(result.at.q).max() > _ZERO else np.zeros_like(result.at.q)
-    return result._replace(at=result.at._replace(q=q @ span.T))
+    return result._replace(at=result.at._replace(q=span @ q))
 
 
-def _result_of_weights(objective: SingleProblem, lam: Array, q: Array) -> NewtonResult:
+def _result_of_weights(rows: Array, lam: Array, q: Array) -> NewtonResult:
     """lambda as the solution; log lambda - D q would be constant if q were exact."""
-    at = Point(q[None], np.array([entropy(lam)]), lam[None])
-    fit = np.log(lam[lam > 0]) - objective.rows[lam > 0] @ q
-    change = np.array([float(np.ptp(fit))])
-    return NewtonResult(at, np.zeros_like(at.q), change, change < ROUNDED)
+    at = Point(q, entropy(lam), lam)
+    fit = np.log(lam[lam > 0]) - rows[lam > 0] @ q
+    change = float(np.ptp(fit))
+    return NewtonResult(at, np.zeros_like(q), change, change < ROUNDED)

@@ -30,7 +30,7 @@ class AttentionInputs:
     @staticmethod
     def check(keys: Any, scale: Scale = 1.0, values: Any = None) -> AttentionInputs:
         """Raise UsageError unless the keys, the scale and the values fit together."""
-        checked_keys = check_keys(keys)
+        checked_keys = check_matrix(keys, "keys")
         n, h = checked_keys.shape
         return AttentionInputs(checked_keys, resolve_scale(scale, h), check_values(values, n))
 
@@ -57,18 +57,10 @@ def resolve_scale(scale: Scale, h: int) -> float:
     """The factor of the scores: 1/sqrt(h) for "sqrt", otherwise the positive number given."""
     if scale == "sqrt":
         return 1 / math.sqrt(h)
-    try:
-        factor = float(scale)
-    except (TypeError, ValueError):
-        factor = math.nan
+    factor = _to_float(scale)
     if not math.sqrt(SMALLEST) <= factor <= math.sqrt(LARGEST):
         raise UsageError(f"scale must be 1, sqrt or a positive number: got {scale!r}")
     return factor
-
-
-def check_keys(keys: Any) -> Array:
-    """K as a finite float64 matrix with one key per row, at least one key and one dimension."""
-    return check_matrix(keys, "keys")
 
 
 def check_values(values: Any, n: int) -> Array | None:
@@ -123,13 +115,18 @@ def check_members(members: Iterable[Any], n: int) -> list[int]:
 
 def check_weight(weight: Any, name: str = "a weight") -> float:
     """A number strictly between 0 and 1: softmax of finite scores leaves every key some weight."""
-    try:
-        value = float(weight)
-    except (TypeError, ValueError):
-        value = math.nan
+    value = _to_float(weight)
     if not 0 < value < 1:
         raise UsageError(f"{name} lies strictly between 0 and 1: got {weight!r}")
     return value
+
+
+def _to_float(given: Any) -> float:
+    """The number given, or NaN, which every comparison refuses."""
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def check_matrix(given: Any, name: str) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from attnlab.construct.faces import hull_weights
 from attnlab.construct.hull import infimum
 from attnlab.construct.log_sum_exp import log_sum_and_softmax
 from attnlab.construct.numerics import Array, largest_norm
@@ -27,20 +28,12 @@ class Margin(NamedTuple):
 
 def max_margin(rows: Array, guess: Array) -> Margin | None:
     """The margin of the rows d_i, from a query with d_i . guess < 0 for all i; None without one."""
-    from scipy.optimize import nnls
-
     length = float(np.linalg.norm(guess))
     known = -float((rows @ guess).max()) / length if length else 0.0
     if known <= 0:
         return None
-    matrix = np.vstack(
-        [-rows.T / known, np.ones(len(rows))]
-    )  # so that the solution has length at most 1
-    target = np.zeros(len(matrix))
-    target[-1] = 1.0
-    try:
-        weights, _ = nnls(matrix, target, maxiter=50 * max(matrix.shape))
-    except RuntimeError:  # too many iterations
+    weights = hull_weights(-rows / known)  # divided so that the solution has length at most 1
+    if weights is None:
         return None
     normal = -(weights @ rows)
     size = float(np.linalg.norm(normal))
@@ -58,10 +51,10 @@ def length_along(rows: Array, level: float, direction: Array) -> float:
     moves = rows @ direction
     low, length = 0.0, 0.0
     for _ in range(_STEPS):
-        f, p = log_sum_and_softmax((length * moves)[None])
-        excess = float(f[0]) - level
+        f, p = log_sum_and_softmax(length * moves)
+        excess = f - level
         # f is convex and decreases: Newton from the left never passes the root.
-        step = excess / -float(p[0] @ moves)
+        step = excess / -float(p @ moves)
         if step <= 1e-15 * length:
             break
         low, length = length, length + step

@@ -97,16 +97,16 @@ def _minimise_kl(inputs: AttentionInputs, p: Array) -> Infimum:
     span = orthonormal_basis(keys[on_face] - keys[support[0]])
     minimum = attained_infimum(rows[on_face] / length, start[on_face], span)
     weights = np.zeros(len(keys))
-    weights[on_face] = minimum.at.p[0]
+    weights[on_face] = minimum.at.p
     return Infimum(
         kind="inside" if direction is None else "face",
-        value=float(minimum.at.f[0]),
-        query=minimum.at.q[0] / length,
+        value=minimum.at.f,
+        query=minimum.at.q / length,
         weights=weights,
         face=on_face,
-        change=float(minimum.change[0]),
+        change=minimum.change,
         direction=direction,
-        sure=sure and bool(minimum.inside[0]),
+        sure=sure and minimum.inside,
     )
 
 

@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from attnlab.construct.hull import Infimum, infimum
-from attnlab.construct.log_sum_exp import SingleProblem, log_sum_and_softmax
+from attnlab.construct.log_sum_exp import log_sum_and_softmax
 from attnlab.construct.numerics import EPS, Array, entropy, largest_norm
 from attnlab.construct.path_following import follow_path
 
 Verdict = Literal["reached", "impossible", "undecided"]
 
-FAR = 1e3  # rows have length at most 1: for a longer query the convex hull is examined first
+_FAR = 1e3  # rows have length at most 1: for a longer query the convex hull is examined first
 _GAP = 1e-6  # a bound closer to the norm than this proves that the query is the shortest
 _EQUAL = 1e-13  # two values of f closer than this are equal
 _ADJUSTMENTS = 60
@@ -50,7 +50,7 @@ class MinNormResult:
         return self.bound >= (1 - _GAP) * self.norm
 
 
-class ReducedRows(NamedTuple):
+class _ReducedRows(NamedTuple):
     """Rows of length at most one in other coordinates; a query q there is lift @ q here."""
 
     rows: Array
@@ -71,23 +71,21 @@ def min_norm_query(
     if size == 0:
         return _impossible(rows, level, infimum(rows))
     scaled, span = _reduce(rows / size)
-    start = np.zeros((1, span.shape[1]))
-    path = follow_path(SingleProblem(scaled), np.array([level]), start, FAR)
-    if path.solved[0]:
-        result = accept_query(rows, level, span @ path.q[0] / size)
+    q, solved = follow_path(scaled, level, _FAR)
+    if solved:
+        result = _accept_query(rows, level, span @ q / size)
         if result is not None and result.proven:
             return result
     low = infimum(scaled, rounding) if known is None else _transform(known, size * span.T)
-    return decide(rows, level, low, ReducedRows(scaled, span / size))
+    return _decide(rows, level, low, _ReducedRows(scaled, span / size))
 
 
-def decide(rows: Array, level: float, low: Infimum, reduced: ReducedRows) -> MinNormResult:
+def _decide(rows: Array, level: float, low: Infimum, reduced: _ReducedRows) -> MinNormResult:
     """Compare the level with the infimum: return a query, or the proof that there is none."""
     if low.value < level - _EQUAL or not low.sure:
-        start = np.zeros((1, reduced.lift.shape[1]))
-        path = follow_path(SingleProblem(reduced.rows), np.array([level]), start, np.inf)
-        candidates = [path.q[0], *_search_direction(reduced.rows, level, low)]
-        results = [accept_query(rows, level, reduced.lift @ q) for q in candidates]
+        q, _ = follow_path(reduced.rows, level, np.inf)
+        candidates = [q, *_search_direction(reduced.rows, level, low)]
+        results = [_accept_query(rows, level, reduced.lift @ q) for q in candidates]
         accepted = [result for result in results if result is not None]
         if accepted:
             return min(accepted, key=lambda result: result.norm)
@@ -106,13 +104,13 @@ def _search_direction(rows: Array, level: float, low: Infimum) -> Iterator[Array
     length = 1.0
     while length < _LONGEST:
         q = low.query + length * low.direction
-        if log_sum_and_softmax((rows @ q)[None])[0][0] <= level:
+        if log_sum_and_softmax(rows @ q)[0] <= level:
             yield q
             return
         length *= 2
 
 
-def accept_query(rows: Array, level: float, q: Array) -> MinNormResult | None:
+def _accept_query(rows: Array, level: float, q: Array) -> MinNormResult | None:
     """The result for q with its length adjusted on these rows; None if it misses the level."""
     if not np.isfinite(q).all():
         return None
@@ -123,11 +121,11 @@ def accept_query(rows: Array, level: float, q: Array) -> MinNormResult | None:
 def _scale_to_level(rows: Array, level: float, q: Array) -> Array:
     """q times the factor close to 1 with which f(q) <= level holds in floating point."""
     for attempt in range(_ADJUSTMENTS):
-        f, p = log_sum_and_softmax((rows @ q)[None])
-        excess = float(f[0]) - level
+        f, p = log_sum_and_softmax(rows @ q)
+        excess = f - level
         if attempt > 2 and excess <= 0:
             break
-        slope = -float(p[0] @ (rows @ q))
+        slope = -float(p @ (rows @ q))
         if slope <= 0:
             break
         nudge = 2.0 ** min(attempt - 2, 20) * EPS if attempt > 2 else 0.0
@@ -137,21 +135,21 @@ def _scale_to_level(rows: Array, level: float, q: Array) -> Array:
 
 def _result_at(rows: Array, level: float, q: Array, low: Infimum | None) -> MinNormResult:
     """A query that reaches the level; `low` is given where the level is the infimum itself."""
-    f, p = log_sum_and_softmax((rows @ q)[None])
-    g = p[0] @ rows
+    f, p = log_sum_and_softmax(rows @ q)
+    g = p @ rows
     length, slope = float(np.linalg.norm(q)), float(np.linalg.norm(g))
     error = np.linalg.norm(q / length + g / slope) if length and slope else 1.0
     if low is not None:
         error = 0.0 if length == 0 else slope / largest_norm(rows)  # the gradient vanishes there
-    residual = float(max(error, abs(float(f[0]) - level)))
-    return MinNormResult("reached", q, float(f[0]), _norm_bound(rows, level, p[0]), residual, low)
+    residual = float(max(error, abs(f - level)))
+    return MinNormResult("reached", q, f, _norm_bound(rows, level, p), residual, low)
 
 
 def _impossible(rows: Array, level: float, low: Infimum) -> MinNormResult:
     """No query reaches the level: the best one, or where the way to the infimum begins."""
-    f, _ = log_sum_and_softmax((rows @ low.query)[None])
+    f, _ = log_sum_and_softmax(rows @ low.query)
     bound = _norm_bound(rows, level, low.weights)
-    return MinNormResult("impossible", low.query, float(f[0]), bound, low.change, low)
+    return MinNormResult("impossible", low.query, f, bound, low.change, low)
 
 
 def _norm_bound(rows: Array, level: float, p: Array) -> float:

@@ -1,4 +1,4 @@
-"""Newton's method on f for many problems side by side: does it converge, or run off to infinity?
+"""Newton's method on f: does it converge, or run off to infinity?
 
 With y = -C^-1 g the step, lambda_i (1 + (d_i - g) . y) satisfies sum lambda_i d_i = 0 exactly. So a
 step that changes every score by less than 1 proves that 0 lies inside the convex hull of the rows.
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attnlab.construct.log_sum_exp import LogSumExp, Point, backtrack, evaluate, solve_symmetric
-from attnlab.construct.numerics import EPS, Array, Mask
+from attnlab.construct.log_sum_exp import LogSumExp, Point, backtrack, solve_symmetric
+from attnlab.construct.numerics import EPS, Array
 
 BELOW = 1e-3  # f below zero by this: q itself has d_i . q < 0 for every row, as H(lambda) >= 0
 HALF = 0.5  # a step lowers scores off the face by 1 and those on it by 0
@@ -27,54 +27,46 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class NewtonResult(NamedTuple):
-    """The last point, the last step and its change of scores; `inside` where Newton converged."""
+    """The last point, the last step and its change of scores; `inside` if Newton converged."""
 
     at: Point
     step: Array
-    change: Array
-    inside: Mask
+    change: float
+    inside: bool
 
 
-def minimise(objective: LogSumExp, q: Array, may_diverge: bool = True) -> NewtonResult:
+def minimise(rows: Array, q: Array, may_diverge: bool = True) -> NewtonResult:
     """Minimise f from q until no score changes or, if it may diverge, until it is clear it does."""
-    at = evaluate(objective, q)
-    result = NewtonResult(at, np.zeros_like(q), np.full(len(q), np.inf), np.zeros(len(q), bool))
-    least, idle = result.change.copy(), np.zeros(len(q))
-    active = np.arange(len(q))
+    objective = LogSumExp(rows)
+    at, step, change = objective.at(q), np.zeros_like(q), np.inf
+    least, idle = np.inf, 0
     for _ in range(_STEPS):
-        here = Point(*(part[active] for part in result.at))
-        new, step, change, decrement = _newton_step(objective.take(active), here)
-        for into, part in zip(result.at, new, strict=True):
-            into[active] = part
-        result.step[active], result.change[active] = step, change
-        idle[active] = np.where(change < 0.5 * least[active], 0, idle[active] + 1)
-        least[active] = np.minimum(change, least[active])
-        inside = (change < _DONE) | ((change < ROUNDED) & (idle[active] >= _PATIENCE))
-        result.inside[active] = inside
-        diverged = (result.at.f[active] < -BELOW) | ((decrement < _DIVERGED) & (change > HALF))
-        active = active[~(inside | (may_diverge & diverged))]
-        if not active.size:
+        at, step, change, decrement = _newton_step(objective, at)
+        idle = 0 if change < 0.5 * least else idle + 1
+        least = min(change, least)
+        if change < _DONE or (change < ROUNDED and idle >= _PATIENCE):
+            return NewtonResult(at, step, change, True)
+        if may_diverge and (at.f < -BELOW or (decrement < _DIVERGED and change > HALF)):
             break
-    return result
+    return NewtonResult(at, step, change, False)
 
 
-def _newton_step(objective: LogSumExp, at: Point) -> tuple[Point, Array, Array, Array]:
+def _newton_step(objective: LogSumExp, at: Point) -> tuple[Point, Array, float, float]:
     """A damped step: the new point, the step, its largest change of a score, squared decrement."""
-    g = objective.mean(at.p)
-    hessian = objective.covariance(at.p, g)
-    diagonal = np.arange(g.shape[1])
+    g = objective.gradient(at.p)
+    hessian = objective.hessian(at.p, g)
     # Rounding may leave a direction without curvature; along it there is nothing to gain.
-    damping = EPS * np.trace(hessian, axis1=1, axis2=2) + _TINY
-    hessian[:, diagonal, diagonal] += damping[:, None]
-    step = -solve_symmetric(hessian, g[:, :, None])[:, :, 0]
-    moves = objective.scores(step)
-    along = (g * step).sum(axis=1)
-    change = np.abs(np.where(at.p > _NEGLIGIBLE, moves - along[:, None], 0.0)).max(axis=1)
+    damping = EPS * np.trace(hessian) + _TINY
+    hessian[np.diag_indices_from(hessian)] += damping
+    step = -solve_symmetric(hessian, g[:, None])[:, 0]
+    moves = objective.rows @ step
+    along = float((g * step).sum())
+    counts = at.p > _NEGLIGIBLE
+    change = float(np.abs(np.where(counts, moves - along, 0.0)).max())
     # The part of the gradient that the Hessian without damping could not cancel.
-    left = np.linalg.norm(damping[:, None] * step, axis=1)
-    singular = left > 0.1 * np.linalg.norm(g, axis=1) + 64 * objective.noise(at.p)
-    change = np.where(singular, np.inf, change)
-    longest = np.abs(np.where(at.p > _NEGLIGIBLE, moves, 0.0)).max(axis=1)
-    step /= np.maximum(1.0, longest / _LONGEST_STEP)[:, None]
-    new = backtrack(objective, at, step, np.ones(len(g)), ridge=0.0)
-    return new, step, change, -along
+    left = np.linalg.norm(damping * step)
+    if left > 0.1 * np.linalg.norm(g) + 64 * objective.noise(at.p):
+        change = np.inf
+    longest = float(np.abs(np.where(counts, moves, 0.0)).max())
+    step = step / max(1.0, longest / _LONGEST_STEP)
+    return backtrack(objective, at, step, mu=1.0, ridge=0.0), step, change, -along

@@ -20,7 +20,7 @@ from attnlab.construct.numerics import Array
 _SHOWN = 12  # entries of a vector that a notebook's table prints
 _NAMED = 8  # keys that a sentence lists
 _ORDER = (
-    *("query", "key", "weights", "output", "feasible", "attained", "margin", "norm"),
+    *("matrix", "query", "key", "weights", "output", "feasible", "attained", "margin", "norm"),
     *("certificate", "kl", "residual", "why"),
 )  # of the fields in the JSON of the commands
 
@@ -30,6 +30,7 @@ class Construction:
     """A solution and its proof: `feasible` if it does what was asked, `why` in one sentence.
 
     query, key    the solution; where the task is infeasible, the closest that can be done
+    matrix        the solution of `extract`; `norm` is then its largest singular value
     weights       attention of that query (and key); output = weights @ values, if values are given
     attained      False where the best value is only approached as the query grows without limit
     margin        by how much the wanted scores exceed the highest other score
@@ -42,6 +43,7 @@ class Construction:
 
     feasible: bool
     why: str
+    matrix: Array | None = None
     query: Array | None = None
     key: Array | None = None
     weights: Array | None = None

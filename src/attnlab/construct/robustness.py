@@ -17,34 +17,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attnlab.construct.inputs import (
-    AttentionInputs,
+    Scale,
     check_index,
-    check_keys,
     check_matrix,
     check_numbers,
     check_pair,
+    resolve_scale,
 )
 from attnlab.construct.moments import softmax_moments
 from attnlab.construct.numerics import Array
-from attnlab.construct.robustness_result import (
-    HeadComparison,
-    MonteCarlo,
-    Robustness,
-    RobustnessSettings,
-)
 from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
 from attnlab.core.errors import UsageError
-from attnlab.core.seeds import Seed
+
+
+@dataclass(frozen=True, eq=False)
+class Robustness:
+    """Mean and covariance of the weights, averaged over the heads.
+
+    wrong      P(weight of a or of b < 1/2 - tolerance); `wrong_error` is its standard error, 0 if
+               it is exact
+    negative   P(score < 0) of keys a and b, one row per head
+    residual   how far the sums of the moments are from 1
+    """
+
+    pair: tuple[int, int]
+    weights: Array
+    weights_covariance: Array
+    wrong: float
+    wrong_error: float
+    negative: Array
+    residual: float
+    law: ScoreDistribution
+
+    def weight_below(self, points: Any, key: int) -> Array:
+        """P(weight of `key`, averaged over the heads, < x) for every x in `points`.
+
+        Exact where the weights depend on a single normal variable, otherwise by Sobol points.
+        """
+        x = np.asarray(points, dtype=np.float64).reshape(-1)
+        if len(self.law.factors) == 1:
+            return np.array([self._weight_below(c, key) for c in x])
+        if not self.law.factors:
+            return (self.weights[key] < x).astype(np.float64)
+        parts = [np.sort(w.mean(axis=1)[:, key]) for w in self.law.sobol_weights(0)]
+        return np.mean([np.searchsorted(part, x) / len(part) for part in parts], axis=0)
+
+    def _weight_below(self, x: float, key: int) -> float:
+        return probability_negative(
+            lambda normal: self.law.weights(normal[:, None]).mean(axis=1)[:, [key]] - x
+        )
+
+
+class HeadComparison(NamedTuple):
+    """One head with the query beta (mu_a + mu_b), and two with beta mu_a and beta mu_b."""
+
+    one: Robustness
+    two: Robustness
 
 
 def noisy_covariances(means: Any, alpha: float, key: int, extra: float = 0.5) -> Array:
     """alpha I for every key, plus extra mu mu^T for key `key`, whose length then varies as well."""
-    mu = check_keys(means)
+    mu = check_matrix(means, "keys")
     n, h = mu.shape
     at = check_index(key, n)
     if not (alpha >= 0 and extra >= 0 and math.isfinite(alpha + extra)):
@@ -54,70 +93,46 @@ def noisy_covariances(means: Any, alpha: float, key: int, extra: float = 0.5) ->
     return covariances
 
 
-def robustness(
+def robustness(  # noqa: PLR0913  (each is a choice of the caller)
     means: Any,
     covariances: Any,
     queries: Any,
     pair: Sequence[int],
-    values: Any = None,
-    settings: RobustnessSettings | None = None,
+    tolerance: float = 0.25,
+    scale: Scale = 1.0,
+    seed: int = 0,
 ) -> Robustness:
-    """The distribution of the output for random keys and fixed queries, one per head.
+    """The distribution of the weights for random keys and fixed queries, one per head.
 
-    `covariances` holds one h x h matrix per key, or one for all.
+    `covariances` holds one h x h matrix per key, or one for all. The output counts as wrong where
+    the weight of a or of b is below 1/2 - `tolerance`. `seed` scrambles the Sobol points.
     """
-    chosen = settings or RobustnessSettings()
-    inputs = AttentionInputs.check(means, chosen.scale, values)
-    n, h = inputs.keys.shape
+    if not 0 < tolerance < 0.5:
+        raise UsageError(f"the tolerance must lie between 0 and 1/2: got {tolerance!r}")
+    mu = check_matrix(means, "keys")
+    n, h = mu.shape
     heads = check_numbers(queries, "queries")
     heads = check_matrix(heads[None] if heads.ndim == 1 else heads, "queries")
     if heads.shape[1] != h:
         raise UsageError(f"the keys have {h} entries but the queries {heads.shape[1]}")
     a, b = check_pair(pair, n)
-    law = ScoreDistribution.of(inputs.keys, _covariances(covariances, n, h), heads, inputs.scale)
-    mean, covariance, residual, method = _moments(law, chosen.seed)
-    wrong, error, wrong_method = _probability_wrong(law, (a, b), chosen)
-    v = inputs.values
-    return Robustness(
-        pair=(a, b),
-        heads=len(heads),
-        weights=mean,
-        weights_covariance=covariance,
-        output=inputs.output(mean),
-        output_covariance=None if v is None else v.T @ covariance @ v,
-        wrong=wrong,
-        wrong_error=error,
-        negative=_probability_negative_scores(law, (a, b)),
-        share=_score_difference(law, (a, b)) if len(heads) == 1 else None,
-        how={"weights": method, "wrong": wrong_method},
-        residual=residual,
-        sampled=_sample(law, (a, b), chosen),
-        law=law,
-    )
+    factor = resolve_scale(scale, h)
+    law = ScoreDistribution.of(mu, _covariances(covariances, n, h), heads, factor)
+    mean, covariance, residual = _moments(law, seed)
+    wrong, error = _probability_wrong(law, (a, b), 0.5 - tolerance, seed)
+    negative = _probability_negative_scores(law, (a, b))
+    return Robustness((a, b), mean, covariance, wrong, error, negative, residual, law)
 
 
 def compare_heads(
-    means: Any,
-    covariances: Any,
-    pair: Sequence[int],
-    beta: float,
-    values: Any = None,
-    settings: RobustnessSettings | None = None,
+    means: Any, covariances: Any, pair: Sequence[int], beta: float, tolerance: float = 0.25
 ) -> HeadComparison:
     """One head with the query beta (mu_a + mu_b) against two with beta mu_a and beta mu_b."""
-    mu = check_keys(means)
+    mu = check_matrix(means, "keys")
     a, b = check_pair(pair, len(mu))
     together, apart = beta * (mu[a] + mu[b])[None], beta * mu[[a, b]]
-    one = robustness(mu, covariances, together, (a, b), values, settings)
-    two = robustness(mu, covariances, apart, (a, b), values, settings)
-    worst = float(np.array([two.negative[0, 0], two.negative[1, 1]]).max())
-    low = 0.5 - (settings or RobustnessSettings()).tolerance
-    why = (
-        f"One head misses the average (a weight below {low:g}) with probability {one.wrong:.3g},"
-        f" two heads with probability {two.wrong:.3g}; the key of one of the two heads has a score"
-        f" below 0 with probability {worst:.3g}."
-    )
-    return HeadComparison(one, two, why)
+    one, two = (robustness(mu, covariances, q, (a, b), tolerance) for q in (together, apart))
+    return HeadComparison(one, two)
 
 
 def _covariances(given: Any, n: int, h: int) -> Array:
@@ -135,17 +150,17 @@ def _covariances(given: Any, n: int, h: int) -> Array:
     return matrices
 
 
-def _moments(law: ScoreDistribution, seed: int) -> tuple[Array, Array, float, str]:
-    """Mean and covariance of the weights averaged over the heads, the residual and the method."""
+def _moments(law: ScoreDistribution, seed: int) -> tuple[Array, Array, float]:
+    """Mean and covariance of the weights averaged over the heads, and the residual."""
     parts = [softmax_moments(m, t) for m, t in zip(law.mean, law.spread, strict=True)]
     count = len(parts)
     mean = sum((part.mean for part in parts), np.zeros(law.mean.shape[1])) / count
     covariance = sum(part.covariance for part in parts) / count**2
     residual = max(part.residual for part in parts)
     if law.heads_are_independent:
-        return mean, np.asarray(covariance), residual, "exact"
+        return mean, np.asarray(covariance), residual
     joint = [_sample_covariance(weights.mean(axis=1)) for weights in law.sobol_weights(seed)]
-    return mean, np.mean(joint, axis=0), residual, "exact mean; covariance by Sobol points"
+    return mean, np.mean(joint, axis=0), residual
 
 
 def _sample_covariance(weights: Array) -> Array:
@@ -159,32 +174,27 @@ def _excess(law: ScoreDistribution, normals: Array, pair: tuple[int, int], low: 
 
 
 def _probability_wrong(
-    law: ScoreDistribution, pair: tuple[int, int], chosen: RobustnessSettings
-) -> tuple[float, float, str]:
-    """P(weight of a or b < 1/2 - tolerance), its standard error, and the method."""
-    low = 0.5 - chosen.tolerance
+    law: ScoreDistribution, pair: tuple[int, int], low: float, seed: int
+) -> tuple[float, float]:
+    """P(weight of a or b < low) and its standard error, 0 where the probability is exact."""
     normals = len(law.factors)
     if normals == 0:
-        return float((_excess(law, np.zeros((1, 0)), pair, low) < 0).any()), 0.0, "no randomness"
+        return float((_excess(law, np.zeros((1, 0)), pair, low) < 0).any()), 0.0
     if law.mean.shape == (1, 2):  # w_a < low or w_a > 1 - low, and logit w_a is normal
         from scipy.special import ndtr
 
-        mean, spread = _score_difference(law, pair)
+        a, b = pair
+        mean = float(law.mean[0, a] - law.mean[0, b])
+        spread = math.hypot(law.spread[0, a], law.spread[0, b])
         edge = math.log(1 - low) - math.log(low)
-        return (
-            float(ndtr((-edge - mean) / spread) + ndtr((mean - edge) / spread)),
-            0.0,
-            "closed form",
-        )
+        return float(ndtr((-edge - mean) / spread) + ndtr((mean - edge) / spread)), 0.0
     if normals == 1:
-        wrong = probability_negative(lambda x: _excess(law, x[:, None], pair, low))
-        return wrong, 0.0, "roots in one variable"
+        return probability_negative(lambda x: _excess(law, x[:, None], pair, low)), 0.0
     shares = [
         float((w.mean(axis=1)[:, list(pair)] < low).any(axis=1).mean())
-        for w in law.sobol_weights(chosen.seed)
+        for w in law.sobol_weights(seed)
     ]
-    error = float(np.std(shares, ddof=1) / math.sqrt(len(shares)))
-    return float(np.mean(shares)), error, "Sobol points"
+    return float(np.mean(shares)), float(np.std(shares, ddof=1) / math.sqrt(len(shares)))
 
 
 def _probability_negative_scores(law: ScoreDistribution, pair: tuple[int, int]) -> Array:
@@ -194,30 +204,3 @@ def _probability_negative_scores(law: ScoreDistribution, pair: tuple[int, int]) 
     mean, spread = law.mean[:, list(pair)], law.spread[:, list(pair)]
     fixed = spread == 0
     return np.where(fixed, mean < 0, ndtr(-mean / np.where(fixed, 1.0, spread))).astype(np.float64)
-
-
-def _score_difference(law: ScoreDistribution, pair: tuple[int, int]) -> tuple[float, float]:
-    """Mean and standard deviation of z_a - z_b in the first head."""
-    a, b = pair
-    spread = math.hypot(law.spread[0, a], law.spread[0, b])
-    return float(law.mean[0, a] - law.mean[0, b]), spread
-
-
-def _sample(
-    law: ScoreDistribution, pair: tuple[int, int], chosen: RobustnessSettings
-) -> MonteCarlo:
-    """Monte Carlo estimates of the mean weights and of the probability of a wrong output."""
-    generator = Seed(chosen.seed).child("robustness").numpy_generator()
-    total = np.zeros(law.mean.shape[1])
-    square, drawn = total.copy(), []
-    for part in law.sample_weights(chosen.samples, generator):
-        weights = part.mean(axis=1)
-        total, square = total + weights.sum(axis=0), square + (weights**2).sum(axis=0)
-        drawn.append(weights[:, list(pair)])
-    count = chosen.samples
-    mean = total / count
-    error = np.sqrt(np.maximum(square / count - mean**2, 0.0) / (count - 1))
-    pairs = np.concatenate(drawn)
-    wrong = float((pairs < 0.5 - chosen.tolerance).any(axis=1).mean())
-    spread = math.sqrt(wrong * (1 - wrong) / count)
-    return MonteCarlo(count, mean, error, wrong, spread, pairs)

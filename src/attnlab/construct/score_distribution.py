@@ -4,7 +4,7 @@
     independent normal variables that the scores of key i depend on
 
 A number that depends on a single normal variable in all is computed exactly. Others are computed
-with scrambled Sobol points (several scramblings give the error) and by plain Monte Carlo.
+with scrambled Sobol points; several scramblings give the error.
 """
 
 from __future__ import annotations
@@ -73,13 +73,6 @@ class ScoreDistribution:
         scores -= scores.max(axis=2, keepdims=True)
         np.exp(scores, out=scores)
         return scores / scores.sum(axis=2, keepdims=True)
-
-    def sample_weights(self, count: int, generator: np.random.Generator) -> Iterator[Array]:
-        """`count` random draws of the weights, in parts that fit into memory."""
-        part = max(1, _CHUNK // self.mean.size)
-        for start in range(0, count, part):
-            shape = (min(part, count - start), len(self.factors))
-            yield self.weights(generator.standard_normal(shape))
 
     def sobol_weights(self, seed: int) -> Iterator[Array]:
         """The weights at scrambled Sobol points, one array per scrambling."""

@@ -1,4 +1,4 @@
-"""select: the shortest query that gives one key at least a weight w.
+"""select: the shortest query that gives one key at least a weight w; identity: one for every key.
 
     min ||q||  subject to  sum_{i != j} exp(scale (k_i - k_j) . q) <= 1/w - 1
 
@@ -8,6 +8,7 @@ Where k_j = sum lambda_i k_i lies in the convex hull of the other keys, no query
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_prob
 from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_weight
 from attnlab.construct.margin import compare_max_margin
 from attnlab.construct.min_norm import MinNormResult
-from attnlab.construct.result import Construction
+from attnlab.construct.result import Construction, Constructions, name_keys
 
 _PROVEN = 1e-6  # a relative gap between norm and bound below this proves the query the shortest
 
@@ -27,16 +28,56 @@ def select(
     keys: Any, index: Any, weight: float = 0.99, scale: Scale = 1.0, values: Any = None
 ) -> Construction:
     """The shortest query that gives key `index` this weight, or the proof that none does."""
-    inputs = AttentionInputs.check(keys, scale, values)
-    weight = check_weight(weight)
-    problem = equal_weight_problem(inputs, [check_index(index, len(inputs.keys))])
-    return describe_selection(problem, weight, problem.min_norm(weight))
+    return select_many(keys, [index], weight, scale, values)[0]
 
 
-def describe_selection(
-    problem: EqualWeightProblem, weight: float, result: MinNormResult
-) -> Construction:
-    """The construction that reports a solved selection: its weights, certificate and sentence."""
+def select_many(
+    keys: Any,
+    indices: Sequence[Any] | None = None,
+    weight: float = 0.99,
+    scale: Scale = 1.0,
+    values: Any = None,
+) -> list[Construction]:
+    """`select` for each of `indices` (for every key if None), in that order."""
+    inputs, weight = AttentionInputs.check(keys, scale, values), check_weight(weight)
+    n = len(inputs.keys)
+    chosen = [check_index(i, n) for i in (range(n) if indices is None else indices)]
+    return [_select(equal_weight_problem(inputs, [i]), weight) for i in chosen]
+
+
+def identity(
+    keys: Any, weight: float = 0.99, scale: Scale = 1.0, values: Any = None
+) -> Constructions:
+    """A query for every key, so that attention returns every value unmixed.
+
+    Row j of the query matrix selects key j; where key j lies in the convex hull of the others, it
+    is the best that any query can do. Feasible where every key can be selected.
+    """
+    rows = select_many(keys, None, weight, scale, values)
+    norms = [row.norm for row in rows if row.norm is not None and row.feasible]
+    failed = [i for i, row in enumerate(rows) if not row.feasible]
+    why = f"Each of the {len(rows)} keys gets weight {weight:g} from its own query."
+    if failed:
+        why = f"No query gives weight {weight:g} to {name_keys(failed)}:"
+        why += f" {len(failed)} of {len(rows)} keys cannot be selected."
+    outputs = [row.output for row in rows if row.output is not None]
+    return Constructions(
+        query=np.stack([row.query for row in rows if row.query is not None]),
+        rows=rows,
+        why=why,
+        weights=np.stack([row.weights for row in rows if row.weights is not None]),
+        output=np.stack(outputs) if outputs else None,
+        also={
+            "selected": len(rows) - len(failed),
+            "keys": len(rows),
+            **({"longest_query": max(norms)} if norms else {}),
+        },
+    )
+
+
+def _select(problem: EqualWeightProblem, weight: float) -> Construction:
+    """Solve for the query and describe it, or the reason why there is none."""
+    result = problem.min_norm(weight)
     if result.verdict == "reached":
         return _describe_query(problem, weight, result)
     return _describe_infeasible(problem, weight, result)

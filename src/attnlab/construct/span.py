@@ -17,9 +17,13 @@ def orthonormal_basis(rows: Array, rounding: float = EPS) -> Array:
 
 def basis_and_condition(rows: Array, rounding: float = EPS) -> tuple[Array, float]:
     """The basis, and the factor by which its relative error may exceed that of a row."""
-    unit = normalise_rows(rows)[1]
+    return basis_of_unit_rows(normalise_rows(rows)[1], rounding)
+
+
+def basis_of_unit_rows(unit: Array, rounding: float) -> tuple[Array, float]:
+    """`basis_and_condition` of rows that have length one already."""
     if not unit.size:
-        return np.zeros((rows.shape[1], 0)), 1.0
+        return np.zeros((unit.shape[1], 0)), 1.0
     _, sizes, directions = np.linalg.svd(unit, full_matrices=False)
     rank = int((sizes > max(unit.shape) * rounding * sizes[0]).sum())
     return directions[:rank].T, float(sizes[0] / sizes[rank - 1])

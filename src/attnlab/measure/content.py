@@ -1,7 +1,7 @@
-"""What something holds, whoever made it: equal content has an equal digest.
+"""A digest of content, whatever type holds it: equal content has an equal digest.
 
-Tensors, arrays, sequences, mappings, dataclasses, text and numbers. Text is compared without
-case and with single spaces where `loose`: two such rows are one row to any model worth its data.
+It takes tensors, arrays, sequences, mappings, dataclasses, text and numbers. With `loose`, case
+and white space of texts do not count: to find rows that are almost duplicates.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def digest(value: Any, *, loose: bool = False) -> str:
-    """SHA-256 over the content; a list, a tuple and an array of a row of numbers are one."""
+    """SHA-256 of the content; a list, a tuple and an array of the same numbers are equal."""
     found = hashlib.sha256()
     _feed(found, value, loose)
     return found.hexdigest()
@@ -50,7 +50,7 @@ def _feed(found: Any, value: Any, loose: bool) -> None:
 
 def _feed_numbers(found: Any, value: Any, loose: bool) -> None:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        # small whole numbers are exact in float64: int32 and int64 rows of ids are one
+        # small whole numbers are exact in float64: int32 and int64 rows of ids are equal
         found.update(f"a{value.shape}:".encode() + np.ascontiguousarray(value, float).tobytes())
     elif isinstance(value, bool | int | float | np.generic):
         found.update(f"n{float(value)!r};".encode())

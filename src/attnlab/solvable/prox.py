@@ -192,13 +192,11 @@ class Minima:
             rival[:, chosen] = held
         self.other = rival
 
-    def search(self, field: ProxProblem, warm: Array | None = None) -> int:
+    def search(self, field: ProxProblem) -> int:
         """Descend from every start; return the number of points whose lowest minimum changed."""
         h = field.h
         points = h.shape[1]
         fresh = [_descend(start, field) for start in _starts(h)]
-        if warm is not None:
-            fresh.append(_descend(warm, field))
         has_minima = self.best.shape[1] == points
         if has_minima:
             before = self.follow(field).copy()
@@ -218,18 +216,3 @@ class Minima:
         label = np.column_stack([owner, np.round(other.T / (10 * _DISTINCT))])
         _, first = np.unique(label, axis=0, return_index=True)
         self.other, self.owner = other[:, first], owner[first]
-
-
-def prox(h: Array, T: Array, V: float, sigma2: float, warm: Array | None = None) -> Array:
-    """argmin_z sum_l (z_l - h_l)^2 / V + sigma^2 ||softmax(z z^T) - T||_F^2 for every point.
-
-    h, warm and the result are (points, 2); T is (points, 2, 2) with rows that sum to one. The
-    lowest minimum from the starts h, 0, (c, -c), (-c, c) and, where given, warm.
-    """
-    if not np.allclose(T.sum(axis=-1), 1.0, atol=1e-9):
-        raise ValueError("each row of T must sum to 1: it is the target of a softmax row")
-    target = np.stack([T[:, 0, 0], T[:, 1, 1]])
-    minima = Minima.empty()
-    problem = ProxProblem(np.ascontiguousarray(h.T), target, V, sigma2)
-    minima.search(problem, None if warm is None else np.ascontiguousarray(warm.T))
-    return np.ascontiguousarray(minima.best.T)

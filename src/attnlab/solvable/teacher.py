@@ -9,19 +9,14 @@ scaling="unscaled" drops both 1/√D, as many reproductions do: scores are then 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float
 from pydantic import Field, model_validator
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 
-from attnlab.core.config import Settings, build, canonical_json
-from attnlab.core.errors import IntegrityError, UsageError
-from attnlab.core.files import sha256_file, write_bytes
+from attnlab.core.config import Settings
 from attnlab.core.seeds import Seed
 
 CHUNK_NUMBERS = 16_000_000  # normals drawn at once; changing it would change every data set
@@ -88,40 +83,6 @@ class Dataset:
         """The targets t_l = Σ_m a*_lm x_m, computed on demand because they are large."""
         mix = self.attention.to(self.tokens.dtype)
         return torch.einsum("lmn,mnd->lnd", mix, self.tokens)
-
-    def save(self, path: Path) -> str:
-        """Write a safetensors file atomically and return its SHA-256."""
-        tensors = {"tokens": self.tokens.contiguous(), "attention": self.attention.contiguous()}
-        meta = {"settings": canonical_json(self.settings.model_dump(mode="json")), "format": "1"}
-        write_bytes(path, save({k: v.cpu() for k, v in tensors.items()}, metadata=meta))
-        return sha256_file(path)
-
-    @staticmethod
-    def load(path: Path, sha256: str | None = None) -> "Dataset":
-        """Read a saved data set; with `sha256`, raise IntegrityError if the content differs."""
-        if not path.is_file():
-            raise UsageError(f"{path}: no such data set")
-        if sha256 is not None and sha256_file(path) != sha256:
-            raise IntegrityError(f"{path}: content does not match its SHA-256")
-        try:
-            tensors = load_file(path)
-            s = build(TeacherSettings, _metadata(path))
-            tokens, attention = tensors["tokens"], tensors["attention"]
-        except (SafetensorError, KeyError, ValueError, TypeError, UsageError) as error:
-            raise IntegrityError(f"{path}: not a data set: {error}") from None
-        shapes = (s.tokens, tokens.shape[1], s.dim), (s.tokens, s.tokens, tokens.shape[1])
-        if (tuple(tokens.shape), tuple(attention.shape)) != shapes:
-            raise IntegrityError(f"{path}: not a data set: shapes do not fit its settings")
-        return Dataset(s, tokens, attention)
-
-
-def _metadata(path: Path) -> dict[str, Any]:
-    import json
-
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        return json.loads(file.metadata()["settings"])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from attnlab.solvable.quadrature import Rule
 from attnlab.solvable.state_evolution import Branch, Model, State, StateEvolution
 
 __all__ = ["Branch", "BranchTracer", "Model", "Point", "State", "curve", "fixed_point"]
-__all__ += ["linear_test_error", "linear_train_error"]
+__all__ += ["linear_test_error"]
 
 Array = NDArray[np.float64]
 
@@ -263,8 +263,3 @@ def linear_test_error(model: Model, order: int = 80) -> float:
     variance = (a * a) @ weight - (a @ weight) ** 2
     # Both entries of a row have the same variance, hence twice the sum over rows.
     return float(model.rho * (1 - model.omega) ** 2 * variance.sum())
-
-
-def linear_train_error(model: Model, alpha: float) -> float:
-    """alpha times the test error: four weights fitted to N D equations do not overfit."""
-    return alpha * linear_test_error(model)

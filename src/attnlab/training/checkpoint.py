@@ -23,12 +23,12 @@ from torch.optim import Optimizer
 
 from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import IntegrityError, MissingError, StorageError
+from attnlab.core.files import sha256_file
 from attnlab.training.atomic_folder import (
     commit_folder,
     list_names,
     remove_folder,
     sha256_of,
-    sha256_of_file,
 )
 from attnlab.training.optimizer import optimizer_tensors, restore_optimizer
 from attnlab.training.tensors import (
@@ -276,7 +276,7 @@ def _read_verified(path: Path, sha256: str) -> bytes:
 
 def _verify_hash(path: Path, sha256: str) -> None:
     """Verify a file without holding it in memory: a shard may be large."""
-    if _read_file(path, sha256_of_file) != sha256:
+    if _read_file(path, sha256_file) != sha256:
         raise IntegrityError(f"{path}: SHA-256 differs from what was written")
 
 

@@ -80,19 +80,6 @@ def predict(model: nn.Module, batches: Iterable[NumberedBatch]) -> Predictions:
     return Predictions(np.concatenate(logits)[order], np.concatenate(labels)[order])
 
 
-@dataclass(frozen=True)
-class FitResult:
-    """The result of the training loop; the model itself now holds its best weights."""
-
-    trained: TrainResult
-    best_step: int | None
-
-    @property
-    def evaluations(self) -> list[dict[str, Any]]:
-        """The lines of the log at which dev was evaluated."""
-        return [line for line in self.trained.log if line.get("value") is not None]
-
-
 def fit(  # noqa: PLR0913  (the arguments of `train`, and dev)
     model: Classifier,
     batches: Batches,
@@ -102,11 +89,12 @@ def fit(  # noqa: PLR0913  (the arguments of `train`, and dev)
     checkpoints: Path | None = None,
     hooks: Hooks | None = None,
     on_predictions: Callable[[Predictions], Mapping[str, float] | None] = lambda predictions: None,
-) -> FitResult:
+) -> TrainResult:
     """Train in place and load the best weights; `dev()` yields every dev row in batches.
 
     With a folder for checkpoints the training can be stopped and resumed; without one, the best
-    weights are kept in memory, which is faster.
+    weights are kept in memory, which is faster. The best weights are loaded only if the training
+    came to its end.
     """
     best = BestWeights(cast(nn.Module, model))
 
@@ -132,4 +120,4 @@ def fit(  # noqa: PLR0913  (the arguments of `train`, and dev)
             best.restore()
         else:
             best_checkpoint(checkpoints).load_model(model)
-    return FitResult(result, result.best_step)
+    return result

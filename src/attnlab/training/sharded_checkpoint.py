@@ -25,7 +25,8 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
 from attnlab.core.errors import IntegrityError, StorageError
-from attnlab.training.atomic_folder import list_names, sha256_of_file
+from attnlab.core.files import sha256_file
+from attnlab.training.atomic_folder import list_names
 from attnlab.training.optimizer import optimizer_tensors, trainable_parameters
 from attnlab.training.tensors import check_matching_tensors, is_sharded, model_tensors
 
@@ -59,7 +60,7 @@ def write_shards(
     )
     try:
         return {
-            name: sha256_of_file(folder / name)
+            name: sha256_file(folder / name)
             for name in _write_without_collectives(writer, tensors, rank, size)
         }
     except OSError as error:

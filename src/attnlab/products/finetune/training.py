@@ -13,7 +13,7 @@ from attnlab.products.finetune.settings import FinetuneSettings
 from attnlab.products.finetune.task import EVALUATION_BATCH, EncodedTask
 from attnlab.tasks.encoder_inputs import ShuffledBatches
 from attnlab.training.checkpoint import CheckpointWarning
-from attnlab.training.classify import FitResult, fit
+from attnlab.training.classify import fit
 from attnlab.training.result import Hooks, TrainResult
 from attnlab.training.settings import TrainSettings
 
@@ -51,7 +51,7 @@ def train_classifier(
     seed: Seed,
     context: TrialContext,
     watch: CollapseWatch,
-) -> FitResult:
+) -> TrainResult:
     """Train in place; the model then holds the weights with the highest dev accuracy."""
     hooks = Hooks(
         progress=lambda at: context.step(
@@ -72,7 +72,7 @@ def train_classifier(
             hooks=hooks,
             on_predictions=watch,
         )
-    if result.trained.ending == "stopped":
+    if result.ending == "stopped":
         raise TrialStopped
     return result
 

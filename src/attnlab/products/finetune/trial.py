@@ -54,8 +54,8 @@ def _run(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outcome:
     findings = findings_before(model, s, task, settings)
     watch = CollapseWatch(task.data.labels)
     result = train_classifier(model, task, settings, trial.stream, context, watch)
-    if result.trained.ending == "diverged":
-        return Outcome({"accuracy": math.nan}, reasons={"accuracy": result.trained.problem})
+    if result.ending == "diverged":
+        return Outcome({"accuracy": math.nan}, reasons={"accuracy": result.problem})
     test, dev = predict_all(model, task.test), predict_all(model, task.dev)
     collapse, *others = findings_after(model, s, task, test)
     collapsed = sum(int(line["collapsed"]) for line in result.evaluations)
@@ -74,7 +74,7 @@ def _run(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outcome:
             "collapsed_evaluations": collapsed,
         },
         arrays={f"{PREFIX}{name}": t.detach().cpu().numpy() for name, t in tensors.items()},
-        curves=learning_curves(result.trained),
+        curves=learning_curves(result),
         samples=[
             f"row {cut.row} lost {cut.tokens} tokens: {cut.text[:300]}"
             for cut in task.train.examples

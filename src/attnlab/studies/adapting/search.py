@@ -33,7 +33,7 @@ from attnlab.products.finetune.training import (
     train_classifier,
     training_settings,
 )
-from attnlab.training.classify import FitResult
+from attnlab.training.result import TrainResult
 
 HALVING_FACTOR = 3  # one cell of so many goes on to the next rung
 Cell = dict[str, Any]
@@ -139,25 +139,25 @@ def _rank(cell: Cell) -> tuple[float, float]:
     return (cell["dev_accuracy"], -cell["dev_loss"])
 
 
-def _describe(result: FitResult, epoch_steps: int) -> Cell:
+def _describe(result: TrainResult, epoch_steps: int) -> Cell:
     """Best dev scores (None where it diverged), learning curves, signs of a collapse."""
     lines = result.evaluations
     best = next((line for line in lines if line["step"] == result.best_step), None)
-    if result.trained.ending == "diverged":
+    if result.ending == "diverged":
         best = None
     return {
         "dev_accuracy": best["dev_accuracy"] if best else None,
         "dev_loss": best["dev_loss"] if best else None,
         "best_step": result.best_step,
-        "steps": result.trained.steps,
+        "steps": result.steps,
         "epoch_steps": epoch_steps,
-        "problem": result.trained.problem,
+        "problem": result.problem,
         "collapse_first_epoch": first_epoch_collapse(lines, epoch_steps),
         "collapsed_evaluations": sum(int(line["collapsed"]) for line in lines),
         "evaluations": len(lines),
         "top_share": lines[-1]["top_share"] if lines else None,
         "last_dev_accuracy": lines[-1]["dev_accuracy"] if lines else None,
-        "curves": learning_curves(result.trained)
+        "curves": learning_curves(result)
         | {
             name: [float(line[name]) for line in lines]
             for name in ("train_accuracy", "own_loss", "collapsed", "top_share")

@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.moments import STEP, softmax_moments
-from attnlab.construct.robustness import compare_heads, noisy_covariances
-from attnlab.construct.robustness_result import HeadComparison, Robustness, RobustnessSettings
+from attnlab.construct.robustness import (
+    HeadComparison,
+    Robustness,
+    compare_heads,
+    noisy_covariances,
+)
 from attnlab.construct.score_distribution import ScoreDistribution
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.studies.head_robustness.plan import EQUAL, VARIES
@@ -44,11 +48,10 @@ def exact(trial: Trial) -> Outcome:
 
 
 def law(c: Any) -> HeadComparison:
-    """One head and two on n orthonormal means; draws of our own stand beside it, so none here."""
+    """One head and two on n orthonormal means."""
     means = np.eye(c["keys"])
     covariances = noisy_covariances(means, c["alpha"], 0, c["spread"])
-    chosen = RobustnessSettings(tolerance=c["tolerance"], samples=2)
-    return compare_heads(means, covariances, (0, 1), c["beta"], settings=chosen)
+    return compare_heads(means, covariances, (0, 1), c["beta"], c["tolerance"])
 
 
 def numbers(found: Robustness) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Many selections at once are the same answers, with the same proofs, as one at a time."""
+"""One query per key: every answer holds, and impossible keys are named."""
 
 from __future__ import annotations
 
@@ -9,43 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from attnlab.construct import Construction, batch, identity, select, select_many
+from attnlab.construct import identity, select, select_many
 from attnlab.core.errors import UsageError
 from tests.construct.test_select import holds
-
-Array = NDArray[np.float64]
-
-
-def same(one: Construction, other: Construction, index: int) -> None:
-    """Verdict, value and proof; queries where they are settled to more than rounding."""
-    assert one.feasible == other.feasible
-    assert one.attained == other.attained
-    assert one.weights is not None
-    assert other.weights is not None
-    assert one.certificate is not None
-    assert other.certificate is not None
-    assert one.certificate["kind"] == other.certificate["kind"]
-    assert one.certificate["checked"] == other.certificate["checked"]
-    assert one.weights[index] == pytest.approx(other.weights[index], abs=1e-9)
-    if one.feasible:
-        # Norms agree to second order in the conditions' residual, which is below 1e-6.
-        assert one.norm == pytest.approx(other.norm, rel=1e-9, abs=1e-12)
-    else:
-        best = other.certificate["best_weight"]
-        assert one.certificate["best_weight"] == pytest.approx(best, rel=1e-9)
 
 
 @pytest.mark.parametrize(("n", "h"), [(101, 17), (101, 3), (7, 31), (53, 1)])
 @pytest.mark.parametrize("weight", [0.05, 0.99])
-def test_equal_to_one_at_a_time(n: int, h: int, weight: float) -> None:
+def test_every_answer_holds(n: int, h: int, weight: float) -> None:
     keys = np.random.default_rng(n + h).standard_normal((n, h))
     chosen = list(range(0, n, 3))
-    many = select_many(keys, chosen, weight, "sqrt")
-    assert len(many) == len(chosen)
-    for index, found in zip(chosen, many, strict=True):
-        same(found, select(keys, index, weight, "sqrt"), index)
+    for index, found in zip(chosen, select_many(keys, chosen, weight, "sqrt"), strict=True):
         holds(keys, index, weight, found, h**-0.5)
 
 
@@ -64,33 +39,14 @@ def test_degenerate_sets_too(keys: list[list[int]], weight: float) -> None:
     assert found.feasible == all(row.feasible for row in found.rows)
     assert found.query.shape == given_keys.shape
     for index, row in enumerate(found.rows):
-        same(row, select(given_keys, index, weight), index)
         holds(given_keys, index, weight, row)
-
-
-def test_blocks_do_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = np.random.default_rng(1).standard_normal((41, 5))
-    whole = select_many(keys)
-    monkeypatch.setattr(batch, "_CELLS", 41 * 7)  # blocks of seven
-    for index, (one, other) in enumerate(zip(select_many(keys), whole, strict=True)):
-        same(one, other, index)
-
-
-def test_without_the_table_of_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attnlab.construct import log_sum_exp as excess
-
-    keys = np.random.default_rng(2).standard_normal((31, 5))
-    whole = select_many(keys)
-    monkeypatch.setattr(excess, "_PRODUCTS", 0)
-    for index, (one, other) in enumerate(zip(select_many(keys), whole, strict=True)):
-        same(one, other, index)
 
 
 def test_order_and_repeats_are_kept() -> None:
     keys = np.random.default_rng(3).standard_normal((11, 3))
     found = select_many(keys, [7, 2, 7], 0.9)
-    assert found[0].norm == pytest.approx(found[2].norm)
-    same(found[1], select(keys, 2, 0.9), 2)
+    for index, row in zip([7, 2, 7], found, strict=True):
+        assert row.as_json() == select(keys, index, 0.9).as_json()
     with pytest.raises(UsageError):
         select_many(keys, [11])
 
@@ -127,5 +83,4 @@ def test_a_thousand_among_a_thousand_in_a_minute(h: int) -> None:
     found = select_many(keys)
     assert time.process_time() - began < 60
     for index in range(0, 1000, 97):
-        same(found[index], select(keys, index), index)
         holds(keys, index, 0.99, found[index])
