@@ -107,9 +107,43 @@ def test_a_study_edited_while_it_runs_or_rests(tmp_path: Path) -> None:
     file.write_text(STUDY.format(body='return Outcome({"x": 2.0})'))
     record = execute(Plan.of(study, source), out=tmp_path, workers=1)
     assert record.table().rows[0].metrics == {"x": 1.0}, "the code read first is the code run"
-    changed = load_study_class(str(file)).at()
-    with running(Plan.of(changed, str(file)), out=tmp_path) as same:
-        assert same.digest() == record.digest(), "nothing to run: claims may be edited freely"
+    with pytest.raises(UsageError, match="--accept-edits"), running(plan_of(file), out=tmp_path):
+        pass
+    with running(plan_of(file), out=tmp_path, accept_edits=True) as same:
+        assert same.digest() == record.digest(), "claims may be edited without a new trial"
+        assert not same.complete, "conclusions are drawn again"
+        same.seal()
+    with running(plan_of(file), out=tmp_path) as same:
+        assert same.complete, "accepted once is accepted"
+
+
+def plan_of(file: Path) -> Plan:
+    return Plan.of(load_study_class(str(file)).at(), str(file))
+
+
+@pytest.mark.parametrize("helper", ["helper.py", "inner.py", "folder/__init__.py"])
+def test_an_edited_helper_is_an_edited_study(tmp_path: Path, helper: str) -> None:
+    (tmp_path / "folder").mkdir()
+    for name, text in {
+        "helper.py": "import inner\nX = 1.0\n",
+        "inner.py": "from folder import Y\n",
+        "folder/__init__.py": "Y = 1\n",
+        "unrelated.py": "Z = 1\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    file = tmp_path / "main.py"
+    file.write_text(STUDY.format(body='import helper; return Outcome({"x": 1.0})'))
+    before = read_source(str(file)).sha256
+    (tmp_path / "unrelated.py").write_text("Z = 2\n")
+    assert read_source(str(file)).sha256 == before
+    (tmp_path / helper).write_text((tmp_path / helper).read_text() + "# edited\n")
+    assert read_source(str(file)).sha256 != before
+
+
+def test_a_built_in_study_has_a_hash_of_its_folder() -> None:
+    one, other = read_source("counting"), read_source("phase-transition")
+    assert one.sha256 == read_source("counting").sha256 != other.sha256
+    assert one.as_json() == {"study": "counting", "sha256": one.sha256}
 
 
 def test_trials_of_an_edited_file_are_not_mixed(tmp_path: Path) -> None:
@@ -172,7 +206,7 @@ def test_sources(tmp_path: Path) -> None:
     found = source.as_json()
     assert isinstance(found, dict) and found["file"] == "tiny_study.py"
     assert source_of(load_study_class(source).at()) == source
-    assert Source("phase-transition").as_json() == "phase-transition"
+    assert Source("phase-transition").as_json()["study"] == "phase-transition"
 
 
 def test_engines_by_name(tmp_path: Path) -> None:

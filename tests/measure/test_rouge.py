@@ -144,7 +144,7 @@ def items(n: int, off: int = 0) -> Rouge:
 def test_means_and_intervals_over_items() -> None:
     found = items(101)
     e = found.estimate("rouge1")
-    assert (e.n, e.method) == (101, "bootstrap over items, 95%")
+    assert (e.n, e.method) == (101, "bootstrap over items, 95 %")
     assert e.value == pytest.approx(found.column("rouge1").mean())
     # a bootstrap's percentiles are those of a normal with sd s/√n, up to 10 % at n = 101
     half = 1.96 * found.column("rouge1").std(ddof=1) / np.sqrt(101)
@@ -156,19 +156,19 @@ def test_means_and_intervals_over_items() -> None:
 def test_few_items_have_a_t_interval_within_what_a_score_can_be() -> None:
     found = rouge(["a b", "c d", "x y"], ["a b", "p q", "r s"], PLAIN)
     e = found.estimate("rouge1")
-    assert e.method == "t interval over items, 95%" and (e.low, e.high) == (0.0, 1.0)
+    assert e.method == "t interval over items, 95 %" and (e.low, e.high) == (0.0, 1.0)
     assert not rouge(["a b"], ["a c"], PLAIN).estimate("rouge1").has_interval
 
 
 def test_paired_difference_of_two_systems() -> None:
     one, other = items(101, off=1), items(101)
     gap = difference(one, other)
-    assert gap["rouge1"].method == "paired bootstrap over items, 95%"
+    assert gap["rouge1"].method == "paired bootstrap over items, 95 %"
     # every item gains one word of seven: no spread, though the items themselves differ
     assert [gap["rouge1"].low, gap["rouge1"].high] == pytest.approx([1 / 7, 1 / 7])
     assert gap["rouge2"].low <= gap["rouge2"].value <= gap["rouge2"].high
     few = difference(items(7, off=1), items(7))["rouge1"]
-    assert few.method == "paired t interval over items, 95%"
+    assert few.method == "paired t interval over items, 95 %"
     with pytest.raises(UsageError, match="not comparable"):
         difference(one, rouge(["a"] * 101, ["a"] * 101, Variant()))
     with pytest.raises(UsageError, match="101 and 97"):

@@ -147,11 +147,13 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     settings: Mapping[str, Any] | None = None,
     seeds: int | None = None,
     device: str | None = None,
+    accept_edits: bool = False,
 ) -> Run:
     """Run what is missing of a study, judge its claims, draw its figures, write its report.
 
     `study`: a name of `attnlab list`, a file ("./mine.py") or a study object. `seeds` and `device`
-    are settings like any other; `progress=True` shows how far the run is.
+    are settings like any other; `progress=True` shows how far the run is. `accept_edits`: the
+    study's code was edited since its trials were stored, but not what they compute.
     """
     # first: a name that does not exist must not leave a folder behind
     chosen = engine_named(engine, address) if isinstance(engine, str) else engine
@@ -162,7 +164,14 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
         require(extra, f"study {planned.study.name}")
     planned.study.fetch()
     shown = resolve_progress(progress, planned.trials)
-    with running(planned, out=Path(out), workers=workers, engine=chosen, progress=shown) as record:
+    with running(
+        planned,
+        out=Path(out),
+        workers=workers,
+        engine=chosen,
+        progress=shown,
+        accept_edits=accept_edits,
+    ) as record:
         if not record.complete:
             conclude(record, planned.study)
         if not (record.path / REPORT).is_file():

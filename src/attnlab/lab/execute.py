@@ -68,11 +68,13 @@ def running(
     workers: int | None = None,
     engine: str | Engine = "local",
     progress: Progress | None = None,
+    accept_edits: bool = False,
 ) -> Iterator[Record]:
     """The record with every trial ended and the lock held; leave the block to let go of it.
 
-    StoppedError after a signal, RunInUseError when another process owns the run; what was
-    finished is stored in every case.
+    `accept_edits`: stored trials stay valid although the study's code was edited since.
+    StoppedError after a signal, RunInUseError when another process owns the run; what was finished
+    is stored in every case.
     """
     chosen = engine_named(engine) if isinstance(engine, str) else engine
     study, trials = plan.study, plan.trials
@@ -81,8 +83,10 @@ def running(
     with record.lock():
         finished = record.finished_ids()
         missing = [trial for trial in trials if trial.id not in finished]
-        if finished:
-            _refuse_other_code(record, plan.source)
+        if finished and _edited(record, plan.source):
+            if not accept_edits:
+                raise UsageError(_refusal(record, plan.source))
+            record.begin()  # its conclusions are drawn again, by the code as it is now
         if missing:
             record.begin()
             # named so that a leftover of it is removed like that of any killed write
@@ -161,16 +165,20 @@ class _Sink:
             self._unannounced.clear()
 
 
-def _refuse_other_code(record: Record, source: Source) -> None:
-    """Numbers of edited code are neither reported as new nor mixed with new ones.
+def _edited(record: Record, source: Source) -> bool:
+    """Whether the study's code differs from the code that last wrote to this run.
 
     A release of attnlab raises a built-in study's `version` itself where its numbers change.
     """
-    before = record.spec.source_sha256
-    released = not source.path and record.spec.attnlab != attnlab.__version__
-    if before is not None and source.sha256 != before and not released:
-        what = f"{source.name} or a module it imports" if source.path else f"study {source.name}"
-        raise UsageError(
-            f"{what} changed since run {record.name} was started, whose trials are stored: raise "
-            f"`version` in the study, or remove the run (attnlab runs --remove {record.name})"
-        )
+    last = record.sessions()[-1]
+    before = last.get("source_sha256") or record.spec.source_sha256
+    released = not source.path and last.get("attnlab") != attnlab.__version__
+    return before is not None and source.sha256 != before and not released
+
+
+def _refusal(record: Record, source: Source) -> str:
+    what = f"{source.name}.py, or a module it imports," if source.path else f"study {source.name}"
+    return (
+        f"{what} was edited since run {record.name}: raise `version` in the study to run its "
+        "trials again; or, if only claims, figures or words were edited, add --accept-edits"
+    )

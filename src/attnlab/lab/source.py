@@ -15,7 +15,6 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,15 @@ class Source:
     path: str = ""
     code: str = ""
 
-    @cached_property
+    @property
     def sha256(self) -> str:
         """Hash of the study's code: the file and its helpers, or a built-in study's folder."""
-        if not self.path:
-            module = sys.modules[load_study_class(self).__module__]
-            folder = Path(str(module.__file__)).parent
-            return _hash_files({file.name: file.read_bytes() for file in folder.glob("*.py")})
-        helpers = _helpers(self.code, Path(self.path).parent)
-        return _hash_files({**helpers, "": self.code.encode()})
+        if self.path:
+            helpers = _helpers(self.code, Path(self.path).parent)
+            return _hash_files({**helpers, "": self.code.encode()})
+        module = sys.modules[load_study_class(self).__module__]
+        folder = Path(str(module.__file__)).parent
+        return _hash_files({file.name: file.read_bytes() for file in folder.glob("*.py")})
 
     def as_json(self) -> dict[str, str]:
         """What study.json says: the name, or the file's own name (never its folder), and hash."""

@@ -1,10 +1,10 @@
-"""Estimates with intervals: t over seeds, Wilson and bootstrap over items, Holm over comparisons.
+"""Estimates with intervals: t over seeds, Wilson and bootstrap over items.
 
 scipy is imported where it is needed, because its import takes half of a command's start-up time.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -137,28 +137,3 @@ def _z_quantile(p: float) -> float:
     from scipy.special import ndtri
 
     return float(ndtri(p))
-
-
-def t_test_p(values: ArrayLike) -> float:
-    """Two-sided p of "the mean is zero"; exactly equal runs give 0 or 1 without a warning."""
-    v = np.asarray(values, dtype=float)
-    if v.size < 2:
-        return math.nan
-    spread = v.std(ddof=1)
-    if spread == 0:
-        return 1.0 if v.mean() == 0 else 0.0
-    t = v.mean() / (spread / math.sqrt(v.size))
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(v.size - 1, -abs(t)))
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p-values, in the order given."""
-    order = np.argsort(p_values)
-    adjusted = [0.0] * len(p_values)
-    running = 0.0
-    for rank, index in enumerate(order):
-        running = max(running, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = running
-    return adjusted
