@@ -5,13 +5,14 @@ scipy is imported where it is needed, because its import takes half of a command
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 AT_ONCE = 1 << 22  # items of a bootstrap held in memory together
 LEVEL = 0.95
+MIN_BOOTSTRAP_ITEMS = 20
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def bootstrap_mean(
 ) -> Estimate:
     """Percentile bootstrap of the mean over items (test rows); not for a few seeds."""
     v = np.asarray(items, dtype=float)
-    if v.size < 20:
+    if v.size < MIN_BOOTSTRAP_ITEMS:
         raise ValueError(f"bootstrap over {v.size} items: too few, use mean_interval")
     rows = max(1, AT_ONCE // v.size)  # drawn in pieces: 10,000 draws of 50,000 items are 4 GB
     means = np.concatenate(
@@ -74,6 +75,14 @@ def bootstrap_mean(
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     method = f"bootstrap over items, {level:.0%}"
     return Estimate(float(v.mean()), float(low), float(high), int(v.size), method)
+
+
+def mean_over_items(items: np.ndarray, rng: np.random.Generator, level: float = LEVEL) -> Estimate:
+    """The mean over test items: a bootstrap, or Student's t where there are fewer than 20."""
+    if items.size >= MIN_BOOTSTRAP_ITEMS:
+        return bootstrap_mean(items, rng, level)
+    e = mean_interval(items, level)
+    return replace(e, method=e.method.replace("over runs", "over items"))
 
 
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:

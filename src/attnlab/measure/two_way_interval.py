@@ -15,8 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab.core.seeds import Seed
-from attnlab.measure.intervals import LEVEL, Estimate, bootstrap_mean, mean_interval, t_quantile
-from attnlab.measure.rouge import MIN_BOOTSTRAP_ITEMS
+from attnlab.measure.intervals import LEVEL, Estimate, mean_over_items, t_quantile
 
 
 def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
@@ -41,8 +40,5 @@ def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
 
 def item_interval(values: np.ndarray, name: str, level: float = LEVEL) -> Estimate:
     """Mean over items: a bootstrap seeded by `name`, or Student's t where items are few."""
-    if values.size >= MIN_BOOTSTRAP_ITEMS:
-        rng = Seed(0).child("distillation", name).numpy_generator()
-        return bootstrap_mean(values, rng, level)
-    e = mean_interval(values, level)
-    return replace(e, method=e.method.replace("over runs", "over items"))
+    rng = Seed(0).child("distillation", name).numpy_generator()
+    return mean_over_items(values, rng, level)
