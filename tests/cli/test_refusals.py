@@ -11,7 +11,7 @@ from attnlab.solvable import limits
 
 DRY = ("run", "phase-transition", "--device", "cpu", "--dry-run")
 BAD_USAGE = [
-    (("frobnicate",), "Known: run, "),
+    (("frobnicate",), "Known commands: run, "),
     (("rnu",), "Did you mean 'run'"),
     (("--nope",), "--nope"),
     (("list", "more"), "extra argument"),
@@ -72,7 +72,7 @@ BAD_USAGE = [
     (("simulate", "--start", "semantic-x"), "unknown start"),
     (("simulate", "--seed", "-1"), "--seed"),
     (("simulate", "--device", "tpu"), "did you mean 'cpu'"),
-    (("simulate", "--set", "dim=7"), "its own option, --dim"),
+    (("simulate", "--set", "dim=7"), "use the option --dim instead"),
     (("simulate", "--set", "sigm=1"), "did you mean 'sigma'"),
     (("simulate", "--set", "tolerance=-1"), "'tolerance'"),
     (("simulate", "--set", "test_samples=0"), "'test_samples'"),

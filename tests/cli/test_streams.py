@@ -99,7 +99,7 @@ def test_a_pipe_has_no_control_codes_and_a_terminal_fits(stored: Path, tmp_path:
     assert CONTROL.search(seen)
     text = re.sub(r"\x1b\[[0-9;]*m", "", seen)
     assert max(map(len, text.splitlines())) <= 80
-    assert "of 6 columns; --csv and --json have all" in text  # size and none are the same in all
+    assert "of 6 columns; --csv and --json print all" in text  # size and none are the same in all
 
 
 def test_the_claims_fit_a_terminal_and_colour_can_be_refused(stored: Path, tmp_path: Path) -> None:
