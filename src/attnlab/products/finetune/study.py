@@ -22,7 +22,6 @@ class Finetune(Study):
 
     name = "finetune"
     question = "What does this encoder learn from these labelled texts?"
-    source = "MISSION.md 6"
     Settings: ClassVar[type[StudySettings]] = FinetuneSettings
     settings: FinetuneSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
