@@ -216,7 +216,7 @@ def test_anyones_function_is_a_target(tmp_path: Path, monkeypatch: pytest.Monkey
     ("argv", "code", "words"),
     [
         (["attend", "./nowhere", "--text", "a"], 2, "no such path"),
-        (["attend", "nothing-known", "--text", "a"], 2, "or owner/name"),
+        (["attend", "nothing-known", "--text", "a"], 2, "hub name (owner/name)"),
         (["attend", "train@ffff", "--text", "ab"], 2, "no trial 'ffff'"),
         (["attend", "train", "--text", "the king", "--layer", "7"], 2, "layer"),
         (["attend", "train", "--text", "the king " * 99], 2, "tokens"),

@@ -85,7 +85,9 @@ def test_sharded_and_compiled_is_refused_before_a_run_is_begun(tmp_path: Path) -
         text_file(tmp_path), tmp_path / "out", "--processes=2", "--sharded", "--set=compile=true"
     )
     _, said = process.communicate(timeout=120)
-    assert process.returncode == 2 and said.startswith("attnlab: --sharded: not with compile"), said
+    assert process.returncode == 2 and said.startswith(
+        "attnlab: --sharded does not work with compile"
+    ), said
     assert not (tmp_path / "out").exists()
 
 

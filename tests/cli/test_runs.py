@@ -124,7 +124,7 @@ def test_report_and_pdf(attnlab: Any, copied: Path) -> None:
     assert attnlab("report", copied.name, "--pdf").code == 0  # the study's file lies here
     Path("pebbles.py").write_text("something else\n", encoding="utf-8")
     moved = attnlab("report", copied.name, "--pdf")
-    assert moved.code == 2 and "came from pebbles.py" in moved.err
+    assert moved.code == 2 and "was made with pebbles.py" in moved.err
     assert json.loads(attnlab("verify", copied.name, "--json").out)["ok"]
 
 

@@ -309,7 +309,7 @@ def test_bad_calls_are_refused() -> None:
         ({"prompts": [[-1]]}, "ids are 0 … 52"),
         ({"stop_strings": ["a"]}, "need `decode`"),
         ({"stop_strings": [""], "decode": spell}, "not empty"),
-        ({"strategy": "beam:width=2", "n": 3}, "gives 2 texts at most, not 3"),
+        ({"strategy": "beam:width=2", "n": 3}, "gives at most 2 texts, not 3"),
         ({"strategy": "beam:width=2", "stop_strings": ["a"], "decode": spell}, "not at strings"),
     ]
     for change, words in bad:

@@ -83,7 +83,7 @@ def _beams(
 ) -> list[Generated]:
     width = strategy.width or 1
     if n > width:
-        raise UsageError(f"{strategy} gives {width} texts at most, not {n}")
+        raise UsageError(f"{strategy} gives at most {width} texts, not {n}: use a larger width")
     if stop.strings:
         raise UsageError("beam search ends at tokens, not at strings: no text in it is final")
     how = Search(width, strategy.filters, stop)
