@@ -127,7 +127,7 @@ def test_it_ends_as_soon_as_nothing_better_can_come() -> None:
 def test_more_texts_than_there_are() -> None:
     table = torch.full((5, 5), -math.inf, dtype=torch.float64)
     table[:, 1] = 0.0
-    with pytest.raises(UsageError, match="there are 1 possible texts, not 2"):
+    with pytest.raises(UsageError, match="only 1 text possible, not 2"):
         generate(Markov(table), [[0]], parse_strategy("beam:width=2"), max_new_tokens=3, n=2)
 
 

@@ -254,13 +254,13 @@ def test_what_are_no_numbers_is_refused(strategy: str) -> None:
     for bad in (math.nan, INF):
         model = chain(0, 1, 2, 3)
         model.table[2, 5] = bad
-        with pytest.raises(UsageError, match="logits are not numbers"):
+        with pytest.raises(UsageError, match="logits are NaN or infinite"):
             one(model, [0], strategy)
         # a row that has ended is not asked; beams end when nothing better can come
         done = generate(model, [[1], [0]], parse_strategy(strategy), max_new_tokens=3, stop_ids=[2])
         assert [t.ids for t in done] == [(), (1,)]
     model.table[2] = -INF
-    with pytest.raises(UsageError, match="logits are not numbers"):
+    with pytest.raises(UsageError, match="logits are NaN or infinite"):
         one(model, [0], strategy)
 
 
@@ -305,12 +305,15 @@ def test_bad_calls_are_refused() -> None:
         ({"n": 0}, "n must"),
         ({"batch": 0}, "batch"),
         ({"prompts": [[1], []]}, "prompt 1 has no token"),
-        ({"prompts": [[53]]}, "ids are 0 … 52"),
-        ({"prompts": [[-1]]}, "ids are 0 … 52"),
+        ({"prompts": [[53]]}, "ids must lie in 0 … 52"),
+        ({"prompts": [[-1]]}, "ids must lie in 0 … 52"),
         ({"stop_strings": ["a"]}, "need `decode`"),
-        ({"stop_strings": [""], "decode": spell}, "not empty"),
+        ({"stop_strings": [""], "decode": spell}, "not be empty"),
         ({"strategy": "beam:width=2", "n": 3}, "gives at most 2 texts, not 3"),
-        ({"strategy": "beam:width=2", "stop_strings": ["a"], "decode": spell}, "not at strings"),
+        (
+            {"strategy": "beam:width=2", "stop_strings": ["a"], "decode": spell},
+            "cannot end at stop strings",
+        ),
     ]
     for change, words in bad:
         given: dict[str, Any] = {"prompts": [[1]], "max_new_tokens": 3, "strategy": "sample"}
