@@ -25,25 +25,25 @@ def attend(
 
     `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`.
     """
-    found = load_target(target, out, device)  # refuses a wrong name before torch is loaded
+    loaded = load_target(target, out, device)  # refuses a wrong name before torch is loaded
     import numpy as np
     import torch
 
     from attnlab.models.perceiver import Perceiver
     from attnlab.report.attention import AttentionMaps
 
-    ids = found.ids(text)
-    longest = min(found.model.context, LONGEST_MAP)
+    ids = loaded.ids(text)
+    longest = min(loaded.model.context, LONGEST_MAP)
     if len(ids) > longest:
         raise UsageError(
             f"the text has {len(ids)} tokens and at most {longest} can be shown: shorten it"
         )
-    if isinstance(found.model, Perceiver):
-        raise UsageError(f"{found.name}: a Perceiver has no attention from token to token to show")
-    maps = found.model.attentions(torch.tensor([ids]))
+    if isinstance(loaded.model, Perceiver):
+        raise UsageError(f"{loaded.name}: a Perceiver has no attention from token to token to show")
+    maps = loaded.model.attentions(torch.tensor([ids]))
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
-    assert found.reader is not None  # checked by ids()
-    return AttentionMaps(found.name, tuple(found.reader.tokens(ids)), weights)
+    assert loaded.reader is not None  # checked by ids()
+    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights)
 
 
 def perplexity(
@@ -56,18 +56,18 @@ def perplexity(
     stride: int | None = None,
 ) -> dict[str, Any]:
     """The perplexity of a text of any length; each token is scored once."""
-    found = load_target(target, out, device)
+    loaded = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows
 
     pieces = [line for line in text.splitlines() if line.strip()] if lines else [text]
-    rows = [ids for piece in pieces if len(ids := _ids(found, piece)) > 1]
+    rows = [ids for piece in pieces if len(ids := _ids(loaded, piece)) > 1]
     if not rows:
         raise UsageError("the text is too short to score: it needs two tokens or more")
-    context = min(found.model.context, max(map(len, rows)))
+    context = min(loaded.model.context, max(map(len, rows)))
     batches = [window for row in rows for window in windows(row, context, stride)]
-    whole = score(token_nll(found.model.logits), batches, resolve_device(device)).perplexity
+    whole = score(token_nll(loaded.model.logits), batches, resolve_device(device)).perplexity
     answer: dict[str, Any] = {
-        "target": found.name,
+        "target": loaded.name,
         "perplexity": whole.corpus,
         "nll": whole.nll,
         "tokens": whole.tokens,
@@ -101,23 +101,23 @@ def audit(  # noqa: PLR0913  (what a person may choose)
         from attnlab.audit.catalogue import select_audits
 
         select_audits(only)
-    found = place.load()
+    loaded = place.load()
     from attnlab.audit.catalogue import check
 
     return check(
-        found.model,
+        loaded.model,
         only=only,
         seed=seed,
         length=length,
-        name=found.name,
+        name=loaded.name,
         on_finding=on_finding,
     )
 
 
-def _ids(found: Target, piece: str) -> list[int]:
-    if found.reader is None:
-        raise UsageError(f"{found.name} has no tokenizer: it cannot read a text")
-    return list(found.reader.encode(piece))
+def _ids(target: Target, piece: str) -> list[int]:
+    if target.reader is None:
+        raise UsageError(f"{target.name} has no tokenizer: it cannot read a text")
+    return list(target.reader.encode(piece))
 
 
 def compare(first: str, second: str, text: str | None, out: Path, device: str) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:
                 f"neither {a.name} nor {b.name} has a tokenizer: leave out --text and --file"
             )
         return list(range(min(16, a.model.vocabulary)))
-    found = [t.ids(text or DEFAULT_TEXT) for t in readers]
-    if len(found) == 2 and found[0] != found[1]:
+    ids = [t.ids(text or DEFAULT_TEXT) for t in readers]
+    if len(ids) == 2 and ids[0] != ids[1]:
         raise UsageError(
             f"{a.name} and {b.name} split this text into different tokens: not comparable"
         )
     longest = min(a.model.context, b.model.context)
-    return found[0][:longest]
+    return ids[0][:longest]
 
 
 def export_target(target: str, folder: Path, out: Path) -> list[str]:

@@ -47,8 +47,8 @@ def table(
 
 
 def _heads_table(maps: AttentionMaps, layers: list[int], heads: list[int]) -> Cells:
-    found = summary(maps)
-    numbers = [found.entropy, found.distance, found.first, found.previous, found.itself]
+    s = summary(maps)
+    numbers = [s.entropy, s.distance, s.first, s.previous, s.itself]
     places = (2, 1, 3, 3, 3)
     rows = [
         [str(i), str(j), *(_fixed(x[i, j], p) for x, p in zip(numbers, places, strict=True))]

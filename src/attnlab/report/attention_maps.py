@@ -138,8 +138,8 @@ class Summary:
 
 def summary(maps: AttentionMaps) -> Summary:
     """Five numbers that describe each head."""
-    found = np.stack([_five(w) for w in maps.weights])
-    return Summary(*np.moveaxis(found, -1, 0))
+    numbers = np.stack([_five(w) for w in maps.weights])
+    return Summary(*np.moveaxis(numbers, -1, 0))
 
 
 def _five(weights: np.ndarray) -> np.ndarray:

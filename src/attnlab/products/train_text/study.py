@@ -70,9 +70,7 @@ class TextSettings(StudySettings):
     @model_validator(mode="after")
     def _whole_batches(self) -> "TextSettings":
         if self.batch % self.accumulate:
-            raise ValueError(
-                f"batch {self.batch} is not divisible by accumulate {self.accumulate}"
-            )
+            raise ValueError(f"batch {self.batch} is not divisible by accumulate {self.accumulate}")
         return self
 
 
