@@ -152,7 +152,7 @@ def test_other_refusals(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert said.code == 2 and words in said.err, said
 
 
-def test_what_a_person_should_know_is_said(folder: Path, tmp_path: Path) -> None:
+def test_remarks_about_context_and_chat_models(folder: Path, tmp_path: Path) -> None:
     """The context is 37: a long prompt, a long text; a chat model."""
     long = asked(folder, "--max-new-tokens", "41", "--json")
     assert long.code == 0
