@@ -91,7 +91,7 @@ def test_side_by_side_in_a_pipe(folder: Path) -> None:
     lines = said.out.split("\n")
     assert lines[:3] == ["the king", "", "greedy · the likeliest"]
     assert "top-k:k=20,temperature=0.8 · temperature 0.8 → top-k 20 → draw" in lines
-    assert "   (the same text 3 times)" in lines
+    assert "   (3 times the same)" in lines
     flat = said.out.replace("\n   ", "\n")
     for strategy in document["strategies"][1:]:
         for number, text in enumerate(strategy["texts"]):

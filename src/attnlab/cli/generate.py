@@ -138,7 +138,7 @@ class Printer(Quiet):
                 self.at_line_start = False
                 say()
         if same:
-            say(f"{INDENT}(the same text {len(texts)} times)")
+            say(f"{INDENT}({len(texts)} times the same)")
 
     def _write(self, text: str) -> None:
         """Write to stdout; of several texts, indent every line after the first."""
