@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import JsonOption, note, say, say_json, say_table
+from attnlab.core.plural import counted
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of an asset; see `attnlab assets list`.")
@@ -67,7 +68,6 @@ def get(
     An asset that is already cached is not downloaded again.
     """
     from attnlab.assets import get as fetch
-    from attnlab.report.text import counted
 
     asset = fetch(name, source, path, revision=revision, progress=_progress())
     if json:

@@ -22,6 +22,7 @@ from attnlab.cli.console import (
     say_table,
     set_option,
 )
+from attnlab.core.plural import counted
 
 MOST_LINES = 20
 
@@ -78,7 +79,8 @@ def run(  # noqa: PLR0913  (each is one documented option)
         expected = made.expected.get(scale)
         note(made.question)
         about = f", {expected}" if expected else ""
-        note(f"run {name}: {len(trials)} trials on {made.settings.device}{about}")
+        count = counted(len(trials), "trial")
+        note(f"run {name}: {count} on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
     with redirect_stdout(sys.stderr):
         done = execute(planned, out=out, workers=workers, engine=chosen, progress=progress)
@@ -123,7 +125,7 @@ def _dry_run(name: str, trials: Any, as_json: bool) -> None:
     if as_json:
         say_json({"run": name, "trials": len(trials), "parts": dict(parts)})
         return
-    say(f"{name}: {len(trials)} trials")
+    say(f"{name}: {counted(len(trials), 'trial')}")
     for part, count in parts.items():
         say(f"  {part}: {count}")
 

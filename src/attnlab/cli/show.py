@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 import typer
 
 from attnlab.cli.console import JsonOption, ScaleOption, StudyArgument, say, say_json, say_table
+from attnlab.core.plural import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +57,7 @@ def show(
     if made.source:
         say(f"source: {made.source}")
     expected = made.expected.get(scale, "not measured")
-    say(f"{trials} trials at scale {scale}; expected time: {expected}")
+    say(f"{counted(trials, 'trial')} at scale {scale}; expected time: {expected}")
     rows = [[n, _short(str(v)), fields[n].description or ""] for n, v in values.items()]
     say_table(["setting", "value", "meaning"], rows)
 
