@@ -50,7 +50,7 @@ def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
 
 
 def halo(width: float) -> list[patheffects.AbstractPathEffect]:
-    """A white rim, so that lines and words stay readable on a map."""
+    """A white outline that keeps lines and words readable on a map."""
     return [patheffects.withStroke(linewidth=width, foreground="white", alpha=0.9)]
 
 
@@ -95,7 +95,7 @@ def _overlap(
 
 
 class _RoomyLog(LogLocator):
-    """1 2 5 within a decade or so, 1 3 over two, whole decades beyond."""
+    """Ticks at 1 2 5 within about a decade, at 1 3 over two, at powers of ten beyond."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         decades = abs(math.log10(vmax / vmin)) if vmin > 0 and vmax > 0 else 9.0
