@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnlab.audit.probing.noise import LIMITS, coarsest_dtype, finite_values, movement
+from attnlab.audit.probing.noise import LIMITS, coarsest_dtype, finite_values, largest_movement
 from attnlab.audit.probing.subject import Subject
 
 P = ParamSpec("P")
@@ -183,6 +183,6 @@ def _answers_agree(subject: Subject, made: Subject, *, compare: bool) -> bool:
             return False
         scale = float(finite_values(original).abs().nan_to_num().max())
         copied, original = copied.nan_to_num(), original.nan_to_num()
-        if compare and float(movement(original, copied).max()) > limit * scale:
+        if compare and largest_movement(original, copied) > limit * scale:
             return False
     return True

@@ -84,7 +84,7 @@ class _Facts:
 
 @torch.no_grad()
 def _find_facts(function: Callable[..., Any], name: str) -> _Facts:
-    with on_cpu(function if isinstance(function, nn.Module) else captured_modules(function)):
+    with on_cpu(captured_modules(function)):
         caller, step = find_call_convention(function, name)
         width, per_position, context = _shape(caller, step)
         known = _vocabulary_of(caller, width, step)
