@@ -31,7 +31,7 @@ BIT_VIEWS = (Tensor.view,)  # the same bits read as another type: no cast
 
 def finest_copy(subject: Subject) -> Subject | None:
     """None where no finer copy can be made; the subject itself where it is float64 already."""
-    if subject.device.type != "cpu" or (subject.module is None and subject.inner is None):
+    if subject.device.type != "cpu" or subject.visible_module is None:
         return None
     if subject.module is None:
         if subject.large:

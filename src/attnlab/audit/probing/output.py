@@ -18,11 +18,8 @@ def extract_logits(output: Any, ids: Tensor, name: str) -> Tensor:
     """The logits (batch, positions, vocabulary); one answer per row becomes one position."""
     output = _tensor(output)
     count, length = ids.shape
-    if (
-        isinstance(output, Tensor)
-        and output.ndim == 2
-        and output.shape[0] == count * length != count
-    ):
+    flat = isinstance(output, Tensor) and output.ndim == 2
+    if flat and output.shape[0] == count * length != count:
         output = output.unflatten(0, (count, length))  # flattened for a loss
     if not isinstance(output, Tensor) or not (
         output.is_floating_point() and output.ndim in (2, 3) and output.shape[0] == count

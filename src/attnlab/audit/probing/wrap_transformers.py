@@ -28,10 +28,8 @@ def transformers_subject(library: Any, name: str, special: tuple[int, ...] = ())
     pad = getattr(settings, "pad_token_id", None)
     with torch.no_grad():
         probe = forward(torch.ones(1, 3, dtype=torch.long, device=library.device), None)
-        if context <= TRIED_LENGTHS[0] and not runs(
-            forward, context
-        ):  # some positions are reserved for padding
-            context = longest_input(forward)
+        if context <= TRIED_LENGTHS[0] and not runs(forward, context):
+            context = longest_input(forward)  # some positions are reserved for padding
     return Subject(
         name,
         forward,
