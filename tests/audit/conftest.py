@@ -7,5 +7,5 @@ from attnlab.audit.probing import output
 
 @pytest.fixture(autouse=True)
 def short_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths = [length for length in output.TRIED_LENGTHS if length < 601]
-    monkeypatch.setattr(output, "TRIED_LENGTHS", (601, *lengths))
+    lengths = [length for length in output.TRIED_CONTEXTS if length < 601]
+    monkeypatch.setattr(output, "TRIED_CONTEXTS", (601, *lengths))

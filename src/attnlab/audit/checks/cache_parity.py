@@ -66,7 +66,7 @@ def _ways(length: int) -> dict[str, list[int]]:
 def _decode(subject: Subject, ids: Tensor, sizes: list[int]) -> Tensor:
     assert subject.cache is not None
     with torch.no_grad(), subject.mode(training=False):
-        return torch.cat(subject.cache(ids.split(sizes, dim=1)), dim=1)
+        return torch.cat(list(subject.cache(list(ids.split(sizes, dim=1)))), dim=1)
 
 
 def _difference(
