@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
+from attnlab.report.labels import note
 from attnlab.report.style import (
     LINEAR,
     NEUTRAL,
@@ -51,14 +52,8 @@ def draw_finite_size(e: Evidence) -> Drawing:
         if np.isfinite(theory.value):
             left.axhspan(theory.low, theory.high, color=NEUTRAL, alpha=0.25, linewidth=0)
             left.axhline(theory.value, color=NEUTRAL)
-            left.annotate(
-                "theory",
-                (1.02, theory.value),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=8,
-                annotation_clip=False,
-            )
+            right_of = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+            note(left, "theory", (1.02, theory.value), va="center", **right_of)
         left.set_ylabel("crossing of the losses $α_c$")
         points = [p for p in e.open_points if p.branch == "positional" and p.separation > 0]
         points.sort(key=lambda p: -p.separation)
