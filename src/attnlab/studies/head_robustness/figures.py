@@ -112,7 +112,7 @@ def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
     )
     ax.plot(0.5, 0.5, "+", color="black", markersize=9, markeredgewidth=1.3, zorder=4)
     off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
-    corner = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
+    corner: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
     note(ax, f"{100 * off:.0f} % of these\nare off", (0.97, 0.97), COLOURS[arm], **corner)
     ax.set_xlim(-0.09, 1.09)
     ax.set_ylim(-0.09, 1.09)

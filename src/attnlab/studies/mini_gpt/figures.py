@@ -92,9 +92,8 @@ def _perplexity_by_arm(arms: GPTArms) -> Drawing:
         draw_dots(ax, _lines(arms, PERPLEXITIES), list(PERPLEXITIES.values()))
         for order, value in arms.baselines().items():
             ax.axvline(value, color=PALETTE[2], linestyle=":", linewidth=1.2)
-            above = {"xycoords": ("data", "axes fraction"), "va": "bottom"}
-            side = "left" if order == "bigram" else "right"
-            note(ax, order, (value, 1.0), PALETTE[2], ha=side, **above)
+            side, above = "left" if order == "bigram" else "right", ("data", "axes fraction")
+            note(ax, order, (value, 1.0), PALETTE[2], xycoords=above, ha=side, va="bottom")
         ax.set_xlabel("perplexity of dev sentences")
     return drawing
 

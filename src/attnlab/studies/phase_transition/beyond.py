@@ -52,8 +52,14 @@ def draw_finite_size(e: Evidence) -> Drawing:
         if np.isfinite(theory.value):
             left.axhspan(theory.low, theory.high, color=NEUTRAL, alpha=0.25, linewidth=0)
             left.axhline(theory.value, color=NEUTRAL)
-            right_of = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
-            note(left, "theory", (1.02, theory.value), va="center", **right_of)
+            note(
+                left,
+                "theory",
+                (1.02, theory.value),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                annotation_clip=False,
+            )
         left.set_ylabel("crossing of the losses $α_c$")
         points = [p for p in e.open_points if p.branch == "positional" and p.separation > 0]
         points.sort(key=lambda p: -p.separation)
