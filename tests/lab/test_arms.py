@@ -68,6 +68,14 @@ def test_claims_say_what_they_compare() -> None:
     assert level.trials == ("b0", "b1", "b2")
 
 
+def test_right_answers_are_those_of_the_seed_nearest_to_one_half() -> None:
+    shares = {"a": (0.9, 0.3), "b": (0.2, 0.96)}
+    rows = [row(arm, seed, x) for arm, pair in shares.items() for seed, x in enumerate(pair)]
+    found = Arms(Table(rows), LABELS).right_answers("x", 50)
+    assert found == {"the first": (15, 50), "the second": (10, 50)}
+    assert Arms(Table(rows), LABELS).right_answers("gone", 50) == {}
+
+
 class Small(ArmStudy):
     """Two arms; `points` is a setting that no trial depends on."""
 

@@ -1,11 +1,20 @@
 """A verdict follows from where the interval lies, from the number of runs, and from the audits."""
 
 import math
+from typing import Any
 
 import pytest
 
 from attnlab.audit.finding import Finding
-from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, apply_audits, judge
+from attnlab.lab.claim import (
+    MIN_SEEDS,
+    Claim,
+    Reported,
+    apply_audits,
+    judge,
+    judge_difference,
+    judge_ratio,
+)
 from attnlab.measure.intervals import Estimate
 
 
@@ -44,6 +53,17 @@ def test_an_exact_number_needs_no_runs_and_no_number_is_undecided() -> None:
     assert judge("c", "a", exact, below=1.0).why.endswith("outside the range below 1")
     nothing = judge("c", "a", Estimate(math.nan, math.nan, math.nan, 0), above=1.0)
     assert (nothing.verdict, nothing.why) == ("undecided", "no estimate: nothing was measured")
+
+
+@pytest.mark.parametrize(("make", "equal"), [(judge_difference, 0.0), (judge_ratio, 1.0)])
+def test_a_range_that_ends_where_both_are_equal_is_a_comparison(make: Any, equal: float) -> None:
+    runs = [0.1, 0.2, 0.3]
+    for limits in ({"above": equal}, {"below": equal}, {"above": -math.inf, "below": equal}):
+        assert make("c", "a", runs, **limits).runs == (0.1, 0.2, 0.3)
+    for limits in ({"above": equal - 0.5}, {"above": equal, "below": 2.0}, {}):
+        assert make("c", "a", runs, **limits).runs == ()
+    mean = math.exp(0.2) if equal else 0.2
+    assert make("c", "a", runs).estimate.value == pytest.approx(mean)
 
 
 def test_an_audit_that_does_not_pass_undermines_the_claims_it_names() -> None:

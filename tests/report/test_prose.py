@@ -9,7 +9,15 @@ import pytest
 
 from attnlab.lab.claim import judge
 from attnlab.measure.intervals import Estimate
-from attnlab.report.prose import listed, measured, percent, points, render_prose, verdict
+from attnlab.report.prose import (
+    listed,
+    measured,
+    percent,
+    points,
+    render_prose,
+    verdict,
+    with_words,
+)
 
 SHARE = Estimate(0.851, 0.83, 0.872, 5)
 
@@ -60,6 +68,27 @@ def test_filters() -> None:
     assert measured(claim) == "0.851 ± 0.021 (solves: holds)"
     unknown = judge("solves", "it does", Estimate(math.nan), above=0.5)
     assert measured(unknown) == "not measured (solves: undecided)"
+    near = Estimate(0.01, -0.0001, 0.02, 5)
+    assert fill("{{ e | decimals }}, {{ e | decimals(2, '+') }}", e=near) == (
+        "0.010 [0.000, 0.020], +0.01 [−0.00, +0.02]"
+    )
     assert fill("{{ 1 | counted('trial') }}, {{ share | interval }}", share=SHARE) == (
         "1 trial, 0.851 ± 0.021"
     )
+
+
+def test_figures_take_their_words_from_the_file_beside_the_template() -> None:
+    """In the order of the drawings; without trials a figure is left out; a missing name raises."""
+    from matplotlib.figure import Figure as Drawing
+
+    from attnlab.studies.counting.study import Counting
+
+    study = Counting.at("smoke")
+    found = with_words(
+        study, {"learning": (Drawing, ["a"]), "maps": (Drawing, []), "parts": (Drawing, ["b"])}
+    )
+    assert [figure.name for figure in found] == ["learning", "parts"]
+    assert found[0].title == "Accuracy while a start is trained" and found[0].trials == ("a",)
+    assert found[0].caption.startswith("On test rows") and found[0].alt.startswith("A curve")
+    with pytest.raises(KeyError):
+        with_words(study, {"unknown": (Drawing, ["a"])})

@@ -53,7 +53,7 @@ def test_the_limit_is_approached_from_below() -> None:
 
 
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
-    done = run("attention-design", scale="smoke", out=tmp_path / "runs", workers=2)
+    done = run("attention-design", scale="smoke", out=tmp_path / "runs", workers=1)
     assert not done.failed and done.report.is_file() and len(done.results["figures"]) == 6
     verdicts = {claim["name"]: claim["verdict"] for claim in done.results["claims"]}
     for name in ("corners-only", "least-squares", "sphere", "beta", "extraction"):

@@ -207,7 +207,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
     shared = tmp_path_factory.getbasetemp().parent / "smoke"
     shared.mkdir(exist_ok=True)
     with FileLock(shared / "wait.lock"):
-        return run("phase-transition", scale="smoke", out=shared / "runs", workers=2)
+        return run("phase-transition", scale="smoke", out=shared / "runs", workers=1)
 
 
 def test_smoke_run_is_whole(smoke: Run) -> None:

@@ -17,16 +17,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, judge, judge_difference, judge_ratio
 from attnlab.lab.study import NOT_OF_A_TRIAL, Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.measure.ratios import exp_estimate, geometric_mean
+from attnlab.measure.ratios import geometric_mean
 
 Metric = tuple[str, str]  # arm, metric
-OPEN_AT_ZERO = ((0.0, math.inf), (-math.inf, 0.0))
-OPEN_AT_ONE = ((1.0, math.inf), (-math.inf, 1.0))
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,15 @@ class Arms:
     def rows(self, arm: str) -> list[Row]:
         """One row a seed, sorted by seed."""
         return sorted(self.table.where(arm=arm), key=lambda row: row.seed)
+
+    def first(self, arm: str) -> Row | None:
+        """The trial of the lowest seed; None where there is none."""
+        return next(iter(self.rows(arm)), None)
+
+    def mean_cost(self, arm: str, kind: str) -> float:
+        """Mean cost of the trials in which it was measured; NaN where it was in none."""
+        costs = [row.cost[kind] for row in self.rows(arm) if kind in row.cost]
+        return sum(costs) / len(costs) if costs else math.nan
 
     def ids(self, *arms: str) -> list[str]:
         """The trials behind these arms; of all arms when none is named."""
@@ -104,66 +111,44 @@ class Arms:
         estimate = self.estimate(arm, measured)
         return judge(name, statement, estimate, quantity=quantity, trials=self.ids(arm), **rest)
 
-    def difference(  # noqa: PLR0913  (a comparison has this many parts; each is named at the call)
-        self,
-        name: str,
-        statement: str,
-        one: Metric,
-        other: Metric,
-        *,
-        above: float = -math.inf,
-        below: float = math.inf,
-        quantity: str = "",
-        reported: Reported | None = None,
-        seeds: Collection[int] | None = None,
-    ) -> Claim:
-        """The claim that one − other, paired by seed, lies in a range.
+    def right_answers(self, metric: str, items: int) -> dict[str, tuple[int, int]]:
+        """By label, right answers and test items of the arm's seed whose accuracy is least certain.
 
-        A range that is open on one side and ends at 0 ("is better") is a comparison: it joins the
-        family that the lab corrects for.
+        Least certain is what lies nearest to one half; for the audit `small-sample`.
         """
-        gaps = self.differences(one, other, seeds)
-        return judge(
-            name,
-            statement,
-            mean_interval(gaps),
-            above=above,
-            below=below,
-            quantity=quantity or self._versus(one, other, "−"),
-            reported=reported,
-            trials=self.ids(*dict.fromkeys((one[0], other[0]))),
-            runs=gaps if (above, below) in OPEN_AT_ZERO else (),
-        )
+        shares = {arm: self.values(arm, metric).values() for arm in self.names()}
+        return {
+            self.label(arm): (round(min(values, key=lambda a: abs(a - 0.5)) * items), items)
+            for arm, values in shares.items()
+            if values
+        }
 
-    def ratio(  # noqa: PLR0913  (a comparison has this many parts; each is named at the call)
+    def difference(
         self,
         name: str,
         statement: str,
         one: Metric,
         other: Metric,
         *,
-        above: float = -math.inf,
-        below: float = math.inf,
-        quantity: str = "",
-        reported: Reported | None = None,
+        seeds: Collection[int] | None = None,
+        **rest: Any,
     ) -> Claim:
-        """The claim that one / other, paired by seed, lies in a range; as `difference`, in logs."""
-        logs = self.log_ratios(one, other)
-        return judge(
-            name,
-            statement,
-            exp_estimate(mean_interval(logs)),
-            above=above,
-            below=below,
-            quantity=quantity or self._versus(one, other, "/"),
-            reported=reported,
-            trials=self.ids(*dict.fromkeys((one[0], other[0]))),
-            runs=logs if (above, below) in OPEN_AT_ONE else (),
-        )
+        """The claim that one − other, paired by seed, lies in a range; see `judge_difference`."""
+        gaps = self.differences(one, other, seeds)
+        return judge_difference(name, statement, gaps, **{**self._versus(one, other, "−"), **rest})
 
-    def _versus(self, one: Metric, other: Metric, sign: str) -> str:
-        metric = one[1].replace("_", " ")
-        return f"{metric}, {self.label(one[0])} {sign} {self.label(other[0])}"
+    def ratio(self, name: str, statement: str, one: Metric, other: Metric, **rest: Any) -> Claim:
+        """The claim that one / other, paired by seed, lies in a range; see `judge_ratio`."""
+        logs = self.log_ratios(one, other)
+        return judge_ratio(name, statement, logs, **{**self._versus(one, other, "/"), **rest})
+
+    def _versus(self, one: Metric, other: Metric, sign: str) -> dict[str, Any]:
+        """The quantity in words, and the trials behind it."""
+        words = f"{self.label(one[0])} {sign} {self.label(other[0])}"
+        return {
+            "quantity": f"{one[1].replace('_', ' ')}, {words}",
+            "trials": self.ids(*dict.fromkeys((one[0], other[0]))),
+        }
 
 
 class ArmStudy(Study):

@@ -6,12 +6,13 @@ anything else, or fewer than 3 runs -> undecided ("not a result")
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from attnlab.audit.finding import Finding
-from attnlab.measure.intervals import Estimate
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.ratios import exp_estimate
 
 Verdict = Literal["holds", "fails", "undecided"]
 MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?"}
@@ -81,6 +82,27 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
     return Claim(
         name, statement, verdict, estimate, why, quantity, reported, tuple(trials), tuple(runs)
     )
+
+
+def judge_difference(name: str, statement: str, gaps: Sequence[float], **rest: Any) -> Claim:
+    """The claim that the mean of paired differences lies in a range; `rest` as for `judge`.
+
+    A range that is open on one side and ends at 0 ("is better") is a comparison: it joins the
+    family that the lab corrects for.
+    """
+    return judge(name, statement, mean_interval(gaps), **_runs_at(0.0, gaps, rest), **rest)
+
+
+def judge_ratio(name: str, statement: str, logs: Sequence[float], **rest: Any) -> Claim:
+    """As `judge_difference`, of paired ratios, given as logarithms; "is better" ends at 1."""
+    estimate = exp_estimate(mean_interval(logs))
+    return judge(name, statement, estimate, **_runs_at(1.0, logs, rest), **rest)
+
+
+def _runs_at(equal: float, runs: Sequence[float], rest: Mapping[str, Any]) -> dict[str, Any]:
+    """The runs of a comparison; none where the range does not end where both sides are equal."""
+    ends = [rest[side] for side in ("above", "below") if math.isfinite(rest.get(side, math.inf))]
+    return {"runs": runs} if ends == [equal] else {}
 
 
 def apply_audits(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:

@@ -32,9 +32,14 @@ Scale = Literal["smoke", "quick", "full"]
 SCALES: tuple[Scale, ...] = ("smoke", "quick", "full")
 
 
-def setting(help: str, default: Any, **limits: Any) -> Any:
-    """A field of a study's settings with the sentence that `attnlab show` prints about it."""
-    return Field(default=default, description=help, **limits)
+def setting(help: str, default: Any, smoke: Any = None, full: Any = None, **limits: Any) -> Any:
+    """A field of a study's settings with the sentence that `attnlab show` prints about it.
+
+    The default is its value at the quick scale; `smoke` and `full` are those at the other two.
+    """
+    scales = {"smoke": smoke, "full": full}
+    changed = {scale: value for scale, value in scales.items() if value is not None}
+    return Field(default=default, description=help, json_schema_extra=changed, **limits)
 
 
 class StudySettings(Settings):
@@ -109,7 +114,7 @@ class Study(ABC):
     question: ClassVar[str]
     source: ClassVar[str] = ""
     Settings: ClassVar[type[StudySettings]] = StudySettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # overrides for smoke and full
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # overrides what settings say of scales
     expected: ClassVar[Mapping[str, str]] = {}  # scale -> "about 3 minutes on two cores"
     extras: ClassVar[tuple[str, ...]] = ()  # optional dependencies that its trials import
     shares_accelerator: ClassVar[bool] = False  # trials too small to fill a GPU: several at once
@@ -125,7 +130,16 @@ class Study(ABC):
         """The study with a preset's settings, then the overrides, validated together."""
         if scale not in SCALES:
             raise UsageError(f"unknown scale {scale!r}: {suggest(scale, SCALES)}")
-        return cls(build(cls.Settings, {**cls.presets.get(scale, {}), **overrides}))
+        return cls(build(cls.Settings, {**cls.preset(scale), **overrides}))
+
+    @classmethod
+    def preset(cls, scale: str) -> dict[str, Any]:
+        """The settings that a scale changes: those of the fields, then those in `presets`."""
+        extras = {name: f.json_schema_extra for name, f in cls.Settings.model_fields.items()}
+        changed = {
+            name: e[scale] for name, e in extras.items() if isinstance(e, dict) and scale in e
+        }
+        return {**changed, **cls.presets.get(scale, {})}
 
     @property
     def run_id(self) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import patheffects
@@ -38,6 +38,20 @@ def direct_label(
         annotation_clip=False,
         zorder=5,
     )
+
+
+def note(
+    ax: Axes,
+    text: str,
+    at: tuple[float, float],
+    color: str | None = None,
+    shift: tuple[float, float] = (0, 0),
+    **look: Any,
+) -> None:
+    """Small words at a point, moved by `shift` points; `look` as for matplotlib's `annotate`."""
+    if color:
+        look["color"] = color
+    ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, **look)
 
 
 def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:

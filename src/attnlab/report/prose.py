@@ -12,28 +12,35 @@
 
     {{ table(["arm", "accuracy"], rows) }}
 
-The text before the first heading is the answer. A template may use `claim(name)`,
-`table(head, rows)`, `settings`, `arms` (the study's evidence) and whatever its `facts` returns; the
-filters are `number`, `interval`, `percent`, `points`, `verdict`, `measured`, `listed` and Jinja's
-own. Studies in one folder share text with `{% include "shared.md" %}`. An unknown name is an
-error. Text that comes from data is put on one line, so it cannot become a heading.
+The text before the first heading is the answer. A template may use `claim(name)`, `by_name` (the
+same as a mapping, for claims that not every run has), `table(head, rows)`, `settings`, `arms` (the
+study's evidence) and whatever its `facts` returns; the filters are `number`, `interval`, `percent`,
+`points`, `decimals`, `verdict`, `measured`, `listed` and Jinja's own. Studies in one folder share
+text with `{% include "shared.md" %}`. An unknown name is an error. Text that comes from data is put
+on one line, so it cannot become a heading.
+
+The words of a study's figures may be in `figures.md` beside its template: see `with_words`.
 """
 
 import inspect
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from attnlab.lab.claim import Claim
-from attnlab.lab.study import Section, Study
+from attnlab.lab.study import Figure, Section, Study
 from attnlab.measure.intervals import Estimate
 from attnlab.report.text import counted, number, typeset, with_interval
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+Drawn = tuple[Callable[[], "MatplotlibFigure"], Sequence[str]]  # how to draw it, its trials
 _TABLE = "\x00table {}\x00"
 
 
@@ -43,6 +50,7 @@ def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[s
     by_name = {claim.name: claim for claim in claims}
     names: dict[str, Any] = {
         "claim": by_name.__getitem__,
+        "by_name": by_name,
         "claims": claims,
         "settings": study.settings,
         "arms": evidence,
@@ -57,6 +65,31 @@ def template_file(study: Study) -> Path:
     owner = next(kind for kind in type(study).__mro__ if "template" in vars(kind))
     file = inspect.getsourcefile(owner) or getattr(sys.modules[owner.__module__], "__file__", "")
     return Path(str(file)).parent / study.template
+
+
+def with_words(study: Study, drawn: Mapping[str, Drawn], **names: Any) -> list[Figure]:
+    """Figures by name, with their words from `figures.md`; one without trials is left out.
+
+        ## learning
+
+        A title in one line
+
+        A caption that says what to see.
+
+        An alternative text for those who cannot see it.
+
+    In it one may use `settings` and `names`.
+    """
+    folder = template_file(study).parent
+    template = (folder / "figures.md").read_text(encoding="utf-8")
+    _, sections = render_prose(template, {"settings": study.settings, **names}, folder)
+    words = {section.heading: section.paragraphs for section in sections}
+    figures = []
+    for name, (draw, trials) in drawn.items():
+        title, caption, alt = words[name]
+        if trials:
+            figures.append(Figure(name, title, caption, alt, draw, tuple(trials)))
+    return figures
 
 
 def render_prose(
@@ -100,6 +133,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         "interval": interval,
         "percent": percent,
         "points": points,
+        "decimals": decimals,
         "verdict": verdict,
         "measured": measured,
         "listed": listed,
@@ -142,6 +176,20 @@ def points(e: Estimate, decimals: int = 1) -> str:
     if not e.has_interval:
         return text
     return f"{text} [{100 * e.low:.{decimals}f}, {100 * e.high:.{decimals}f}]".replace("-", "−")
+
+
+def decimals(e: Estimate, digits: int = 3, sign: str = "") -> str:
+    """`0.123 [0.100, 0.150]`; with sign "+" a difference.
+
+    What rounds to 0 keeps its sign in a difference only: there it says on which side of 0 it lies.
+    """
+
+    def one(value: float) -> str:
+        rounded = value if sign else round(value, digits) + 0.0
+        return f"{rounded:{sign}.{digits}f}"
+
+    ends = f" [{one(e.low)}, {one(e.high)}]" if e.has_interval else ""
+    return f"{one(e.value)}{ends}".replace("-", "−")
 
 
 def verdict(claim: Claim) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
+from attnlab.core.plural import counted
 from attnlab.measure.intervals import holm, t_test_p
 
 NAME = "seeds-and-interval"
@@ -26,8 +27,8 @@ def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     fewest = min(counts, key=lambda name: counts[name])
     if counts[fewest] < MIN_RUNS:
         why = (
-            f"{fewest!r} rests on {counts[fewest]} runs, and at least {MIN_RUNS} are needed: "
-            "not a result"
+            f"{fewest!r} rests on {counted(counts[fewest], 'run')}, and at least {MIN_RUNS} are "
+            "needed: not a result"
         )
         few = tuple(name for name, count in counts.items() if count < MIN_RUNS)
         return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, {"runs": counts}, few)
@@ -38,8 +39,11 @@ def seeds_and_interval(differences: Mapping[str, Sequence[float]]) -> Finding:
     if unclear:
         why = f"not a result after Holm's correction: {', '.join(unclear)}"
         return Finding(NAME, "fail", counts[fewest], MIN_RUNS, why, evidence, tuple(unclear))
+    runs = f"at least {counts[fewest]} runs"
     why = (
-        f"all {len(names)} differences concluded from rest on at least {counts[fewest]} runs "
-        "and stay clear of zero after Holm's correction"
+        f"all {len(names)} differences concluded from rest on {runs} and stay clear of zero"
+        if len(names) > 1
+        else f"the only difference concluded from rests on {runs} and stays clear of zero"
     )
+    why += " after Holm's correction"
     return Finding(NAME, "pass", counts[fewest], MIN_RUNS, why, evidence)

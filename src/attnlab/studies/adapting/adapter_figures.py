@@ -1,51 +1,30 @@
 """Figures of the methods: accuracy against trained parameters, and cost."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.report.plots import Series, draw_dots
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import PALETTE, house_style, panels
-from attnlab.studies.adapting.adapters import COSTS, TASKS
+from attnlab.studies.adapting.adapters import COSTS, TASKS, Adapters
 from attnlab.studies.adapting.evidence import AdaptArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.adapters import Adapters
 
 SHARE = (0.0, 1.0)
 METHOD = Series("method", PALETTE[0])
 OTHER_ENCODER = Series("other encoder", PALETTE[0], hollow=True)
 
 
-def figures(study: "Adapters", arms: AdaptArms) -> list[Figure]:
-    """No figures where no training ended."""
+def figures(study: Adapters, arms: AdaptArms) -> list[Figure]:
+    """Costs are shown where they were measured."""
     tasks = [task for task in TASKS if arms.task(task).names()]
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]
-    if not tasks:
-        return []
-    methods = Figure(
-        "methods",
-        "Accuracy and trained parameters",
-        "Test accuracy at the learning rate chosen on dev, tested once per seed. Bars: 95 % "
-        "intervals over seeds and test rows. Under each name, the number of trained parameters. "
-        "Hollow: the same architecture with random weights, or another encoder. Dotted: the "
-        "majority class.",
-        "A dot with an interval for each method, a panel for each task.",
-        lambda: _methods(arms, tasks),
-        arms.table.ids,
-    )
-    cost = Figure(
-        "cost",
-        "Cost of each method",
-        "Mean over seeds of the chosen training with its evaluations on dev; several trials may "
-        "have shared the machine, so compare within a panel only.",
-        "A bar for each method and task.",
-        lambda: _cost(arms, list(study.settings.methods), tasks, kinds),
-        arms.table.ids,
-    )
-    return [methods, *([cost] if kinds else [])]
+    methods = list(study.settings.methods)
+    drawn: dict[str, Drawn] = {
+        "methods": (lambda: _methods(arms, tasks), arms.table.ids),
+        "cost": (lambda: _cost(arms, methods, tasks, kinds), arms.table.ids if kinds else []),
+    }
+    return with_words(study, drawn)
 
 
 def _methods(arms: AdaptArms, tasks: list[str]) -> Drawing:

@@ -11,7 +11,7 @@ from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import wilson
 from attnlab.products.finetune.settings import RATES
 from attnlab.studies.adapting.evidence import AdaptArms, no_collapse
-from attnlab.studies.adapting.settings import ADAPTER, AdapterSettings
+from attnlab.studies.adapting.settings import AdapterSettings
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
 NEAR = 0.05  # accuracy: a method that loses less counts as near full fine-tuning
@@ -39,7 +39,7 @@ class Adapters(AdaptStudy):
     )
     Settings: ClassVar[type[StudySettings]] = AdapterSettings
     settings: AdapterSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = ADAPTER
+    presets: ClassVar = {"full": {"precision": "bfloat16"}}
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 17 minutes on two cores; the second task on a subset: not a result",
@@ -132,11 +132,11 @@ class Adapters(AdaptStudy):
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Methods by verdict on the first task; the tasks and costs that were measured."""
-        by_name = {claim.name: claim for claim in claims}
+        verdicts = {claim.name: claim.verdict for claim in claims}
 
         def methods(verdict: str) -> list[str]:
-            near = {arm: by_name.get(f"texts-{arm}-near-full") for arm in LABELS}
-            return [LABELS[arm] for arm, c in near.items() if c and c.verdict == verdict]
+            near = {arm: verdicts.get(f"texts-{arm}-near-full") for arm in LABELS}
+            return [LABELS[arm] for arm in LABELS if near[arm] == verdict]
 
         tasks = [task for task in TASKS if arms.task(task).names()]
         return {
@@ -167,14 +167,13 @@ def _near_full(arms: AdaptArms, task: str, arm: str) -> Claim:
     if arm in REPORTED:
         gap = REPORTED["full"] - REPORTED[arm]
         reported = Reported(gap, COURSE, comparable=False, note=f"0.9 − {REPORTED[arm]:g}")
-    return judge(
+    return arms.accuracy_difference(
         f"{task}-{arm}-near-full",
         f"On {TASKS[task]}, {LABELS[arm]} comes within five points of full fine-tuning",
-        arms.accuracy_gap("full", arm),
+        "full",
+        arm,
         below=NEAR,
-        quantity=f"test accuracy, full − {arm}",
         reported=reported,
-        trials=arms.ids("full", arm),
     )
 
 
@@ -185,12 +184,11 @@ def _beats_encoder(arms: AdaptArms, task: str, name: str) -> Claim:
         if name == "random"
         else f"the encoder does better than {name}"
     )
-    return judge(
+    return arms.accuracy_difference(
         f"{task}-beats-{name.replace('/', '-')}",
         f"On {TASKS[task]}, {statement}",
-        arms.accuracy_gap("full", arm),
+        "full",
+        arm,
         above=0.0,
-        quantity=f"test accuracy, full − {arm}",
-        trials=arms.ids("full", arm),
         runs=arms.differences(("full", "accuracy"), (arm, "accuracy")),
     )

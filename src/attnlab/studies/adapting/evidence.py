@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.lab.arms import Arms
-from attnlab.lab.claim import Claim
+from attnlab.lab.claim import Claim, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.two_way_interval import two_way_interval
@@ -49,6 +49,14 @@ class AdaptArms(Arms):
         """Test accuracy of one − other, paired by seed and by test row."""
         a, b = self._correct(one), self._correct(other)
         return _over_seeds_and_rows([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
+
+    def accuracy_difference(
+        self, name: str, statement: str, one: str, other: str, **rest: Any
+    ) -> Claim:
+        """The claim that `accuracy_gap` lies in a range; `rest` as for `judge`."""
+        gap, trials = self.accuracy_gap(one, other), self.ids(one, other)
+        quantity = f"test accuracy, {one} − {other}"
+        return judge(name, statement, gap, quantity=quantity, trials=trials, **rest)
 
     def _correct(self, arm: str) -> dict[int, np.ndarray]:
         """Seed -> 1 for each test row that is classified correctly."""
@@ -95,11 +103,6 @@ class AdaptArms(Arms):
     def collapsed(self, arm: str) -> int:
         """Number of models that the audit `collapse` fails."""
         return sum(row.failure("collapse") is not None for row in self.rows(arm))
-
-    def mean_cost(self, arm: str, kind: str) -> float:
-        """Mean cost of the trials in which it was measured; NaN where it was in none."""
-        values = [row.cost[kind] for row in self.rows(arm) if kind in row.cost]
-        return sum(values) / len(values) if values else math.nan
 
 
 def _over_seeds_and_rows(correct: Sequence[np.ndarray]) -> Estimate:

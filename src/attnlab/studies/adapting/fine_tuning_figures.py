@@ -1,68 +1,34 @@
 """Figures of fine-tuning: the search, the epochs, the training rows, the collapse."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.lab.study import Figure
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.adapting.evidence import AdaptArms
+from attnlab.studies.adapting.fine_tuning import FineTuning
 from attnlab.studies.adapting.fine_tuning_claims import CONSTANT
 from attnlab.studies.adapting.plots import draw_line, draw_majority, log_ticks
 from attnlab.studies.adapting.settings import rate_text
 
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.fine_tuning import FineTuning
 
-BARS = "Bars: 95 % t intervals over seeds. Dotted: the majority class."
-
-
-def figures(study: "FineTuning", arms: AdaptArms) -> list[Figure]:
+def figures(study: FineTuning, arms: AdaptArms) -> list[Figure]:
     """A figure without trials is left out."""
     s = study.settings
     sizes, rates = sorted(s.sizes), (*s.collapse_rates, s.sane_rate)
     size_ids = [name for rows in sizes for name in arms.ids(f"{rows} rows")]
     rate_ids = [name for rate in rates for name in arms.ids(f"rate {rate:g}")]
-    search = Figure(
-        "search",
-        "The search: dev accuracy of every cell",
-        "Dev accuracy against the learning rate: one panel per number of epochs, one colour per "
-        f"batch size. {BARS} The test rows are not used.",
-        "Dev accuracy against learning rate by batch size and epochs.",
-        lambda: _search(arms),
-        tuple(arms.ids("search")),
-    )
-    epochs = Figure(
-        "epochs",
-        "Training and dev scores by epoch",
-        "Left: loss; right: accuracy, both in evaluation mode. Grey: training rows; blue: dev "
-        "rows. Thin: one line per seed; thick: the mean. Circle: the best epoch of the mean.",
-        "Loss and accuracy on training rows and dev rows against epochs.",
-        lambda: _epochs(arms),
-        tuple(arms.ids("long")),
-    )
-    rows = Figure(
-        "sizes",
-        "Dev accuracy by number of training rows",
-        f"Dev accuracy against the number of training rows. {BARS}",
-        "Dev accuracy against training rows.",
-        lambda: _sizes(arms, sizes),
-        tuple(size_ids),
-    )
-    collapse = Figure(
-        "collapse",
-        "Collapse at too high a learning rate",
-        "Left: dev accuracy at every evaluation; dotted, the majority class. Right: share of the "
-        "most frequent prediction; above the dotted 95 % the audit calls it a collapse. One colour "
-        "per learning rate, one line per seed.",
-        "Dev accuracy and the share of one class against epochs, by learning rate.",
-        lambda: _collapse(arms, rates),
-        tuple(rate_ids),
-    )
-    return [figure for figure in (search, epochs, rows, collapse) if figure.trials]
+    drawn: dict[str, Drawn] = {
+        "search": (lambda: _search(arms), arms.ids("search")),
+        "epochs": (lambda: _epochs(arms), arms.ids("long")),
+        "sizes": (lambda: _sizes(arms, sizes), size_ids),
+        "collapse": (lambda: _collapse(arms, rates), rate_ids),
+    }
+    return with_words(study, drawn)
 
 
 def _search(arms: AdaptArms) -> Drawing:

@@ -1,58 +1,25 @@
 """Figures of the optimizers: accuracy against the learning rate, and the two comparisons."""
 
-from typing import TYPE_CHECKING
-
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.report.plots import Series, dot_plot
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
-from attnlab.studies.adapting.optimizers import at_rate
+from attnlab.studies.adapting.optimizers import Optimizers, at_rate
 from attnlab.studies.adapting.plots import draw_line, draw_majority
 from attnlab.studies.adapting.settings import rate_text
 
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.optimizers import Optimizers
 
-
-def figures(study: "Optimizers", arms: AdaptArms) -> list[Figure]:
+def figures(study: Optimizers, arms: AdaptArms) -> list[Figure]:
     """No figures where no training ended."""
-    names, common = arms.names(), study.settings.common_rate
-    if not names:
-        return []
-    series = [
-        Series(f"dev, learning rate {rate_text(common)}", PALETTE[1], hollow=True),
-        Series("test, learning rate chosen on dev", PALETTE[0]),
-    ]
-    lines = {arms.label(name): [at_rate(arms, name, common), arms.accuracy(name)] for name in names}
-    rates = Figure(
-        "rates",
-        "Every optimizer against its learning rate",
-        "Dev accuracy of every training. Bars: 95 % t intervals over seeds. Dashed: the common "
-        f"learning rate, {rate_text(common)}; dotted: the majority class. A learning rate that "
-        "suits one optimizer does not move another, or makes it diverge.",
-        "Dev accuracy against learning rate, a curve for each optimizer.",
-        lambda: _rates(arms, common),
-        arms.table.ids,
-    )
-    fair = Figure(
-        "fair",
-        "At one learning rate, and each at its own",
-        "Hollow: dev accuracy at the common learning rate. Filled: test accuracy at the learning "
-        "rate chosen on dev. Bars: 95 % intervals, of the hollow dots over seeds, of the filled "
-        "ones over seeds and test rows. Dotted: the majority class.",
-        "Two dots with intervals for each optimizer.",
-        lambda: dot_plot(
-            lines,
-            series,
-            xlabel="accuracy",
-            limits=(0.0, 1.0),
-            baseline=arms.mean(names[0], "majority"),
-        ),
-        arms.table.ids,
-    )
-    return [rates, fair]
+    common = study.settings.common_rate
+    drawn: dict[str, Drawn] = {
+        "rates": (lambda: _rates(arms, common), arms.table.ids),
+        "fair": (lambda: _fair(arms, common), arms.table.ids),
+    }
+    return with_words(study, drawn, common=rate_text(common))
 
 
 def _rates(arms: AdaptArms, common: float) -> Drawing:
@@ -70,3 +37,14 @@ def _rates(arms: AdaptArms, common: float) -> Drawing:
         # the curves cross and meet at their ends: no room for a label at each
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(arms.names()))
     return drawing
+
+
+def _fair(arms: AdaptArms, common: float) -> Drawing:
+    series = [
+        Series(f"dev, learning rate {rate_text(common)}", PALETTE[1], hollow=True),
+        Series("test, learning rate chosen on dev", PALETTE[0]),
+    ]
+    names = arms.names()
+    lines = {arms.label(name): [at_rate(arms, name, common), arms.accuracy(name)] for name in names}
+    majority = arms.mean(names[0], "majority")
+    return dot_plot(lines, series, xlabel="accuracy", limits=(0.0, 1.0), baseline=majority)

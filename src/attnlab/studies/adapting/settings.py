@@ -41,22 +41,26 @@ def rate_text(rate: float) -> str:
 class AdaptSettings(StudySettings):
     """The labelled texts, the encoder, and how trainings are evaluated."""
 
-    data: str = setting("sentiment, boolq, snli, or a folder of splits", "sentiment")
+    data: str = setting(
+        "sentiment, boolq, snli, or a folder of splits", "sentiment", smoke="made-up"
+    )
     data_sha256: str = setting("hash of the files in a folder, filled in", "")
-    model: str = setting("encoder: an asset, a Hugging Face folder or a hub name", "minilm-l6")
+    model: str = setting(
+        "encoder: an asset, a Hugging Face folder or a hub name", "minilm-l6", smoke="tiny"
+    )
     model_sha256: str = setting("hash of the weights in a folder, filled in", "")
     pooling: Literal["mean", "first"] = setting(
         "input of the head: mean over tokens, or first token", "mean"
     )
-    rows: int = setting("training rows, drawn by seed; 0: all", 400, ge=0)
-    scored: int = setting("dev rows; 0: all", 200, ge=0)
+    rows: int = setting("training rows, drawn by seed; 0: all", 400, smoke=320, full=0, ge=0)
+    scored: int = setting("dev rows; 0: all", 200, smoke=100, full=0, ge=0)
     tested: int = setting("test rows; 0: all", 0, ge=0)
-    longest: int = setting("maximum tokens per text", 128, ge=8)
+    longest: int = setting("maximum tokens per text", 128, smoke=24, ge=8)
     precision: Literal["float32", "bfloat16"] = setting(
         "bfloat16 uses autocast, on a GPU", "float32"
     )
     deterministic: bool = setting("use deterministic kernels on a GPU", True)
-    evaluations: int = setting("evaluations on dev per epoch", 2, ge=1)
+    evaluations: int = setting("evaluations on dev per epoch", 2, smoke=1, ge=1)
 
     def base(self, **changed: Any) -> dict[str, Any]:
         """The settings of one training, as plain values for a trial's configuration."""
@@ -70,29 +74,56 @@ class FineTuningSettings(AdaptSettings):
     """A search, learning curves, a long training, and a collapse at too high a learning rate."""
 
     search: Literal["grid", "halving"] = setting(
-        "grid: every cell; halving: more epochs for the best third of the cells", "halving"
+        "grid: every cell; halving: more epochs for the best third of the cells",
+        "halving",
+        full="grid",
     )
-    batches: tuple[int, ...] = setting("batch sizes of the search", (16,), min_length=1)
-    rates: Rates = setting("learning rates of the search", (5e-5, 2e-4, 8e-4), min_length=1)
+    batches: tuple[int, ...] = setting(
+        "batch sizes of the search", (16,), full=(64, 128, 256), min_length=1
+    )
+    rates: Rates = setting(
+        "learning rates of the search",
+        (5e-5, 2e-4, 8e-4),
+        smoke=(0.003, 0.01, 0.03),
+        full=(1e-5, 5e-5, 1e-4),
+        min_length=1,
+    )
     epochs: tuple[float, ...] = setting(
-        "numbers of epochs of the search; for halving, the rungs", (1.0, 3.0), min_length=1
+        "numbers of epochs of the search; for halving, the rungs",
+        (1.0, 3.0),
+        full=(2.0, 5.0),
+        min_length=1,
     )
     optimizer: Literal["adamw", "sgd", "adagrad"] = setting("optimizer of every training", "adamw")
     steady_rate: float = setting(
-        "learning rate outside the search: training sizes, long training", 5e-5, gt=0
+        "learning rate outside the search: training sizes, long training", 5e-5, smoke=0.01, gt=0
     )
-    steady_batch: int = setting("batch size outside the search", 16, ge=1)
-    sizes: tuple[int, ...] = setting("numbers of training rows to compare", (50, 150, 400))
+    steady_batch: int = setting("batch size outside the search", 16, full=32, ge=1)
+    sizes: tuple[int, ...] = setting(
+        "numbers of training rows to compare",
+        (50, 150, 400),
+        smoke=(32, 320),
+        full=(108, 216, 432, 865, 1730, 3460, 6920),
+    )
     size_epochs: float = setting("epochs for each number of training rows", 3.0, gt=0)
-    long_epochs: int = setting("epochs of the long training; 0: none", 5, ge=0)
+    long_epochs: int = setting("epochs of the long training; 0: none", 5, smoke=4, full=10, ge=0)
 
-    collapse_data: str = setting("data on which a model collapses; empty: none", "boolq")
-    collapse_rates: Rates = setting("reported learning rates that collapse", (1.25e-2,))
-    sane_rate: float = setting("learning rate to compare them with", 5e-5, gt=0)
+    collapse_data: str = setting(
+        "data on which a model collapses; empty: none", "boolq", smoke="made-up pairs"
+    )
+    collapse_rates: Rates = setting(
+        "reported learning rates that collapse",
+        (1.25e-2,),
+        smoke=(20.0,),
+        full=(5e-4, 1e-3, 1.25e-2),
+    )
+    sane_rate: float = setting("learning rate to compare them with", 5e-5, smoke=0.01, gt=0)
     collapse_seeds: int = setting("models per learning rate", 3, ge=1)
-    collapse_rows: int = setting("training rows there; 0: all", 192, ge=0)
-    collapse_scored: int = setting("dev rows and test rows there, each; 0: all", 96, ge=0)
-    collapse_longest: int = setting("maximum tokens of a question and its passage", 96, ge=8)
+    collapse_rows: int = setting("training rows there; 0: all", 192, smoke=96, full=0, ge=0)
+    collapse_scored: int = setting("dev rows and test rows there, each; 0: all", 96, full=0, ge=0)
+    collapse_longest: int = setting(
+        "maximum tokens of a question and its passage", 96, smoke=24, full=256, ge=8
+    )
     collapse_epochs: float = setting("training epochs there", 2.0, gt=0)
 
     @model_validator(mode="after")
@@ -110,16 +141,31 @@ class OptimizerSettings(AdaptSettings):
     optimizers: tuple[Literal["adamw", "sgd", "momentum", "adagrad"], ...] = setting(
         "optimizers to compare; momentum: SGD with momentum", OPTIMIZERS, min_length=1
     )
-    common_rate: float = setting("learning rate at which all are compared", 5e-5, gt=0)
-    adamw_rates: Rates = setting("further learning rates of AdamW", (2e-4, 8e-4))
-    sgd_rates: Rates = setting("further learning rates of SGD", (0.03, 0.3, 1.0))
-    momentum_rates: Rates = setting(
-        "further learning rates of SGD with momentum", (0.003, 0.03, 0.1)
+    common_rate: float = setting("learning rate at which all are compared", 5e-5, smoke=1e-4, gt=0)
+    adamw_rates: Rates = setting(
+        "further learning rates of AdamW",
+        (2e-4, 8e-4),
+        smoke=(0.01,),
+        full=(2e-5, 1e-4, 2e-4, 4e-4),
     )
-    adagrad_rates: Rates = setting("further learning rates of Adagrad", (5e-4, 5e-3))
+    sgd_rates: Rates = setting(
+        "further learning rates of SGD", (0.03, 0.3, 1.0), smoke=(0.3,), full=(0.03, 0.1, 0.3, 1.0)
+    )
+    momentum_rates: Rates = setting(
+        "further learning rates of SGD with momentum",
+        (0.003, 0.03, 0.1),
+        smoke=(0.1,),
+        full=(3e-3, 0.01, 0.03, 0.1),
+    )
+    adagrad_rates: Rates = setting(
+        "further learning rates of Adagrad",
+        (5e-4, 5e-3),
+        smoke=(0.1,),
+        full=(2e-4, 5e-4, 1e-3, 3e-3),
+    )
     momentum: float = setting("momentum of SGD with momentum", 0.9, gt=0, lt=1)
-    batch: int = setting("batch size in rows", 16, ge=1)
-    epochs: float = setting("training epochs", 2.0, gt=0)
+    batch: int = setting("batch size in rows", 16, full=32, ge=1)
+    epochs: float = setting("training epochs", 2.0, full=3.0, gt=0)
 
     def rates(self, optimizer: str) -> list[float]:
         """The learning rates of an optimizer, the common one among them, in increasing order."""
@@ -129,7 +175,7 @@ class OptimizerSettings(AdaptSettings):
 class AdapterSettings(AdaptSettings):
     """Methods and encoders on two tasks."""
 
-    rows: int = setting("training rows, drawn by seed; 0: all", 300, ge=0)
+    rows: int = setting("training rows, drawn by seed; 0: all", 300, smoke=320, full=0, ge=0)
     methods: tuple[Literal["full", "head", "prefix", "prefix-layers", "lora"], ...] = setting(
         "methods to compare: what is trained", METHODS, min_length=1
     )
@@ -139,102 +185,24 @@ class AdapterSettings(AdaptSettings):
         ("random",),
     )
     factors: Rates = setting(
-        "learning rates tried, as multiples of the method's default", (0.3, 1.0), min_length=1
+        "learning rates tried, as multiples of the method's default",
+        (0.3, 1.0),
+        smoke=(30.0,),
+        full=(0.3, 1.0, 3.0),
+        min_length=1,
     )
-    prefix_length: int = setting("trained vectors of a prefix", 32, ge=1)
+    prefix_length: int = setting("trained vectors of a prefix", 32, smoke=5, full=128, ge=1)
     rank: int = setting("rank of LoRA", 8, ge=1)
-    batch: int = setting("batch size in rows", 16, ge=1)
-    epochs: float = setting("training epochs", 2.0, gt=0)
+    batch: int = setting("batch size in rows", 16, full=64, ge=1)
+    epochs: float = setting("training epochs", 2.0, smoke=3.0, full=4.0, gt=0)
 
-    pair_data: str = setting("data of the second task; empty: none", "boolq")
-    pair_seeds: int = setting("models per method there; fewer than 3 decide nothing", 1, ge=1)
-    pair_rows: int = setting("training rows there; 0: all", 128, ge=0)
-    pair_scored: int = setting("dev rows and test rows there, each; 0: all", 96, ge=0)
-    pair_longest: int = setting("maximum tokens of a question and its passage", 96, ge=8)
-    pair_epochs: float = setting("training epochs there", 2.0, gt=0)
-
-
-TINY: dict[str, Any] = {
-    "data": "made-up",
-    "model": "tiny",
-    "rows": 320,
-    "scored": 100,
-    "longest": 24,
-    "evaluations": 1,
-}
-ALL: dict[str, Any] = {"rows": 0, "scored": 0, "tested": 0}
-FINE_TUNING: dict[str, dict[str, Any]] = {
-    "smoke": {
-        **TINY,
-        "rates": [0.003, 0.01, 0.03],
-        "steady_rate": 0.01,
-        "sizes": [32, 320],
-        "long_epochs": 4,
-        "collapse_data": "made-up pairs",
-        "sane_rate": 0.01,
-        "collapse_rates": [20.0],
-        "collapse_rows": 96,
-        "collapse_longest": 24,
-    },
-    "full": {
-        **ALL,
-        "seeds": 5,
-        "search": "grid",
-        "batches": [64, 128, 256],
-        "rates": [1e-5, 5e-5, 1e-4],
-        "epochs": [2.0, 5.0],
-        "steady_batch": 32,
-        "sizes": [108, 216, 432, 865, 1730, 3460, 6920],
-        "long_epochs": 10,
-        "collapse_rates": [5e-4, 1e-3, 1.25e-2],
-        "collapse_rows": 0,
-        "collapse_scored": 0,
-        "collapse_longest": 256,
-        "evaluations": 4,
-    },
-}
-OPTIMIZER: dict[str, dict[str, Any]] = {
-    "smoke": {
-        **TINY,
-        "common_rate": 1e-4,
-        "adamw_rates": [0.01],
-        "sgd_rates": [0.3],
-        "momentum_rates": [0.1],
-        "adagrad_rates": [0.1],
-    },
-    "full": {
-        **ALL,
-        "seeds": 5,
-        "batch": 32,
-        "epochs": 3.0,
-        "adamw_rates": [2e-5, 1e-4, 2e-4, 4e-4],
-        "sgd_rates": [0.03, 0.1, 0.3, 1.0],
-        "momentum_rates": [3e-3, 0.01, 0.03, 0.1],
-        "adagrad_rates": [2e-4, 5e-4, 1e-3, 3e-3],
-    },
-}
-ADAPTER: dict[str, dict[str, Any]] = {
-    "smoke": {
-        **TINY,
-        "pair_data": "made-up pairs",
-        "pair_rows": 60,
-        "pair_longest": 24,
-        "prefix_length": 5,
-        "factors": [30.0],
-        "epochs": 3.0,
-        "pair_epochs": 1.0,
-    },
-    "full": {
-        **ALL,
-        "factors": [0.3, 1.0, 3.0],
-        "prefix_length": 128,
-        "batch": 64,
-        "epochs": 4.0,
-        "precision": "bfloat16",
-        "pair_seeds": 3,
-        "pair_rows": 0,
-        "pair_scored": 0,
-        "pair_longest": 256,
-        "pair_epochs": 3.0,
-    },
-}
+    pair_data: str = setting("data of the second task; empty: none", "boolq", smoke="made-up pairs")
+    pair_seeds: int = setting(
+        "models per method there; fewer than 3 decide nothing", 1, full=3, ge=1
+    )
+    pair_rows: int = setting("training rows there; 0: all", 128, smoke=60, full=0, ge=0)
+    pair_scored: int = setting("dev rows and test rows there, each; 0: all", 96, full=0, ge=0)
+    pair_longest: int = setting(
+        "maximum tokens of a question and its passage", 96, smoke=24, full=256, ge=8
+    )
+    pair_epochs: float = setting("training epochs there", 2.0, smoke=1.0, full=3.0, gt=0)

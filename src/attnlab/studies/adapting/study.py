@@ -41,11 +41,8 @@ class AdaptStudy(Study):
         return study
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """Claims by name, since not every run has all of them, and how rates are written."""
-        return {
-            "by_name": {claim.name: claim for claim in claims},
-            "rates": lambda rates: ", ".join(rate_text(rate) for rate in rates),
-        }
+        """How learning rates are written."""
+        return {"rates": lambda rates: ", ".join(rate_text(rate) for rate in rates)}
 
 
 def enough_test_rows(arms: Mapping[str, Sequence[Row]], effect: float) -> Finding:
@@ -58,4 +55,4 @@ def enough_test_rows(arms: Mapping[str, Sequence[Row]], effect: float) -> Findin
         for name, rows in arms.items()
         if rows
     }
-    return small_sample(counts, effect if effect == effect else 0.0)
+    return small_sample(counts, effect)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +24,10 @@ from attnlab.products.finetune.trial import score_metrics, task_sizes
 from attnlab.studies.adapting.data import load_task
 from attnlab.studies.adapting.search import Cell, Search, grid, halving
 from attnlab.studies.adapting.settings import CELLS, RIGHT
+from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.tasks.labelled import majority
 from attnlab.training.classify import Predictions
 from attnlab.training.tune import check_installed
-
-if TYPE_CHECKING:
-    from attnlab.studies.adapting.study import AdaptStudy
 
 CELL_METRICS = (
     "dev_accuracy",
@@ -44,7 +42,7 @@ CELL_METRICS = (
 )
 
 
-def check_tasks(study: "AdaptStudy") -> None:
+def check_tasks(study: AdaptStudy) -> None:
     """Every data set and encoder must be available and fit each other before a run begins."""
     first: dict[tuple[str, str], Trial] = {}
     for trial in study.trials():
@@ -60,7 +58,7 @@ def finetune_settings(config: Mapping[str, Any]) -> FinetuneSettings:
     return build(FinetuneSettings, {key: config[key] for key in config if key in known})
 
 
-def run(study: "AdaptStudy", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: AdaptStudy, trial: Trial, context: TrialContext) -> Outcome:
     """Train on the training rows, choose by dev, and test where the kind of trial says so."""
     c = trial.config
     s = finetune_settings(c)

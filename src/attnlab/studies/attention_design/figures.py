@@ -1,7 +1,6 @@
 """Everything that was measured: shares, norms, targets, pairs, subspaces; and the exercise."""
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,6 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import mean_interval
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
     PALETTE,
@@ -21,83 +21,36 @@ from attnlab.report.style import (
 )
 from attnlab.studies.attention_design.gaussian import asymptotic_share, exact_share
 from attnlab.studies.attention_design.plane import draw_plane, draw_weights
-from attnlab.studies.attention_design.study import GAUSSIAN, SPHERE, share, trials_of
-
-if TYPE_CHECKING:
-    from attnlab.studies.attention_design.study import AttentionDesign, DesignSettings
+from attnlab.studies.attention_design.study import (
+    GAUSSIAN,
+    SPHERE,
+    AttentionDesign,
+    DesignSettings,
+    share,
+)
 
 BLUE, RED, ORANGE = PALETTE[:3]
-BARS = "Bars: 95 % t intervals over independent sets of keys."
 
 
-def figures(study: "AttentionDesign", table: Table) -> list[Figure]:
+def figures(study: AttentionDesign, table: Table) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     s = study.settings
-    flat = trials_of(table, "exercise") if len(s.keys[0]) == 2 else Table([])  # can be drawn
-    shown = [
-        Figure(
-            "plane",
-            "The keys of the exercise, and the queries that select them",
-            "Left: the keys and their hull; what lies inside cannot be selected. Right: the plane "
-            "of queries, coloured by the key that gets most weight; the marks are the shortest "
-            f"queries that give {s.weight:.0%}. An inner key has no region of its own.",
-            "Five keys with their convex hull; beside it four regions of queries.",
-            partial(draw_plane, table, s),
-            flat.ids,
-        ),
-        Figure(
-            "weights",
-            "The attention weights, part by part",
-            "Each row is one part of the exercise: the weights of all keys, as bars from 0 to 1.",
-            "A grid of bars: one row for each part of the exercise, one column for each key.",
-            partial(draw_weights, table, s),
-            trials_of(table, "exercise").ids,
-        ),
-        Figure(
-            "selectable",
-            "How many random keys can be selected",
-            "Points: share of keys that are corners of their hull. Lines: the exact law; dotted: "
-            f"its limit for large n, drawn where it is below 1. {BARS}",
-            "Share of selectable keys against the number of keys, for each dimension; on a sphere "
-            "it is 1.",
-            partial(_selectable, table, s),
-            trials_of(table, "selectable").ids,
-        ),
-        Figure(
-            "norms",
-            "What a weight costs",
-            "Left: norm of the shortest query (●) and of the query along the max-margin direction "
-            "(■) against the odds of the weight. Right: how many times as long the latter is. "
-            f"{BARS}",
-            "Two rising curves of norm against odds, and their ratio, which stays above 1.",
-            partial(_norms, trials_of(table, "norms")),
-            trials_of(table, "norms").ids,
-        ),
-        Figure(
-            "targets",
-            "Matching a distribution",
-            "Each point is a random target: KL of least squares on log-targets against the least "
-            "KL. On the dotted line both would be equal; no point can lie below it.",
-            "Scatter plot, all points above the diagonal.",
-            partial(_targets, trials_of(table, "targets")),
-            trials_of(table, "targets").ids,
-        ),
-        Figure(
-            "pairs",
-            "Averaging two of n orthonormal keys, and taking a mean apart",
-            "Left: the β that β(k_a + k_b) needs; the line is the closed form. Middle: the weight "
-            "on the pair with β = 1. Right: norm of the matrix that recovers v_a from "
-            "(v_a + v_b)/2; the line is 2/sin θ.",
-            "Three panels: β grows with ln n, the weight without scale falls, the norm is "
-            "2 / sin θ.",
-            partial(_pairs, trials_of(table, "pair"), trials_of(table, "subspaces")),
-            trials_of(table, "pair").ids,
-        ),
-    ]
-    return [figure for figure in shown if figure.trials]
+    exercise, selectable, norms, targets, pairs, subspaces = (
+        table.where(kind=kind)
+        for kind in ("exercise", "selectable", "norms", "targets", "pair", "subspaces")
+    )
+    drawn: dict[str, Drawn] = {
+        "plane": (partial(draw_plane, table, s), exercise.ids if len(s.keys[0]) == 2 else ()),
+        "weights": (partial(draw_weights, table, s), exercise.ids),
+        "selectable": (partial(_selectable, table, s), selectable.ids),
+        "norms": (partial(_norms, norms), norms.ids),
+        "targets": (partial(_targets, targets), targets.ids),
+        "pairs": (partial(_pairs, pairs, subspaces), pairs.ids),
+    }
+    return with_words(study, drawn)
 
 
-def _selectable(table: Table, s: "DesignSettings") -> Drawing:
+def _selectable(table: Table, s: DesignSettings) -> Drawing:
     from matplotlib import colormaps
 
     dims = sorted(s.dims)

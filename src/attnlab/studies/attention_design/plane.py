@@ -1,6 +1,6 @@
 """The exercise drawn: keys, hull, regions of queries, and weights as bars."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -9,10 +9,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.table import Table
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
-from attnlab.studies.attention_design.study import exercise_parts
-
-if TYPE_CHECKING:
-    from attnlab.studies.attention_design.study import DesignSettings
+from attnlab.studies.attention_design.study import DesignSettings, exercise_parts
 
 GRID = 241
 ROW = 0.36  # inches per row of bars
@@ -20,7 +17,7 @@ POSSIBLE, IMPOSSIBLE = PALETTE[1], "#AAAAAA"
 Queries = dict[int, np.ndarray]  # key -> the shortest query that selects it
 
 
-def draw_plane(table: Table, settings: "DesignSettings") -> Drawing:
+def draw_plane(table: Table, settings: DesignSettings) -> Drawing:
     """Keys and hull on the left; regions of queries with the shortest queries on the right."""
     keys = np.array(settings.keys, dtype=float)
     parts = exercise_parts(table)
@@ -77,7 +74,7 @@ def _regions(ax: Axes, keys: np.ndarray, queries: Queries, colours: list[Any]) -
     ax.set_title("queries, by the key that wins")
 
 
-def draw_weights(table: Table, settings: "DesignSettings") -> Drawing:
+def draw_weights(table: Table, settings: DesignSettings) -> Drawing:
     """One row per part, one bar per key; what cannot be done is grey and says so."""
     parts = {name: part for name, part in exercise_parts(table).items() if "weights" in part}
     count = len(settings.keys)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
@@ -31,21 +31,35 @@ class DesignSettings(StudySettings):
     keys: Matrix = setting("keys of the exercise, one per row; drawn if two-dimensional", KEYS)
     values: Matrix = setting("values of the exercise, one per row", VALUES)
     weight: float = setting("attention weight that counts as selecting a key", 0.99, gt=0.5, lt=1)
-    seeds: int = setting("independent sets of random keys", 8, ge=1)
-    dims: tuple[int, ...] = setting("dimensions h of the random keys", (2, 3, 5))
-    sizes: tuple[int, ...] = setting("numbers n of random keys", (8, 32, 128, 512, 2048))
-    checked: int = setting("keys per set for which `select` is compared with the hull", 3, ge=0)
-    norm_keys: int = setting("keys when norms are measured", 256, ge=2)
-    norm_dim: int = setting("dimension of these keys", 16, ge=2)
+    seeds: int = setting("independent sets of random keys", 8, smoke=3, full=16, ge=1)
+    dims: tuple[int, ...] = setting(
+        "dimensions h of the random keys", (2, 3, 5), smoke=(2, 3), full=(2, 3, 4, 5)
+    )
+    sizes: tuple[int, ...] = setting(
+        "numbers n of random keys",
+        (8, 32, 128, 512, 2048),
+        smoke=(8, 32, 128),
+        full=(8, 32, 128, 512, 2048, 8192, 32768),
+    )
+    checked: int = setting(
+        "keys per set for which `select` is compared with the hull", 3, smoke=1, ge=0
+    )
+    norm_keys: int = setting("keys when norms are measured", 256, smoke=12, full=1024, ge=2)
+    norm_dim: int = setting("dimension of these keys", 16, smoke=8, full=64, ge=2)
     target_keys: int = setting("keys when targets are random", 12, ge=3)
     target_dim: int = setting("dimension of these keys", 5, ge=1)
-    targets: int = setting("random targets per set of keys", 10, ge=1)
+    targets: int = setting("random targets per set of keys", 10, smoke=2, full=50, ge=1)
     pairs: tuple[int, ...] = setting(
-        "numbers of orthonormal keys of which two are averaged", (4, 8, 16, 32, 64, 128, 256, 512)
+        "numbers of orthonormal keys of which two are averaged",
+        (4, 8, 16, 32, 64, 128, 256, 512),
+        smoke=(4, 16, 64),
+        full=(4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048),
     )
     tolerance: float = setting("weight that an average may leave to other keys", 0.01, gt=0, lt=1)
     angles: tuple[float, ...] = setting(
-        "least angles between two subspaces, in degrees", (5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0)
+        "least angles between two subspaces, in degrees",
+        (5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0),
+        smoke=(10, 30, 90),
     )
 
 
@@ -58,29 +72,6 @@ class AttentionDesign(Study):
     extras = ("construct",)
     Settings: ClassVar[type[StudySettings]] = DesignSettings
     settings: DesignSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 3,
-            "dims": [2, 3],
-            "sizes": [8, 32, 128],
-            "checked": 1,
-            "norm_keys": 12,
-            "norm_dim": 8,
-            "targets": 2,
-            "pairs": [4, 16, 64],
-            "angles": [10, 30, 90],
-        },
-        "full": {
-            "seeds": 16,
-            "dims": [2, 3, 4, 5],
-            "sizes": [8, 32, 128, 512, 2048, 8192, 32768],
-            "checked": 3,
-            "norm_keys": 1024,
-            "norm_dim": 64,
-            "targets": 50,
-            "pairs": [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
-        },
-    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about a minute on two cores",
@@ -135,24 +126,19 @@ class AttentionDesign(Study):
             "limit": asymptotic_share(n, high),
             "longer_for_half": math.exp(half),
             "longer_for_most": mean_interval(
-                trials_of(table, "norms").column("longer at 0.99")
+                table.where(kind="norms").column("longer at 0.99")
             ).value,
         }
 
 
-def trials_of(table: Table, kind: str, **config: object) -> Table:
-    """The trials of one kind."""
-    return table.where(kind=kind, **config)
-
-
 def share(table: Table, law: str, n: int, h: int) -> Estimate:
     """Share of selectable keys over independent sets."""
-    return mean_interval(trials_of(table, "selectable", law=law, n=n, h=h).column("share"))
+    return mean_interval(table.where(kind="selectable", law=law, n=n, h=h).column("share"))
 
 
 def exercise_parts(table: Table) -> dict[str, dict[str, Any]]:
     """Every part of the exercise, as the command `attnlab construct` answers it in JSON."""
-    for row in trials_of(table, "exercise"):
+    for row in table.where(kind="exercise"):
         parts = {name.removesuffix(".json"): json.loads(t) for name, t in row.documents.items()}
         return dict(sorted(parts.items(), key=lambda p: (ORDER.index(p[0].split()[0]), p[0])))
     return {}
@@ -165,7 +151,7 @@ def computed(values: Sequence[float] | np.ndarray) -> Estimate:
 
 
 def _exercise(table: Table) -> list[Claim]:
-    rows = trials_of(table, "exercise")
+    rows = table.where(kind="exercise")
     return [
         judge(
             "corners-only",
@@ -189,7 +175,7 @@ def _exercise(table: Table) -> list[Claim]:
 
 def _hulls(table: Table, s: DesignSettings) -> list[Claim]:
     n, low, high = max(s.sizes), min(s.dims), max(s.dims)
-    sphere, gaussian = (trials_of(table, "selectable", law=law) for law in (SPHERE, GAUSSIAN))
+    sphere, gaussian = (table.where(kind="selectable", law=law) for law in (SPHERE, GAUSSIAN))
     ratios = [  # for each seed the mean over n and h of the measured share over the exact one
         float(
             np.mean([r["share"] / exact_share(r["n"], r["h"]) for r in gaussian if r.seed == seed])
@@ -244,27 +230,24 @@ def _hulls(table: Table, s: DesignSettings) -> list[Claim]:
 
 def _costs(table: Table) -> list[Claim]:
     norms, targets, pairs, angles = (
-        trials_of(table, kind) for kind in ("norms", "targets", "pair", "subspaces")
+        table.where(kind=kind) for kind in ("norms", "targets", "pair", "subspaces")
     )
-    longer, log_ratios = np.log(norms.column("longer at 0.5")), targets.column("log ratio")
     return [
-        judge(
+        judge_difference(
             "margin-is-longer",
             "For weight ½ a query along the max-margin direction is longer than the shortest",
-            mean_interval(longer),
+            list(np.log(norms.column("longer at 0.5"))),
             above=0.0,
             quantity="log(its norm / the shortest)",
             trials=norms.ids,
-            runs=list(longer),
         ),
-        judge(
+        judge_difference(
             "squares-lose",
             "For random targets least squares has a larger KL divergence than the best query",
-            mean_interval(log_ratios),
+            list(targets.column("log ratio")),
             above=0.0,
             quantity="log(KL of least squares / least KL)",
             trials=targets.ids,
-            runs=list(log_ratios),
         ),
         judge(
             "no-scale",

@@ -2,7 +2,7 @@
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +14,13 @@ from attnlab.construct.pair import average_scale
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction
 from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.attention_design.study import SPHERE
-
-if TYPE_CHECKING:
-    from attnlab.studies.attention_design.study import AttentionDesign
+from attnlab.studies.attention_design.study import SPHERE, AttentionDesign
 
 WEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999, 0.9999)
 RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest
 
 
-def run(study: "AttentionDesign", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: AttentionDesign, trial: Trial, context: TrialContext) -> Outcome:
     """Draw, solve, certify, as the trial's kind says."""
     return KINDS[trial.config["kind"]](trial)
 

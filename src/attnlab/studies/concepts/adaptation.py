@@ -13,16 +13,18 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from attnlab.audit.during_training import model_findings
-from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.measure.perplexity import Perplexity, corpus_perplexity
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import (
     byte_count,
     gpt2_tokenizer,
@@ -32,12 +34,7 @@ from attnlab.studies.concepts.texts import (
 )
 from attnlab.tasks.batches import PackedBatches, sequential_batches
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 MIN_COUNT = 2  # a pair that occurs only once is not merged
 Log = list[dict[str, Any]]
@@ -73,7 +70,7 @@ def bits_per_byte(perplexity: Perplexity, texts: Sequence[str]) -> float:
     return perplexity.nll / math.log(2) / byte_count(texts)
 
 
-def compare_starts(s: "ConceptsSettings", trial: Trial, context: TrialContext) -> Outcome:
+def compare_starts(s: ConceptsSettings, trial: Trial, context: TrialContext) -> Outcome:
     """Pretrain on news once, then train from each start at each size."""
     seed, target = trial.stream, text_splits(trial.config["target"])
     held_out = HeldOut(
@@ -151,7 +148,7 @@ def swapped_tokenizers(starts: Starts, held_out: HeldOut) -> dict[str, float]:
 class _Training:
     """New models of one trial, and their training."""
 
-    def __init__(self, s: "ConceptsSettings", trial: Trial, context: TrialContext) -> None:
+    def __init__(self, s: ConceptsSettings, trial: Trial, context: TrialContext) -> None:
         self.s, self.seed, self.context = s, trial.stream, context
         self.target = trial.config["target"]
 
@@ -170,11 +167,7 @@ class _Training:
         pretrained: bool = False,
     ) -> Log:
         """Train on the texts, as pretraining without `held_out`; the log of the evaluations."""
-        s, context = self.s, self.context
-        steps = s.steps if held_out else s.pretrain_steps
-
-        def progress(p: Progress) -> None:
-            context.step(p.step, p.steps, f"{self.target}, loss {p.loss:.3f}")
+        s, steps = self.s, self.s.steps if held_out else self.s.pretrain_steps
 
         def evaluate(module: nn.Module) -> dict[str, float]:
             assert isinstance(module, GPT) and held_out is not None
@@ -188,10 +181,8 @@ class _Training:
         )
         order = self.seed.child("order")
         batches = PackedBatches(tokenizer.stream(texts), s.block, s.batch, order)
-        hooks = Hooks(
-            evaluate=evaluate if held_out else None, progress=progress, stop=context.stopping
+        scores = evaluate if held_out else None
+        result = train_in_trial(
+            self.context, self.target, model, batches, settings, evaluate=scores
         )
-        result = train(model, batches, settings, hooks=hooks)
-        if result.ending == "stopped":
-            raise TrialStopped
         return [line for line in result.log if np.isfinite(line.get("value") or math.nan)]

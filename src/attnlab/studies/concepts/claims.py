@@ -3,14 +3,12 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim, judge
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.concepts.evidence import Evidence
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+from attnlab.studies.concepts.study import Concepts, ConceptsSettings
 
 ROUNDING = 1e-6  # 1 − cos of float32 vectors that differ by rounding is far below this
 RATIO_ROUNDING = 1e-5  # of a ratio of float32 norms
@@ -60,7 +58,7 @@ STATEMENTS = {
 }
 
 
-def claims(study: "Concepts", e: Evidence) -> list[Claim]:
+def claims(study: Concepts, e: Evidence) -> list[Claim]:
     """The claims of every part that is in the run."""
     s = study.settings
     by_part = {
@@ -184,7 +182,7 @@ def _ids(e: Evidence) -> list[Claim]:
     ]
 
 
-def _adaptation(e: Evidence, s: "ConceptsSettings", target: str) -> list[Claim]:
+def _adaptation(e: Evidence, s: ConceptsSettings, target: str) -> list[Claim]:
     few, many = s.sizes[0], s.sizes[-1]
 
     def statement(name: str) -> str:

@@ -1,6 +1,6 @@
 """Figures: a pair token by token, a word merge by merge, bits against data, order and ids."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,11 +10,10 @@ from matplotlib.patches import Rectangle
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots, legend_above
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
 from attnlab.studies.concepts.evidence import TARGETS, Evidence
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+from attnlab.studies.concepts.study import Concepts, ConceptsSettings
 
 STARTS = {
     "continued": Series("pretrained on news", PALETTE[1]),
@@ -29,89 +28,22 @@ IDS = [
 SEGMENT_COLOURS = ("#CFE0F8", "#F6CBDD")
 PADDING_COLOUR, TOKEN_COLOUR = "#E4E4E4", "#EFEFEF"
 PER_LINE = 8  # tokens of a pair in one line of cells
-BARS = "Bars: 95 % t intervals over seeds."
 
 
-def figures(study: "Concepts", e: Evidence) -> list[Figure]:
+def figures(study: Concepts, e: Evidence) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
-    targets = [target for target in study.settings.targets if e.rows(target)]
-    shown: list[Figure] = []
-    if (pair := e.document("pair", "pair.json")) is not None:
-        shown.append(
-            Figure(
-                "pair",
-                "A question and its passage as BERT reads them",
-                "One cell per token, its id below. Blue: segment 0, pink: segment 1, grey: "
-                "padding, which the attention mask hides.",
-                "Cells with tokens and ids, coloured by segment: " + " ".join(pair["tokens"]),
-                lambda: _pair(pair),
-                tuple(e.ids("pair")),
-            )
-        )
-    if (merges := e.document("merges", "merges.json")) is not None:
-        shown.append(
-            Figure(
-                "merges",
-                f"How byte-pair encoding splits “{merges['word'].lstrip('Ġ')}”",
-                "From the top: single bytes (Ġ is the space before the word), then one merge per "
-                "line, the earliest learned that fits, until none fits.",
-                "Lines of cells; in each line two neighbours of the line above are one cell.",
-                lambda: _merges(merges["steps"]),
-                tuple(e.ids("merges")),
-            )
-        )
-    if targets:
-        shown += _adaptation(e, study.settings, targets)
-    if e.rows("ids") or targets:
-        shown.append(
-            Figure(
-                "ids",
-                "The model's own ids and another tokenizer's ids",
-                "Perplexity per token of the same text (log axis). Filled: the model's own ids; "
-                f"hollow: another tokenizer's; diamond: a uniform guess over all tokens. {BARS}",
-                "Two dots per model, and a diamond at the size of its vocabulary.",
-                lambda: _ids(e, targets),
-                tuple(e.ids(*targets, "ids")),
-            )
-        )
-    if e.rows("order"):
-        shown.append(
-            Figure(
-                "order",
-                "The same sentences, shuffled or sorted by class",
-                "Test accuracy after every epoch, mean over seeds with its 95 % t interval. "
-                "Dotted: always the most frequent class.",
-                "Two curves of accuracy against epochs, shuffled and sorted.",
-                lambda: _order(e),
-                tuple(e.ids("order")),
-            )
-        )
-    return shown
-
-
-def _adaptation(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> list[Figure]:
-    ids = tuple(e.ids(*TARGETS))
-    return [
-        Figure(
-            "bits",
-            "Pretrained weights, a new tokenizer, new weights: bits per byte",
-            "Lower is better. Test bits per byte against the bytes of target text trained on, at "
-            f"the evaluation where dev is lowest; the same number of steps everywhere. {BARS}",
-            "One panel per target; three marks at every size, one per start.",
-            lambda: _bits(e, s, targets),
-            ids,
-        ),
-        Figure(
-            "units",
-            "The same models by perplexity per token, and by bits per byte",
-            "New weights, the largest size. Perplexity per token favours the tokenizer with short "
-            "tokens, each of which is easier to predict; bits per byte have the same denominator "
-            f"for both, and are the fair comparison. {BARS}",
-            "Two panels: perplexity and bits per byte of both tokenizers for every target.",
-            lambda: _units(e, s, targets),
-            ids,
-        ),
-    ]
+    s = study.settings
+    targets = [target for target in s.targets if e.rows(target)]
+    pair, merges = e.document("pair", "pair.json"), e.document("merges", "merges.json")
+    drawn: dict[str, Drawn] = {
+        "pair": (lambda: _pair(pair), e.ids("pair") if pair else []),
+        "merges": (lambda: _merges(merges["steps"]), e.ids("merges") if merges else []),
+        "bits": (lambda: _bits(e, s, targets), e.ids(*TARGETS)),
+        "units": (lambda: _units(e, s, targets), e.ids(*TARGETS)),
+        "ids": (lambda: _ids(e, targets), e.ids(*targets, "ids")),
+        "order": (lambda: _order(e), e.ids("order")),
+    }
+    return with_words(study, drawn, pair=pair, merges=merges)
 
 
 def _cell(ax: Axes, x: float, y: float, width: float, text: str, colour: str) -> None:
@@ -158,7 +90,7 @@ def _merges(steps: list[Any]) -> Drawing:
     return drawing
 
 
-def _bits(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
+def _bits(e: Evidence, s: ConceptsSettings, targets: list[str]) -> Drawing:
     with house_style():
         drawing, axes = panels(1, len(targets), height=2.8)
         for ax, target in zip(axes, targets, strict=True):
@@ -177,7 +109,7 @@ def _bits(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
     return drawing
 
 
-def _units(e: Evidence, s: "ConceptsSettings", targets: list[str]) -> Drawing:
+def _units(e: Evidence, s: ConceptsSettings, targets: list[str]) -> Drawing:
     series = {start: STARTS[start] for start in ("borrowed", "own")}
     units = {"perplexity": "perplexity per token", "bits": "bits per byte"}
     with house_style():

@@ -8,7 +8,7 @@ in its token embeddings and adds them: segment 1 is the token of id 1.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +17,13 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome
 from attnlab.measure.perplexity import score, token_nll, windows
 from attnlab.models.trainable import open_trainable, redraw_weights
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import gpt2_tokenizer, sample_bytes, text_splits
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 CHARACTERS = 6  # more than a token has on average: a piece of so many per token is long enough
 
 
-def read_foreign_ids(s: "ConceptsSettings", seed: Seed) -> Outcome:
+def read_foreign_ids(s: ConceptsSettings, seed: Seed) -> Outcome:
     """Perplexity of the same texts in the model's own ids and in GPT-2's."""
     model, other, length = open_trainable(s.reader, "cpu"), gpt2_tokenizer(), s.foreign_tokens
     assert model.tokenizer is not None

@@ -10,7 +10,7 @@ size of the vocabulary.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,11 +19,9 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.lab.trial import Outcome
 from attnlab.models.encoder import open_encoder
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import sample_bytes, text_splits
 from attnlab.tasks.corpus import split_sentences
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 SENTENCE_BYTES = 250  # more than most sentences have
 MAX_LENGTH = 128
@@ -42,7 +40,7 @@ class MaskCounts:
     markers: int  # selected special tokens: there must be none
 
 
-def mask_sentences(s: "ConceptsSettings", seed: Seed) -> Outcome:
+def mask_sentences(s: ConceptsSettings, seed: Seed) -> Outcome:
     """Sentences of the news as the collator gives them to a model."""
     tokenizer = open_encoder(s.encoder).tokenizer
     news = text_splits("news").train

@@ -13,21 +13,19 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import sample_bytes, text_splits
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 Pair = tuple[str, str]
 Tokens = tuple[str, ...]
 MOST_STEPS = 9  # of the word that is shown
 
 
-def compare_merges(s: "ConceptsSettings", seed: Seed) -> Outcome:
+def compare_merges(s: ConceptsSettings, seed: Seed) -> Outcome:
     """Merges learned by both programs, and applied by both to the words of unseen texts."""
     plays = text_splits("plays")
     texts = sample_bytes(plays.train, s.merge_bytes, seed.child("learn"))

@@ -4,7 +4,7 @@ A linear classifier on the vectors of a frozen encoder, trained by plain SGD. So
 the second half of an epoch says "positive", and so does the classifier when the epoch ends.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,18 +12,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attnlab.core.seeds import Seed
+from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Scalar, TrialContext
 from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.studies.concepts.pairs import mean_vectors, sample_examples
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example, majority
 from attnlab.tasks.sentiment import rotten_tomatoes
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 BATCH = 8
 LEARNING_RATE = 5.0  # large, since the vectors have length 1
@@ -56,7 +53,7 @@ class OrderedBatches:
         return Vectors(self.rows.x[chosen], self.rows.labels[chosen])
 
 
-def compare_orders(s: "ConceptsSettings", seed: Seed, context: TrialContext) -> Outcome:
+def compare_orders(s: ConceptsSettings, seed: Seed, context: TrialContext) -> Outcome:
     """Test accuracy after each epoch in both orders, from the same initial weights."""
     encoder, data = open_encoder(s.encoder), rotten_tomatoes()
     learn = sentence_vectors(encoder, sample_examples(data.train, s.sentences, seed.child("train")))
@@ -98,9 +95,6 @@ def accuracy_curve(
     def error(module: nn.Module) -> float:
         return float((module(test.x).argmax(dim=1) != test.labels).float().mean())
 
-    def progress(p: Progress) -> None:
-        context.step(p.step, p.steps, f"order, loss {p.loss:.3f}")
-
     settings = TrainSettings(
         steps=epochs * batches.per_epoch,
         batch=BATCH,
@@ -112,6 +106,5 @@ def accuracy_curve(
         clip=0.0,
         evaluate_every=batches.per_epoch,
     )
-    hooks = Hooks(evaluate=error, progress=progress)
-    result = train(model, batches, settings, loss=loss, hooks=hooks)
-    return [1 - float(line["value"]) for line in result.log if "value" in line]
+    result = train_in_trial(context, "order", model, batches, settings, loss=loss, evaluate=error)
+    return [1 - float(line["value"]) for line in result.evaluations]

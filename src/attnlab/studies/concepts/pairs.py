@@ -9,7 +9,7 @@ as one text without [SEP] between. The distance is 1 − cosine of the pooled ve
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,20 +19,18 @@ from torch.nn.functional import pad
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome
 from attnlab.models.encoder import Encoder, Texts, open_encoder, pool
+from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import gpt2_tokenizer
 from attnlab.tasks.boolq import boolq
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import ConceptsSettings
 
 SHOWN = 24  # tokens of the pair in the figure
 SHOWN_WORDS = 8  # of its passage
 PADDING = 16  # tokens added to a pair
 
 
-def read_pairs(s: "ConceptsSettings", seed: Seed) -> Outcome:
+def read_pairs(s: ConceptsSettings, seed: Seed) -> Outcome:
     """The form of every pair, and how far each change moves its vector."""
     encoder = open_encoder(s.encoder)
     examples = sample_examples(boolq().dev, s.pairs, seed.child("pairs"))

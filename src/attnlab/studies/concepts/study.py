@@ -46,50 +46,81 @@ USES_ENCODER = {"pair", "order", "masking"}
 class ConceptsSettings(StudySettings):
     """Which parts run, on how much text, and how large the GPT is that is trained."""
 
-    seeds: int = setting("independent repetitions of every part", 5, ge=1)
-    parts: tuple[Part, ...] = setting("the parts to run", PARTS, min_length=1)
+    seeds: int = setting("independent repetitions of every part", 5, smoke=3, ge=1)
+    parts: tuple[Part, ...] = setting(
+        "the parts to run",
+        PARTS,
+        smoke=("anew", "order", "pair", "masking", "merges", "loop"),
+        min_length=1,
+    )
     encoder: str = setting("BERT-like encoder: an asset or a Hugging Face folder", "minilm-l6")
     reader: str = setting(
         "language model that is given foreign ids: an asset or a Hugging Face folder", "smollm2"
     )
 
-    pairs: int = setting("question-passage pairs that the encoder reads", 24, ge=2)
-    longest: int = setting("max_length: tokens of a pair after truncation", 96, ge=8)
-    sentences: int = setting("training sentences, read shuffled or sorted by class", 800, ge=16)
+    pairs: int = setting(
+        "question-passage pairs that the encoder reads", 24, smoke=3, full=200, ge=2
+    )
+    longest: int = setting("max_length: tokens of a pair after truncation", 96, full=256, ge=8)
+    sentences: int = setting(
+        "training sentences, read shuffled or sorted by class", 800, smoke=24, full=4000, ge=16
+    )
     epochs: int = setting("epochs over these sentences", 4, ge=1)
-    masked: int = setting("sentences that are masked for a masked language model", 800, ge=1)
-    merges: int = setting("BPE merges to learn", 200, ge=1)
-    merge_bytes: int = setting("bytes of text to learn merges from", 60_000, ge=100)
-    foreign: int = setting("texts encoded with another model's tokenizer", 24, ge=2)
-    foreign_tokens: int = setting("tokens of each of these texts", 64, ge=2)
+    masked: int = setting(
+        "sentences that are masked for a masked language model", 800, smoke=12, full=8000, ge=1
+    )
+    merges: int = setting("BPE merges to learn", 200, smoke=20, full=1000, ge=1)
+    merge_bytes: int = setting(
+        "bytes of text to learn merges from", 60_000, smoke=3000, full=400_000, ge=100
+    )
+    foreign: int = setting(
+        "texts encoded with another model's tokenizer", 24, smoke=3, full=200, ge=2
+    )
+    foreign_tokens: int = setting("tokens of each of these texts", 64, smoke=8, full=100, ge=2)
 
     targets: tuple[Target, ...] = setting(
         "target texts that a model pretrained on news is adapted to",
         ("law", "records"),
+        smoke=("records",),
+        full=("law", "plays", "records"),
         min_length=1,
     )
     sizes: tuple[int, ...] = setting(
         "bytes of target text to train on, in rising order",
         (20_000, 100_000, 500_000),
+        smoke=(4000, 9000),
+        full=(20_000, 100_000, 500_000, 2_000_000),
         min_length=1,
     )
     source_bytes: int = setting(
-        "bytes of news for the pretrained model and its tokenizer", 1_500_000, ge=1000
+        "bytes of news for the pretrained model and its tokenizer",
+        1_500_000,
+        smoke=20_000,
+        full=1_700_000,
+        ge=1000,
     )
-    scored_bytes: int = setting("bytes of the dev set, and of the test set", 40_000, ge=500)
-    vocabulary: int = setting("vocabulary size of every tokenizer", 1024, ge=300)
-    layers: int = setting("layers of the GPT", 3, ge=1)
-    heads: int = setting("attention heads per layer", 3, ge=1)
-    width: int = setting("model width", 48, ge=2)
-    block: int = setting("context length in tokens", 64, ge=2)
-    batch: int = setting("sequences per step", 16, ge=1)
-    pretrain_steps: int = setting("training steps on news", 600, ge=1)
-    steps: int = setting("training steps on the target, the same at every size", 350, ge=1)
+    scored_bytes: int = setting(
+        "bytes of the dev set, and of the test set", 40_000, smoke=1500, full=100_000, ge=500
+    )
+    vocabulary: int = setting(
+        "vocabulary size of every tokenizer", 1024, smoke=300, full=4096, ge=300
+    )
+    layers: int = setting("layers of the GPT", 3, smoke=1, full=6, ge=1)
+    heads: int = setting("attention heads per layer", 3, smoke=2, full=6, ge=1)
+    width: int = setting("model width", 48, smoke=8, full=192, ge=2)
+    block: int = setting("context length in tokens", 64, smoke=16, full=128, ge=2)
+    batch: int = setting("sequences per step", 16, smoke=4, full=32, ge=1)
+    pretrain_steps: int = setting("training steps on news", 600, smoke=4, full=6000, ge=1)
+    steps: int = setting(
+        "training steps on the target, the same at every size", 350, smoke=4, full=3000, ge=1
+    )
     evaluations: int = setting(
-        "evaluations per training; test is reported where dev is best", 5, ge=1
+        "evaluations per training; test is reported where dev is best", 5, smoke=2, full=15, ge=1
     )
-    learning_rate: float = setting("peak learning rate of AdamW for new weights", 3e-3, gt=0)
-    tune_rate: float = setting("peak learning rate for pretrained weights", 1.5e-3, gt=0)
+    learning_rate: float = setting(
+        "peak learning rate of AdamW for new weights", 3e-3, full=1e-3, gt=0
+    )
+    tune_rate: float = setting("peak learning rate for pretrained weights", 1.5e-3, full=5e-4, gt=0)
 
     @model_validator(mode="after")
     def _values_fit_each_other(self) -> "ConceptsSettings":
@@ -114,58 +145,6 @@ class Concepts(Study):
     )
     Settings: ClassVar[type[StudySettings]] = ConceptsSettings
     settings: ConceptsSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 3,
-            "parts": ["anew", "order", "pair", "masking", "merges", "loop"],
-            "targets": ["records"],
-            "sizes": [4000, 9000],
-            "source_bytes": 20_000,
-            "scored_bytes": 1500,
-            "vocabulary": 300,
-            "layers": 1,
-            "heads": 2,
-            "width": 8,
-            "block": 16,
-            "batch": 4,
-            "pretrain_steps": 4,
-            "steps": 4,
-            "evaluations": 2,
-            "pairs": 3,
-            "sentences": 24,
-            "masked": 12,
-            "merges": 20,
-            "merge_bytes": 3000,
-            "foreign": 3,
-            "foreign_tokens": 8,
-        },
-        "full": {
-            "seeds": 5,
-            "targets": ["law", "plays", "records"],
-            "pairs": 200,
-            "longest": 256,
-            "sentences": 4000,
-            "masked": 8000,
-            "merges": 1000,
-            "merge_bytes": 400_000,
-            "foreign": 200,
-            "foreign_tokens": 100,
-            "sizes": [20_000, 100_000, 500_000, 2_000_000],
-            "source_bytes": 1_700_000,
-            "scored_bytes": 100_000,
-            "vocabulary": 4096,
-            "layers": 6,
-            "heads": 6,
-            "width": 192,
-            "block": 128,
-            "batch": 32,
-            "pretrain_steps": 6000,
-            "steps": 3000,
-            "evaluations": 15,
-            "learning_rate": 1e-3,
-            "tune_rate": 5e-4,
-        },
-    }
     expected: ClassVar = {
         "smoke": "under a minute on two cores",
         "quick": "about 12 minutes on two cores",
@@ -250,5 +229,5 @@ def _shuffled_training(e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
     effect = next((c.estimate.value for c in claims if c.name == "shuffling-helps"), 0.0)
     return [
         baselines(wilson(right, tested), {"the most frequent class": e.mean("order", "majority")}),
-        small_sample({"shuffled": (right, tested)}, effect if effect == effect else 0.0),
+        small_sample({"shuffled": (right, tested)}, effect),
     ]

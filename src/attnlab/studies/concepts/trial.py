@@ -1,13 +1,9 @@
 """One trial is one part with one seed."""
 
-from typing import TYPE_CHECKING
-
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.concepts import adaptation, foreign_ids, masking, merges, order, pairs
+from attnlab.studies.concepts.study import Concepts
 from attnlab.studies.concepts.training_loop import measure_step
-
-if TYPE_CHECKING:
-    from attnlab.studies.concepts.study import Concepts
 
 MEASUREMENTS = {
     "pair": pairs.read_pairs,
@@ -17,7 +13,7 @@ MEASUREMENTS = {
 }
 
 
-def run(study: "Concepts", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Concepts, trial: Trial, context: TrialContext) -> Outcome:
     """The part that the trial names."""
     part, s = trial.config["part"], study.settings_of(trial)
     if part == "anew":

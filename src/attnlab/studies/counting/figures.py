@@ -1,7 +1,6 @@
 """Pictures: attention maps of the same rows, accuracy by part of the scores, learning curves."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.lab.arms import Arms
 from attnlab.lab.study import Figure
 from attnlab.report.plots import Curve, Series, curve_plot, dot_plot
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
     PALETTE,
@@ -20,10 +20,7 @@ from attnlab.report.style import (
     house_style,
     panels,
 )
-from attnlab.studies.counting.study import PHASES, majority, phases_of
-
-if TYPE_CHECKING:
-    from attnlab.studies.counting.study import Counting
+from attnlab.studies.counting.study import PHASES, Counting, majority, phases_of
 
 COLOURS = {
     "positional": PALETTE[0],
@@ -39,52 +36,29 @@ PARTS = {
 SHARE = (0.0, 1.0)
 
 
-def figures(study: "Counting", arms: Arms) -> list[Figure]:
+def figures(study: Counting, arms: Arms) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
-    names = arms.names()
-    looking = [arm for arm in names if arm != "off" and "first_maps" in _first(arms, arm)]
-    maps = Figure(
-        "maps",
-        "The same rows, counted in two ways",
-        "Attention from the token of a line to the token of a column, as trained, first seed. "
-        "Positional start: the map is the same whatever the tokens are; a position's own weight "
-        "differs from the rest. Semantic start: equal tokens attend to each other (or away from "
-        "each other), wherever they are. A free start may do both at once. Right: the mean over "
-        "all test rows.",
-        "A grid of attention maps: one line a start, two rows of letters and the mean map.",
-        lambda: _maps(arms, looking),
-        tuple(arms.ids(*looking)),
+    looking = [arm for arm in arms.names() if arm != "off" and "first_maps" in _first(arms, arm)]
+    drawn: dict[str, Drawn] = {
+        "maps": (lambda: _maps(arms, looking), arms.ids(*looking) if looking else []),
+        "parts": (lambda: _parts(arms), arms.ids()),
+        "learning": (lambda: _learning(arms), arms.ids()),
+    }
+    return with_words(study, drawn)
+
+
+def _learning(arms: Arms) -> Drawing:
+    curves = [
+        Curve(arms.label(arm), COLOURS[arm], *arms.curve(arm, "step", "accuracy"))
+        for arm in arms.names()
+    ]
+    return curve_plot(
+        curves,
+        xlabel="training step",
+        ylabel="test accuracy",
+        limits=SHARE,
+        baseline=majority(arms),
     )
-    parts = Figure(
-        "parts",
-        "What the scores are made of",
-        "Test accuracy with all scores (diamonds), and where the scores are cut to their part of "
-        "positions (squares) or of tokens (circles); means over seeds with 95 % t intervals. "
-        "Dotted: always the most frequent answer. A solution of one kind loses nothing when its "
-        "scores are cut to that kind.",
-        "A dot plot: for every start and way of training further, three accuracies.",
-        lambda: _parts(arms),
-        tuple(arms.ids()),
-    )
-    learning = Figure(
-        "learning",
-        "Accuracy while a start is trained",
-        "On test rows, mean over seeds with its 95 % t interval; nothing is chosen by it. Dotted: "
-        "always the most frequent answer.",
-        "A curve of accuracy against training steps for each start.",
-        lambda: curve_plot(
-            [
-                Curve(arms.label(arm), COLOURS[arm], *arms.curve(arm, "step", "accuracy"))
-                for arm in names
-            ],
-            xlabel="training step",
-            ylabel="test accuracy",
-            limits=SHARE,
-            baseline=majority(arms),
-        ),
-        tuple(arms.ids()),
-    )
-    return [*([maps] if looking else []), *([parts, learning] if names else [])]
 
 
 def _first(arms: Arms, arm: str) -> dict[str, np.ndarray]:

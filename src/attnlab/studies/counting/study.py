@@ -25,21 +25,31 @@ FREEING = ("noise", "freed_steps", "gentle_rate")  # settings of what follows th
 
 
 class CountingSettings(StudySettings):
-    """The task, the model, the training of a start, and two ways to continue from it."""
+    """The task, the model, the training of a start, and two ways to continue from it.
 
-    seeds: int = setting("models per start", 5, ge=1)
-    length: int = setting("tokens in a row", 10, ge=2)
-    tokens: int = setting("size of the vocabulary", 15, ge=2)
-    width: int = setting("model width; tokens start in one half, positions in the other", 32, ge=2)
-    hidden: int = setting("hidden units of the read-out", 128, ge=1)
-    steps: int = setting("training steps of a start", 4000, ge=1)
+    The full scale has the published sizes and number of steps; the paper has 35,000 fixed rows and
+    200 epochs.
+    """
+
+    seeds: int = setting("models per start", 5, smoke=3, full=10, ge=1)
+    length: int = setting("tokens in a row", 10, smoke=5, ge=2)
+    tokens: int = setting("size of the vocabulary", 15, smoke=4, ge=2)
+    width: int = setting(
+        "model width; tokens start in one half, positions in the other", 32, smoke=16, full=64, ge=2
+    )
+    hidden: int = setting("hidden units of the read-out", 128, smoke=64, ge=1)
+    steps: int = setting("training steps of a start", 4000, smoke=600, full=200_000, ge=1)
     batch: int = setting("rows per step; every row is new", 32, ge=1)
-    learning_rate: float = setting("peak learning rate of AdamW", 0.005, gt=0)
+    learning_rate: float = setting(
+        "peak learning rate of AdamW", 0.005, smoke=0.01, full=0.001, gt=0
+    )
     noise: float = setting("standard deviation of the freed entries, which were 0", 0.001, ge=0)
-    freed_steps: int = setting("training steps after everything is freed", 2000, ge=1)
+    freed_steps: int = setting(
+        "training steps after everything is freed", 2000, smoke=100, full=100_000, ge=1
+    )
     gentle_rate: float = setting("learning rate of SGD after freeing, as published", 0.001, gt=0)
-    scored: int = setting("test rows", 2000, ge=20)
-    points: int = setting("points of a learning curve", 20, ge=1)
+    scored: int = setting("test rows", 2000, smoke=1000, full=10_000, ge=20)
+    points: int = setting("points of a learning curve", 20, smoke=5, full=50, ge=1)
 
     @model_validator(mode="after")
     def _width_is_even(self) -> "CountingSettings":
@@ -62,30 +72,6 @@ class Counting(ArmStudy):
     }
     Settings: ClassVar[type[StudySettings]] = CountingSettings
     settings: CountingSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 3,
-            "length": 5,
-            "tokens": 4,
-            "width": 16,
-            "hidden": 64,
-            "steps": 600,
-            "learning_rate": 0.01,
-            "freed_steps": 100,
-            "scored": 1000,
-            "points": 5,
-        },
-        # the published sizes and number of steps (there: 35,000 fixed rows, 200 epochs)
-        "full": {
-            "seeds": 10,
-            "width": 64,
-            "steps": 200_000,
-            "learning_rate": 0.001,
-            "freed_steps": 100_000,
-            "scored": 10_000,
-            "points": 50,
-        },
-    }
     expected: ClassVar = {
         "smoke": "about half a minute on two cores",
         "quick": "about 4 minutes on two cores",
@@ -143,18 +129,9 @@ class Counting(ArmStudy):
         return [
             baselines(arms.estimate(worse, "first_accuracy"), known, ceiling=1.0),
             attention_worth(arms.differences(("off", "first_nll"), (worse, "first_nll")), {}),
-            small_sample(self._right_rows(arms), LOST),
+            # rows, not positions: the positions of a row are not independent
+            small_sample(arms.right_answers("first_accuracy", self.settings.scored), LOST),
         ]
-
-    def _right_rows(self, arms: Arms) -> dict[str, tuple[int, int]]:
-        """Rows, not positions: the positions of a row are not independent."""
-        scored = self.settings.scored
-        shares = {arm: arms.values(arm, "first_accuracy").values() for arm in arms.names()}
-        return {
-            arms.label(arm): (round(min(values, key=lambda a: abs(a - 0.5)) * scored), scored)
-            for arm, values in shares.items()
-            if values
-        }
 
     def facts(self, arms: Arms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """What the template needs besides the claims."""

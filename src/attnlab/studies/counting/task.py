@@ -7,9 +7,6 @@ Tokens are drawn evenly and anew for every step: rows repeat so rarely that noth
 heart. It is the histogram task of Cui et al. 2024 (arXiv 2402.03902).
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +25,6 @@ class Sizes:
     tokens: int
     width: int
     hidden: int
-
-    @staticmethod
-    def of(c: Mapping[str, Any]) -> Sizes:
-        """The sizes of a trial."""
-        return Sizes(c["length"], c["tokens"], c["width"], c["hidden"])
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,22 +9,19 @@ from torch import Tensor, nn
 
 from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
-from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.counting.model import TERMS, Counter
-from attnlab.studies.counting.study import KINDS
+from attnlab.studies.counting.study import KINDS, PHASES, Counting, CountingSettings
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
 from attnlab.training.batch import map_tensors
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.counting.study import Counting, CountingSettings
 
 SHOWN = 2  # test rows whose attention maps are kept
 
 
-def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
     """Metrics are prefixed by the phase they were measured in: first, gentle or strong."""
     s: CountingSettings = study.settings_of(trial)
     seed, sizes = trial.stream, Sizes(s.length, s.tokens, s.width, s.hidden)
@@ -36,11 +32,8 @@ def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
 
     def train_phase(phase: str) -> TrainResult:
         batches = Fresh(sizes, s.batch, seed.child("train", phase))
-        hooks = Hooks(evaluate=_error_on(test), stop=context.stopping)
-        result = train(model, batches, recipe(s, phase), loss=loss, hooks=hooks)
-        if result.ending == "stopped":
-            raise TrialStopped
-        return result
+        options = {"evaluate": _error_on(test), "loss": loss}
+        return train_in_trial(context, PHASES[phase], model, batches, recipe(s, phase), **options)
 
     first = train_phase("first")
     if first.ending == "diverged":
@@ -63,7 +56,7 @@ def run(study: "Counting", trial: Trial, context: TrialContext) -> Outcome:
     return Outcome(metrics, arrays=arrays, curves=learning_curve(first), findings=findings)
 
 
-def recipe(s: "CountingSettings", phase: str) -> TrainSettings:
+def recipe(s: CountingSettings, phase: str) -> TrainSettings:
     """`first` and `strong` train alike; `gentle` is SGD at a constant rate, as published.
 
     No weight decay: it would pull at what is held at 0.
@@ -167,8 +160,7 @@ def constant_answers(model: Counter, rows: Rows) -> Finding:
 
 def learning_curve(result: TrainResult) -> dict[str, list[float]]:
     """Test accuracy while the start is trained."""
-    lines = [line for line in result.log if line.get("value") is not None]
     return {
-        "step": [float(line["step"]) for line in lines],
-        "accuracy": [1 - float(line["value"]) for line in lines],
+        "step": [float(line["step"]) for line in result.evaluations],
+        "accuracy": [1 - float(line["value"]) for line in result.evaluations],
     }

@@ -1,16 +1,14 @@
 """Claims: the limits, exactly; differences over prompts; the order along T, k and p."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.studies.decoding.evidence import TextArms, weakest_step
 from attnlab.studies.decoding.strategies import GREEDY, PEOPLE, SAMPLE
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import Decoding, DecodingSettings
+from attnlab.studies.decoding.study import Decoding, DecodingSettings
 
 EXACT = 1 - 1e-12  # shares of equal tokens are ratios of small whole numbers
 AUDITS = "audits"  # the trial that audits model and sampler for all strategies
@@ -95,7 +93,7 @@ QUANTITIES = {
 }
 
 
-def claims(study: "Decoding", arms: TextArms) -> list[Claim]:
+def claims(study: Decoding, arms: TextArms) -> list[Claim]:
     """Limits; pairs whose strategies are part of the run; curves; similarity above chance."""
     s = study.settings
     known = [pair for pair in PAIRS if s.has_human or not pair.real]
@@ -108,21 +106,16 @@ def claims(study: "Decoding", arms: TextArms) -> list[Claim]:
     ]
 
 
-def curve_of(s: "DecodingSettings", name: str) -> dict[float, str]:
+def curve_of(s: DecodingSettings, name: str) -> dict[float, str]:
     """Value -> strategy along T, k or p; greedy and plain sampling are the ends."""
     low, high = ENDS[name]
     strategies = {**s.curve(name), low: GREEDY, high: SAMPLE}
     return {value: strategies[value] for value in sorted(strategies)}
 
 
-def judge_of(s: "DecodingSettings") -> str:
+def judge_of(s: DecodingSettings) -> str:
     """What compares texts with prompts: the encoder ("judge"), or shared words without one."""
     return "words" if s.judge == "none" else "judge"
-
-
-def limits_row(arms: TextArms) -> Row | None:
-    """The trial that compared the limits."""
-    return next(iter(arms.rows("limits")), None)
 
 
 def limit_shares(row: Row | None, anchor: str) -> dict[str, float]:
@@ -139,7 +132,7 @@ def limit_shares(row: Row | None, anchor: str) -> dict[str, float]:
 def _limit(
     arms: TextArms, name: str, anchor: str, statement: str, audits: tuple[str, ...]
 ) -> Claim:
-    row = limits_row(arms)
+    row = arms.first("limits")
     shares = limit_shares(row, anchor)
     estimate = Estimate(math.nan, method="the trial of the limits did not end")
     if row is not None and shares:
@@ -156,7 +149,7 @@ def _limit(
     )
 
 
-def _first(s: "DecodingSettings", arm: str) -> str:
+def _first(s: DecodingSettings, arm: str) -> str:
     """The strategy of this name, or the first one that begins with it; '' where there is none."""
     known = [PEOPLE, *s.strategies()]
     begins = [text for text in known if text.startswith((f"{arm}:", f"{arm}="))]

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file
@@ -18,12 +17,10 @@ from attnlab.decode.text import continuation
 from attnlab.models.hub import HubModel, HubTokenizer
 from attnlab.models.tiny_llama import tiny_model
 from attnlab.models.trainable import open_trainable
+from attnlab.studies.decoding.study import DecodingSettings
 from attnlab.tasks.made_up_articles import PHRASES, made_up_articles
 from attnlab.tasks.summaries import xsum
 from attnlab.tasks.texts import read_texts
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import DecodingSettings
 
 OPENINGS = Path(__file__).parent / "prompts.txt"
 SHARP = 12.0  # factor on the last norm of a random model, so that its likeliest token stands out
@@ -70,7 +67,7 @@ def openings(path: str) -> list[str]:
     return lines
 
 
-def load_prompts(s: "DecodingSettings", model: HubModel) -> Prompts:
+def load_prompts(s: DecodingSettings, model: HubModel) -> Prompts:
     """All prompts as the model reads them."""
     assert model.tokenizer is not None
     for path, sha256 in ((s.prompts, s.prompts_sha256), (s.human, s.human_sha256)):
@@ -100,7 +97,7 @@ def load_prompts(s: "DecodingSettings", model: HubModel) -> Prompts:
     )
 
 
-def _real(s: "DecodingSettings", tokenizer: HubTokenizer) -> list[tuple[int, ...]]:
+def _real(s: DecodingSettings, tokenizer: HubTokenizer) -> list[tuple[int, ...]]:
     """The first texts that are long enough, no two with the same beginning."""
     texts: dict[tuple[int, ...], tuple[int, ...]] = {}
     for text in _sources(s.human):

@@ -67,10 +67,10 @@ class TextArms(Arms):
         return self._between(rows, measure)
 
     def _with_greedy(self, rows: list[Row], prefix: bool) -> Values:
-        greedy = self.rows(GREEDY)[:1]
-        if not greedy:
+        greedy = self.first(GREEDY)
+        if greedy is None:
             return np.full(len(rows[0].arrays["nll"]), np.nan)
-        base, known = greedy[0].arrays["ids"], np.isfinite(rows[0].arrays["nll"])
+        base, known = greedy.arrays["ids"], np.isfinite(rows[0].arrays["nll"])
         shares = np.mean([equal_tokens(row.arrays["ids"], base, prefix) for row in rows], axis=0)
         return np.where(known, shares, np.nan)
 
@@ -93,7 +93,7 @@ class TextArms(Arms):
 
     def real(self) -> range:
         """Indices of the prompts that begin texts by people; empty where there are none."""
-        row = next(iter(self.rows(PEOPLE)), None)
+        row = self.first(PEOPLE)
         return range(0) if row is None else range(row["own_prompts"], len(row.arrays["nll"]))
 
     def _chosen(self, real: bool) -> list[int] | slice:

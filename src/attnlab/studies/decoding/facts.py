@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
-from attnlab.measure.intervals import Estimate
-from attnlab.studies.decoding.claims import LIMITS, judge_of, limit_shares, limits_row
+from attnlab.report.prose import decimals
+from attnlab.studies.decoding.claims import LIMITS, judge_of, limit_shares
 from attnlab.studies.decoding.comparison import Comparison, compare_with, measures
 from attnlab.studies.decoding.evidence import TextArms
 from attnlab.studies.decoding.strategies import PEOPLE, SAMPLE, label
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import Decoding
+from attnlab.studies.decoding.study import Decoding
 
 SHORT = {
     "colder-likelier": "texts get likelier as T falls",
@@ -24,9 +22,9 @@ SHORT = {
 FEW = 51  # prompts: with fewer, curves and people are hardly told apart
 
 
-def facts(study: "Decoding", arms: TextArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
-    people, sampling, limits = compare_with(arms), compare_with(arms, SAMPLE), limits_row(arms)
+    people, sampling, limits = compare_with(arms), compare_with(arms, SAMPLE), arms.first("limits")
     greedy = next((claim for claim in claims if claim.name == "greedy-repeats"), None)
     return {
         "counts": "" if greedy and greedy.estimate.n else study.answer(claims),
@@ -34,8 +32,6 @@ def facts(study: "Decoding", arms: TextArms, claims: Sequence[Claim]) -> Mapping
             verdict: [SHORT[c.name] for c in claims if c.name in SHORT and c.verdict == verdict]
             for verdict in ("holds", "fails", "undecided")
         },
-        "shown": shown,
-        "signed": signed,
         "label": label,
         "labels_of": lambda names: [label(arm) for arm in names],
         "judge": "the encoder" if judge_of(arms.s) == "judge" else "shared words",
@@ -47,7 +43,7 @@ def facts(study: "Decoding", arms: TextArms, claims: Sequence[Claim]) -> Mapping
         "rows": [_measured(arms, arm) for arm in arms.names()],
         "people_rows": _differences(people, [m.name for m in measures(arms)]),
         "sampling_rows": _differences(sampling, [m.name for m in measures(arms, people=False)]),
-        "human": [shown(arms.estimate(PEOPLE, m.name, real=True)) for m in measures(arms)],
+        "human": [decimals(arms.estimate(PEOPLE, m.name, real=True)) for m in measures(arms)],
         "real": len(arms.real()),
         "few": FEW,
         "limits": limits,
@@ -59,21 +55,6 @@ def facts(study: "Decoding", arms: TextArms, claims: Sequence[Claim]) -> Mapping
     }
 
 
-def shown(e: Estimate, digits: int = 3, sign: str = "") -> str:
-    """0.123 [0.100, 0.150]; what rounds to 0 has no minus."""
-
-    def one(value: float) -> str:
-        return f"{round(value, digits) + 0.0:{sign}.{digits}f}"
-
-    ends = f" [{one(e.low)}, {one(e.high)}]" if e.has_interval else ""
-    return f"{one(e.value)}{ends}".replace("-", "−")
-
-
-def signed(e: Estimate) -> str:
-    """A difference: with its sign."""
-    return shown(e, sign="+")
-
-
 def _measured(arms: TextArms, arm: str) -> list[str]:
     """The row of a strategy in the table of all measures."""
     judge = judge_of(arms.s)
@@ -82,13 +63,13 @@ def _measured(arms: TextArms, arm: str) -> list[str]:
     rank = arms.estimate(arm, f"rank_{judge}").value
     return [
         label(arm),
-        shown(arms.shown(arm, "nll"), digits=2),
+        decimals(arms.shown(arm, "nll"), 2),
         distinct,
-        shown(arms.estimate(arm, "self_bleu")),
-        shown(arms.estimate(arm, "repetition")),
+        decimals(arms.estimate(arm, "self_bleu")),
+        decimals(arms.estimate(arm, "repetition")),
         f"{tokens:.1f}, {ended:.0%}",
-        f"{shown(arms.estimate(arm, 'prefix'))} / {shown(arms.estimate(arm, 'agreement'))}",
-        f"{shown(arms.estimate(arm, f'margin_{judge}'))}, {rank:.2f}",
+        f"{decimals(arms.estimate(arm, 'prefix'))} / {decimals(arms.estimate(arm, 'agreement'))}",
+        f"{decimals(arms.estimate(arm, f'margin_{judge}'))}, {rank:.2f}",
     ]
 
 
@@ -100,7 +81,7 @@ def _differences(comparison: Comparison | None, columns: Sequence[str]) -> list[
         [
             label(arm),
             *(
-                signed(comparison.differences[arm, name])
+                decimals(comparison.differences[arm, name], sign="+")
                 + (" (real)" if comparison.tells_apart(arm, name) else "")
                 for name in columns
             ),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -12,15 +11,13 @@ from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Series, dot
 from attnlab.report.point_labels import PointLabel, place_labels
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
 from attnlab.studies.decoding.claims import curve_of, judge_of
 from attnlab.studies.decoding.evidence import TextArms
 from attnlab.studies.decoding.strategies import GREEDY, KEYS, PEOPLE
+from attnlab.studies.decoding.study import Decoding
 
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import Decoding
-
-BARS = "Bars: 95 % intervals from resampled prompts."
 ROW = 0.2  # inches per line of a dot plot
 FAMILIES = {
     "temperature": Series("temperature T", PALETTE[0], "s"),
@@ -38,13 +35,12 @@ ON_CURVES = {
 Columns = dict[str, tuple[str, str]]  # measure -> title and unit
 
 
-def figures(study: "Decoding", arms: TextArms) -> list[Figure]:
+def figures(study: Decoding, arms: TextArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     names, repeat = arms.names(), f"share of {study.settings.repeat}-grams"
     if not names:
         return []
     margin = f"margin_{judge_of(study.settings)}"
-    whose = "Only prompts that begin texts by people." if arms.real() else "All prompts."
     alone: Columns = {
         "repetition": ("repetition", repeat),
         "self_bleu": ("self-BLEU", "one prompt's texts"),
@@ -57,52 +53,18 @@ def figures(study: "Decoding", arms: TextArms) -> list[Figure]:
         "across": ("distinct-2", "one text of\nevery prompt"),
         margin: SIMILARITY,
     }
-    people = Figure(
-        "people",
-        "Beside people",
-        "Only prompts that begin texts by people. Green: people's continuations, with their "
-        f"interval as a band through all strategies. {BARS} (Distinct-2: jackknife.)",
-        "Four dot plots with people's texts in the first line and the strategies below.",
-        lambda: _dots(arms, [PEOPLE, *names], beside, real=True),
-        tuple(arms.ids(*names, PEOPLE)),
-    )
-    return [
-        Figure(
-            "plane",
-            "Likely against diverse",
-            f"{whose} Above: distinct-2 over one text of every prompt. Below: self-BLEU of the "
-            "texts of one prompt, 1 where all are the same. People wrote one text per prompt, so "
-            "only their perplexity is known there (band). A good strategy lies where people lie, "
-            f"not as far left as possible. {BARS} (Above, vertical: jackknife over prompts.)",
-            "Two planes: perplexity against distinct-2 and self-BLEU, one mark per strategy.",
-            lambda: _planes(arms, names),
-            tuple(arms.ids(*names, PEOPLE)),
+    everyone, ids = [PEOPLE, *names], arms.ids(*names)
+    with_people = arms.ids(*names, PEOPLE)
+    drawn: dict[str, Drawn] = {
+        "plane": (lambda: _planes(arms, names), with_people),
+        "curves": (lambda: _curves(arms), ids),
+        "strategies": (lambda: _dots(arms, names, alone, real=False), ids),
+        "people": (
+            lambda: _dots(arms, everyone, beside, real=True),
+            with_people if arms.real() else [],
         ),
-        Figure(
-            "curves",
-            "Temperature, top-k, top-p",
-            "All prompts. The left end of a curve is greedy (T = 0, k = 1, p = 0), but not for "
-            "distinct-2, as greedy has one text only. Plain sampling is T = 1, p = 1 and the right "
-            f"end of k (the whole vocabulary). {BARS}",
-            "Twelve panels: perplexity, distinct-2, repetition and agreement with greedy over "
-            "T, k, p.",
-            lambda: _curves(arms),
-            tuple(arms.ids(*names)),
-        ),
-        Figure(
-            "strategies",
-            "Every strategy",
-            "All prompts. Repetition within a text; self-BLEU of one prompt's texts; share of "
-            "tokens equal to the greedy text's before the first difference; similarity to the "
-            "prompt: cosine with it above the mean over other prompts (0: a shuffled prompt). "
-            f"{BARS}",
-            "Four dot plots with one line per strategy: repetition, self-BLEU, agreement, "
-            "similarity.",
-            lambda: _dots(arms, names, alone, real=False),
-            tuple(arms.ids(*names)),
-        ),
-        *([people] if arms.real() else []),
-    ]
+    }
+    return with_words(study, drawn, real=bool(arms.real()))
 
 
 def _series(arms: TextArms, arm: str) -> Series:

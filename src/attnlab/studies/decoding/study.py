@@ -1,8 +1,8 @@
 """Greedy, sampling, temperature, top-k, top-p and others on the same prompts, beside people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -12,14 +12,7 @@ from attnlab.lab.study import NOT_OF_A_TRIAL, Study, StudySettings, deferred, se
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
 from attnlab.studies.decoding.evidence import TextArms
-from attnlab.studies.decoding.strategies import (
-    ANCHORS,
-    KEYS,
-    MORE,
-    PEOPLE,
-    is_deterministic,
-    label,
-)
+from attnlab.studies.decoding.strategies import ANCHORS, KEYS, MORE, PEOPLE, is_deterministic, label
 
 NAMED = ("xsum", "made-up", "none")  # never files, though one may have such a name
 CURVES = ("temperatures", "ks", "ps", "more")  # settings that only add strategies
@@ -29,43 +22,74 @@ OF_TEXTS = ("repeat", "judge")  # measures of texts: the trials of limits and au
 class DecodingSettings(StudySettings):
     """A model, prompts, texts by people, and the strategies that continue the prompts."""
 
-    seeds: int = setting("sampled texts per prompt and strategy", 3, ge=2)
+    seeds: int = setting("sampled texts per prompt and strategy", 3, full=10, ge=2)
 
     model: str = setting(
-        "'smollm2' (an asset), 'tiny' (random), a folder, a .gguf or a hub name", "smollm2"
+        "'smollm2' (an asset), 'tiny' (random), a folder, a .gguf or a hub name",
+        "smollm2",
+        smoke="tiny",
     )
     model_sha256: str = setting("hash of a local model; filled in automatically", "")
     prompts: str = setting(
         "text file (UTF-8) with one prompt per line; empty: the 53 openings of this study", ""
     )
     prompts_sha256: str = setting("hash of that file; filled in automatically", "")
-    first_prompts: int = setting("number of prompts, from the first on; 0: all", 0, ge=0)
+    first_prompts: int = setting("number of prompts, from the first on; 0: all", 0, smoke=23, ge=0)
     human: str = setting(
         "texts by people: their beginnings are prompts too, and people's continuations are "
         "compared with the model's: 'xsum' (an asset), 'made-up', a text file with one text per "
         "line, or 'none'",
         "xsum",
+        smoke="made-up",
     )
     human_sha256: str = setting("hash of that file; filled in automatically", "")
-    human_texts: int = setting("number of texts by people", 30, ge=0)
-    human_tokens: int = setting("tokens of their beginnings", 16, ge=1)
+    human_texts: int = setting("number of texts by people", 30, smoke=11, full=200, ge=0)
+    human_tokens: int = setting("tokens of their beginnings", 16, smoke=7, full=32, ge=1)
 
-    new_tokens: int = setting("longest continuation, in tokens", 24, ge=4)
-    limit_tokens: int = setting("longest continuation in the test of the limits", 8, ge=1)
-    batch: int = setting("texts generated at once", 96, ge=1)
+    new_tokens: int = setting("longest continuation, in tokens", 24, smoke=12, full=64, ge=4)
+    limit_tokens: int = setting(
+        "longest continuation in the test of the limits", 8, smoke=6, full=64, ge=1
+    )
+    batch: int = setting("texts generated at once", 96, full=256, ge=1)
 
     temperatures: tuple[float, ...] = setting(
-        "temperatures T; greedy is T = 0, plain sampling T = 1", (0.5, 0.8, 1.2)
+        "temperatures T; greedy is T = 0, plain sampling T = 1",
+        (0.5, 0.8, 1.2),
+        smoke=(0.5,),
+        full=(0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5),
     )
-    ks: tuple[int, ...] = setting("values of k in top-k; greedy is k = 1", (5, 20, 100))
+    ks: tuple[int, ...] = setting(
+        "values of k in top-k; greedy is k = 1",
+        (5, 20, 100),
+        smoke=(20,),
+        full=(2, 5, 10, 20, 50, 100, 500, 2000),
+    )
     ps: tuple[float, ...] = setting(
-        "values of p in top-p; greedy is p = 0, plain sampling p = 1", (0.5, 0.7, 0.9)
+        "values of p in top-p; greedy is p = 0, plain sampling p = 1",
+        (0.5, 0.7, 0.9),
+        smoke=(0.7,),
+        full=(0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99),
     )
-    more: tuple[str, ...] = setting("further strategies, written as for `attnlab generate`", MORE)
+    more: tuple[str, ...] = setting(
+        "further strategies, written as for `attnlab generate`",
+        MORE,
+        full=(
+            *MORE,
+            "top-k:k=20,temperature=0.7",
+            "min-p:p=0.05",
+            "typical:p=0.5",
+            "top-p:p=0.9,repetition=1.1",
+            "beam:width=8",
+        ),
+    )
 
-    repeat: int = setting("n of the n-grams whose repetition within a text is counted", 3, ge=1)
+    repeat: int = setting(
+        "n of the n-grams whose repetition within a text is counted", 3, full=4, ge=1
+    )
     judge: Literal["minilm-l6", "none"] = setting(
-        "encoder that compares texts with prompts; shared words are always compared", "minilm-l6"
+        "encoder that compares texts with prompts; shared words are always compared",
+        "minilm-l6",
+        smoke="none",
     )
     shown: int = setting("texts per strategy that the report shows", 3, ge=0)
 
@@ -105,41 +129,6 @@ class Decoding(Study):
     source = "A course task: a story's first sentence continued by five strategies"
     Settings: ClassVar[type[StudySettings]] = DecodingSettings
     settings: DecodingSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "model": "tiny",
-            "human": "made-up",
-            "judge": "none",
-            "first_prompts": 23,
-            "human_texts": 11,
-            "human_tokens": 7,
-            "new_tokens": 12,
-            "limit_tokens": 6,
-            "temperatures": [0.5],
-            "ks": [20],
-            "ps": [0.7],
-        },
-        "full": {
-            "seeds": 10,
-            "human_texts": 200,
-            "human_tokens": 32,
-            "new_tokens": 64,
-            "limit_tokens": 64,
-            "batch": 256,
-            "repeat": 4,
-            "temperatures": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.2, 1.5],
-            "ks": [2, 5, 10, 20, 50, 100, 500, 2000],
-            "ps": [0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99],
-            "more": [
-                *MORE,
-                "top-k:k=20,temperature=0.7",
-                "min-p:p=0.05",
-                "typical:p=0.5",
-                "top-p:p=0.9,repetition=1.1",
-                "beam:width=8",
-            ],
-        },
-    }
     expected: ClassVar = {
         "smoke": "about 30 seconds on two cores, nothing downloaded",
         "quick": "about 10 minutes on two cores",

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,12 @@ from attnlab.studies.decoding.claims import AUDITS
 from attnlab.studies.decoding.data import Prompts, load_model, load_prompts
 from attnlab.studies.decoding.prompt_similarity import prompt_similarity
 from attnlab.studies.decoding.strategies import GREEDY_LIMITS, PEOPLE, SAMPLE_LIMITS
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import Decoding, DecodingSettings
+from attnlab.studies.decoding.study import Decoding, DecodingSettings
 
 NONE = -1  # id after the end of a text
 
 
-def run(study: "Decoding", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Decoding, trial: Trial, context: TrialContext) -> Outcome:
     """Write or read a text for every prompt and measure it; or run the limits or the audits."""
     s, arm = study.settings, trial.config["arm"]
     model = load_model(s.model, context.device)
@@ -50,7 +48,7 @@ def run(study: "Decoding", trial: Trial, context: TrialContext) -> Outcome:
 
 
 def continue_prompts(
-    s: "DecodingSettings",
+    s: DecodingSettings,
     trial: Trial,
     model: HubModel,
     prompts: Sequence[Sequence[int]],
@@ -79,7 +77,7 @@ def texts_by_people(model: HubModel, data: Prompts, batch: int) -> list[Generate
 
 
 def measure(
-    s: "DecodingSettings",
+    s: DecodingSettings,
     generated: Sequence[Generated],
     data: Prompts,
     device: str,
@@ -118,7 +116,7 @@ def measure(
     return Outcome(metrics, cost, arrays, samples=shown, documents=documents, reasons=reasons)
 
 
-def compare_limits(s: "DecodingSettings", trial: Trial, model: HubModel, data: Prompts) -> Outcome:
+def compare_limits(s: DecodingSettings, trial: Trial, model: HubModel, data: Prompts) -> Outcome:
     """Smallest share of equal tokens between each limit and the strategy that it must equal."""
     prompts = data.prompts[: data.opening_count]
 
@@ -146,7 +144,7 @@ def equal_share(one: Sequence[int], other: Sequence[int]) -> float:
     return sum(a == b for a, b in zip(one, other, strict=False)) / longest if longest else 1.0
 
 
-def check_inputs(study: "Decoding") -> None:
+def check_inputs(study: Decoding) -> None:
     """Before a run: model, prompts, texts by people and judge exist and fit each other."""
     s = study.settings
     data = load_prompts(s, load_model(s.model, "cpu"))

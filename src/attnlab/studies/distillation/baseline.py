@@ -1,6 +1,6 @@
 """Trials without a model: the first sentences of an article, and what line breaks do to Lsum."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from attnlab.studies.distillation.scoring import (
     score,
     variant_of,
 )
+from attnlab.studies.distillation.study import DistilSettings
 from attnlab.tasks.summaries import lead_sentences
-
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import DistilSettings
 
 LONGER, SHORTER = 4, 3  # sentences of the two leads whose order line breaks reverse
 
 
-def first_sentences(s: "DistilSettings", data: Articles) -> Outcome:
+def first_sentences(s: DistilSettings, data: Articles) -> Outcome:
     """The baseline, and the audits of data and measure.
 
     It reads what the models read: the articles after they were cut.
@@ -60,7 +58,7 @@ def first_sentences(s: "DistilSettings", data: Articles) -> Outcome:
     )
 
 
-def line_breaks(s: "DistilSettings") -> Outcome:
+def line_breaks(s: DistilSettings) -> Outcome:
     """Leads of court cases, on one line and one sentence per line, scored against people's."""
     rows, variant = court_cases(s), variant_of(s, "newline")
     sentence = variant_of(s, "sentence")

@@ -1,14 +1,11 @@
 """Claims: differences of ROUGE between arms, and what line breaks do to ROUGE-Lsum."""
 
 import math
-from typing import TYPE_CHECKING
 
 from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, judge
 from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.studies.distillation.evidence import KINDS, ScoredArms, mean_of
-
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation
+from attnlab.studies.distillation.study import Distillation
 
 COURSE = "course report: another teacher, student and data"
 # ROUGE-1, -2, -L, -Lsum of a course report, on other data with other models
@@ -34,7 +31,7 @@ Differences = dict[tuple[str, str], Estimate]  # by rival and kind
 RIVALS = ("untuned", "text", "logits", "human")
 
 
-def claims(study: "Distillation", arms: ScoredArms) -> list[Claim]:
+def claims(study: Distillation, arms: ScoredArms) -> list[Claim]:
     """Every comparison whose arms are part of the run; then all columns; then line breaks."""
     s = study.settings
     pairs = [pair for pair in PAIRS if pair[1] in s.arms and pair[2] in s.arms]

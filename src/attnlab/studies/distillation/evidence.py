@@ -7,7 +7,6 @@ import numpy as np
 
 from attnlab.lab.arms import Arms
 from attnlab.lab.claim import MIN_SEEDS
-from attnlab.lab.table import Row
 from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.measure.two_way_interval import item_interval, two_way_interval
 
@@ -17,10 +16,6 @@ KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLs
 
 class ScoredArms(Arms):
     """Means and differences over seeds and test articles; a column is one kind of score."""
-
-    def first(self, arm: str) -> Row | None:
-        """The trial of the lowest seed."""
-        return next(iter(self.rows(arm)), None)
 
     def items(self, arm: str, column: str) -> dict[int, np.ndarray]:
         """Seed -> one score per article."""
@@ -61,11 +56,6 @@ class ScoredArms(Arms):
             return []
         each = gaps.mean(axis=1) if self.depends_on_seed(one, other) else gaps[0]
         return [float(value) for value in each]
-
-    def cost(self, arm: str, name: str) -> float:
-        """Mean cost over seeds; NaN where it was not measured."""
-        costs = [row.cost[name] for row in self.rows(arm) if name in row.cost]
-        return float(np.mean(costs)) if costs else math.nan
 
 
 def mean_of(values: np.ndarray, seeded: bool, name: str, level: float = LEVEL) -> Estimate:

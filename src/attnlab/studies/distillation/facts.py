@@ -3,15 +3,13 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
-from attnlab.measure.intervals import Estimate
+from attnlab.report.prose import decimals
 from attnlab.studies.distillation.claims import PAIRS, REPORTED
 from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, is_result
-
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation
+from attnlab.studies.distillation.study import Distillation
 
 COSTS = {
     "train_seconds": "training",
@@ -22,15 +20,12 @@ DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensen�
 ARTICLE = 240  # characters of an article that are shown
 
 
-def facts(study: "Distillation", arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: Distillation, arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
     lead, student = arms.first("lead"), arms.first("untuned") or arms.first("text")
     return {
-        "by_name": {claim.name: claim for claim in claims},
         "counts": study.answer(claims),
         "columns": KINDS,
-        "plain": plain,
-        "signed": signed,
         "scores": _scores(arms),
         "gaps": _gaps(arms),
         "costs": {arms.label(arm): _costs(arms, arm) for arm in arms.names()},
@@ -44,17 +39,6 @@ def facts(study: "Distillation", arms: ScoredArms, claims: Sequence[Claim]) -> M
     }
 
 
-def plain(e: Estimate, sign: str = "") -> str:
-    """An estimate with three decimals and its interval."""
-    ends = f" [{e.low:{sign}.3f}, {e.high:{sign}.3f}]" if e.has_interval else ""
-    return f"{e.value:{sign}.3f}{ends}".replace("-", "−")
-
-
-def signed(e: Estimate) -> str:
-    """A difference: with its sign."""
-    return plain(e, "+")
-
-
 def _scores(arms: ScoredArms) -> list[list[str]]:
     """Every arm with all columns, and the reported ones."""
     rows = []
@@ -62,7 +46,7 @@ def _scores(arms: ScoredArms) -> list[list[str]]:
         seeds = len(arms.rows(arm))
         count = f", {seeds} seeds" if arms.depends_on_seed(arm) and seeds > 1 else ""
         reported = "/".join(f"{value:.3f}" for value in REPORTED.get(arm, {}).values())
-        scores = [plain(arms.score(arm, kind)) for kind in KINDS]
+        scores = [decimals(arms.score(arm, kind)) for kind in KINDS]
         rows.append([f"{arms.label(arm)}{count}", *scores, reported])
     return rows
 
@@ -73,7 +57,7 @@ def _gaps(arms: ScoredArms) -> list[list[str]]:
     for _, one, other, _ in PAIRS:
         if {one, other} <= set(arms.names()):
             gaps = [arms.gap(one, other, kind) for kind in KINDS]
-            cells = [f"{signed(e)}{' (real)' if is_result(e) else ''}" for e in gaps]
+            cells = [f"{decimals(e, sign='+')}{' (real)' if is_result(e) else ''}" for e in gaps]
             rows.append([f"{arms.label(one)} − {arms.label(other)}", *cells])
     return rows
 
@@ -83,7 +67,7 @@ def _costs(arms: ScoredArms, arm: str) -> list[str]:
     row = arms.rows(arm)[0]
     if row.get("parameters") is None:
         return []
-    seconds = {words: arms.cost(arm, name) for name, words in COSTS.items()}
+    seconds = {words: arms.mean_cost(arm, name) for name, words in COSTS.items()}
     return [
         f"{row['parameters']:,} parameters, {row['layers']} layers",
         *(f"{value:,.0f} s {words}" for words, value in seconds.items() if math.isfinite(value)),

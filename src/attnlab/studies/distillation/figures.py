@@ -1,7 +1,6 @@
 """Figures: ROUGE by arm, losses while training, what line breaks do to Lsum."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure as Drawing
@@ -10,17 +9,12 @@ from matplotlib.ticker import MaxNLocator
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Curve, Series, draw_curve, draw_dots, legend_above
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.distillation.claims import REPORTED
 from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, mean_of
+from attnlab.studies.distillation.study import Distillation
 
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation
-
-BARS = (
-    "Bars: 95 % intervals over test articles, and over seeds where an arm was trained with "
-    "several of them."
-)
 ROW = 0.34  # inches per line of a dot plot
 COLOURS = dict(zip(TRAINED, PALETTE, strict=False))
 LOSSES = {"text": "NLL, teacher's texts", "human": "NLL, people's", "logits": "divergence, logits"}
@@ -44,47 +38,20 @@ CASES = {
 }
 
 
-def figures(study: "Distillation", arms: ScoredArms) -> list[Figure]:
+def figures(study: Distillation, arms: ScoredArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
-    names, trained = arms.names(), [arm for arm in arms.names() if arm in TRAINED]
-    rouge = Figure(
-        "rouge",
-        "ROUGE by arm",
-        "Filled: F score on the test articles; triangle: the baseline without a model. Hollow: the "
-        f"reported table, from other data and models and therefore not comparable. {BARS}",
-        "Four dot plots, ROUGE-1, -2, -L and -Lsum: one line per arm with its interval.",
-        lambda: _rouge(arms, names),
-        tuple(arms.ids(*names)),
-    )
-    training = Figure(
-        "training",
-        "Losses while training",
-        "Left: loss on people's summaries of the dev articles, which is the same quantity for "
-        "every arm; dashed: teacher and untrained student. Right: the loss each arm minimises; a "
-        "divergence and an NLL are different quantities. Lines: means over seeds with 95 % t "
-        "intervals.",
-        "Two panels: dev loss against steps for each trained arm; training loss.",
-        lambda: _training(arms, trained, study.settings.batch),
-        tuple(arms.ids(*trained)) if trained else (),
-    )
-    breaks = Figure(
-        "line-ends",
-        "Lsum measures line breaks",
-        "Above: L of each arm, Lsum split at the line breaks of the text, and Lsum split into "
-        "sentences. Below: the first sentences of court cases against people's summaries (no "
-        "model). Line breaks alone raise Lsum of the same words, and three sentences with line "
-        "breaks beat four without; split into sentences the order is reversed. Bars: 95 % "
-        "intervals over articles.",
-        "Above: three marks for each arm. Below: Lsum of leads, with and without line breaks.",
-        lambda: _line_breaks(arms, names),
-        tuple(arms.ids(*names, "lines")),
-    )
-    shown = {
-        rouge: bool(names),
-        training: bool(trained),
-        breaks: bool(names) and arms.first("lines") is not None,
+    names, batch = arms.names(), study.settings.batch
+    trained = [arm for arm in names if arm in TRAINED]
+    lines = arms.ids("lines") if names else []
+    drawn: dict[str, Drawn] = {
+        "rouge": (lambda: _rouge(arms, names), arms.ids()),
+        "training": (
+            lambda: _training(arms, trained, batch),
+            arms.ids(*trained) if trained else [],
+        ),
+        "line-ends": (lambda: _line_breaks(arms, names), [*arms.ids(), *lines] if lines else []),
     }
-    return [figure for figure, present in shown.items() if present]
+    return with_words(study, drawn)
 
 
 def _rouge(arms: ScoredArms, names: Sequence[str]) -> Drawing:

@@ -1,7 +1,5 @@
 """Teacher and student: the same architecture with fewer layers, or any pair the user names."""
 
-from typing import TYPE_CHECKING
-
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.gguf import keep_layers, spaced_layers
@@ -9,20 +7,18 @@ from attnlab.models.hub import HubModel, quiet
 from attnlab.models.tiny_llama import tiny_model
 from attnlab.models.trainable import open_trainable, redraw_weights
 from attnlab.studies.distillation.data import court_cases, load_splits
+from attnlab.studies.distillation.study import Distillation, DistilSettings
 from attnlab.tasks.made_up_articles import PHRASES
 
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation, DistilSettings
 
-
-def load_teacher(s: "DistilSettings", device: str = "cpu") -> HubModel:
+def load_teacher(s: DistilSettings, device: str = "cpu") -> HubModel:
     """The teacher, in evaluation mode."""
     if s.teacher == "tiny":
         return tiny_model([*PHRASES, s.instruction], Seed(3).child("tiny teacher"), device)
     return open_trainable(s.teacher, device)
 
 
-def build_student(s: "DistilSettings", teacher: HubModel, seed: Seed) -> HubModel:
+def build_student(s: DistilSettings, teacher: HubModel, seed: Seed) -> HubModel:
     """The untrained student on the teacher's device; it shares no weights with the teacher."""
     if s.student:
         return open_trainable(s.student, str(teacher.device))
@@ -51,14 +47,14 @@ def layers_kept(layers: int, count: int, how: str) -> list[int]:
     return spaced if how == "even" else ends
 
 
-def check_inputs(study: "Distillation") -> None:
+def check_inputs(study: Distillation) -> None:
     """Before a run: data and models exist and fit each other."""
     load_splits(study.settings)
     court_cases(study.settings)
     check_pair(study.settings)
 
 
-def check_pair(s: "DistilSettings") -> None:
+def check_pair(s: DistilSettings) -> None:
     """Both models exist, and share their vocabulary where logits are compared."""
     teacher = load_teacher(s)
     student = build_student(s, teacher, Seed(0))

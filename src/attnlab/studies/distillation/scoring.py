@@ -7,18 +7,15 @@ joined                            the same after every line break became a space
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnlab.measure.rouge import Rouge, Variant, rouge
 from attnlab.measure.sentences import sentences
-
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import DistilSettings
+from attnlab.studies.distillation.study import DistilSettings
 
 
-def variant_of(s: "DistilSettings", splitter: str = "") -> Variant:
+def variant_of(s: DistilSettings, splitter: str = "") -> Variant:
     """The ROUGE of the settings, or with another splitter."""
     return Variant(stemmer=s.stemmer, tokenizer=s.tokenizer, splitter=splitter or s.splitter)
 

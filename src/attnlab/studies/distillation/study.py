@@ -30,30 +30,38 @@ OF_LINES = ("stemmer", "tokenizer", "data", "lines")  # settings of the trial on
 class DistilSettings(StudySettings):
     """A teacher, a student, articles with summaries, and one training for every arm."""
 
-    seeds: int = setting("students per arm; with fewer than 3, no claim on training", 1, ge=1)
+    seeds: int = setting(
+        "students per arm; with fewer than 3, no claim on training", 1, smoke=3, full=5, ge=1
+    )
     arms: tuple[Arm, ...] = setting("the arms to run", tuple(ARMS), min_length=1)
 
     data: str = setting(
         "'xsum' or 'multi-lexsum' (assets), 'made-up', or a JSONL file with document and summary",
         "xsum",
+        smoke="made-up",
     )
     data_sha256: str = setting("hash of the data file; filled in automatically", "")
-    train: int = setting("training articles; 0: all", 150, ge=0)
-    dev: int = setting("articles of the dev loss; 0: all", 24, ge=0)
-    test: int = setting("test articles; 0: all", 60, ge=0)
-    article_tokens: int = setting("longest article, in tokens of the teacher", 128, ge=8)
-    summary_tokens: int = setting("longest summary, in tokens", 48, ge=2)
-    instruction: str = setting("prompt before each article, put into the chat template", ONE)
+    train: int = setting("training articles; 0: all", 150, smoke=16, full=0, ge=0)
+    dev: int = setting("articles of the dev loss; 0: all", 24, smoke=4, full=0, ge=0)
+    test: int = setting("test articles; 0: all", 60, smoke=24, full=0, ge=0)
+    article_tokens: int = setting(
+        "longest article, in tokens of the teacher", 128, smoke=40, full=512, ge=8
+    )
+    summary_tokens: int = setting("longest summary, in tokens", 48, smoke=24, full=64, ge=2)
+    instruction: str = setting(
+        "prompt before each article, put into the chat template", ONE, smoke=SEVERAL
+    )
     lead: int = setting("sentences of the baseline that copies the article's beginning", 1, ge=1)
     lines: int = setting("court cases that show what line breaks do to Lsum; 0: all", 0, ge=0)
 
     teacher: str = setting(
         "'smollm2' (an asset), 'tiny' (random, for made-up data), a folder, a .gguf or a hub name",
         "smollm2",
+        smoke="tiny",
     )
     student: str = setting("a folder or a hub name; empty: built from the teacher's layers", "")
     models_sha256: str = setting("hash of local models; filled in automatically", "")
-    student_layers: int = setting("layers of a student built from the teacher's", 15, ge=1)
+    student_layers: int = setting("layers of a student built from the teacher's", 15, smoke=2, ge=1)
     kept: Literal["ends", "even"] = setting(
         "layers to keep: the first and the last ones, or evenly spaced ones", "ends"
     )
@@ -65,21 +73,21 @@ class DistilSettings(StudySettings):
         "whose summaries the loss on logits is computed on", "teacher"
     )
 
-    epochs: int = setting("epochs of training", 2, ge=1)
-    batch: int = setting("articles per step", 4, ge=1)
+    epochs: int = setting("epochs of training", 2, smoke=4, full=4, ge=1)
+    batch: int = setting("articles per step", 4, full=8, ge=1)
     accumulate: int = setting("gradient accumulation: parts of a batch", 1, ge=1)
-    learning_rate: float = setting("peak learning rate of AdamW", 3e-4, gt=0)
+    learning_rate: float = setting("peak learning rate of AdamW", 3e-4, smoke=0.01, gt=0)
     warmup: float = setting("share of the steps with a rising learning rate", 0.1, ge=0, le=1)
     weight_decay: float = setting("weight decay of matrices", 0.01, ge=0)
     precision: Literal["float32", "bfloat16"] = setting(
-        "bfloat16: autocast while training", "float32"
+        "bfloat16: autocast while training", "float32", full="bfloat16"
     )
     deterministic: bool = setting("deterministic kernels while training on a GPU", True)
-    evaluations: int = setting("evaluations of the dev loss", 4, ge=1)
+    evaluations: int = setting("evaluations of the dev loss", 4, full=12, ge=1)
     weights: Literal["best", "last"] = setting(
         "weights to score: those of the lowest dev loss on people's summaries, or the last", "best"
     )
-    generate_batch: int = setting("summaries generated at once", 30, ge=1)
+    generate_batch: int = setting("summaries generated at once", 30, full=96, ge=1)
 
     stemmer: bool = setting("ROUGE compares words after Porter's stemmer", True)
     tokenizer: Literal["ascii", "unicode"] = setting("what ROUGE takes for a word", "ascii")
@@ -116,39 +124,9 @@ class Distillation(ArmStudy):
     extras = ("text",)
     Settings: ClassVar[type[StudySettings]] = DistilSettings
     settings: DistilSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "data": "made-up",
-            "teacher": "tiny",
-            "instruction": SEVERAL,
-            "student_layers": 2,
-            "seeds": 3,
-            "train": 16,
-            "dev": 4,
-            "test": 24,
-            "article_tokens": 40,
-            "summary_tokens": 24,
-            "epochs": 4,
-            "batch": 4,
-            "learning_rate": 0.01,
-        },
-        "full": {
-            "seeds": 5,
-            "train": 0,
-            "dev": 0,
-            "test": 0,
-            "article_tokens": 512,
-            "summary_tokens": 64,
-            "epochs": 4,
-            "batch": 8,
-            "precision": "bfloat16",
-            "evaluations": 12,
-            "generate_batch": 96,
-        },
-    }
     # defaults for summaries of several sentences; what the user sets takes precedence
     by_data: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "multi-lexsum": {"instruction": SEVERAL, "summary_tokens": 160, "lead": 4},
+        "multi-lexsum": {"instruction": SEVERAL, "summary_tokens": 160, "lead": 4}
     }
     expected: ClassVar = {
         "smoke": "about 30 seconds on two cores, nothing downloaded",

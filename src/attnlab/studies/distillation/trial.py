@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,8 @@ from torch import nn
 
 from attnlab.audit.during_training import model_findings
 from attnlab.core.errors import UsageError
-from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.hub import HubModel
 from attnlab.models.trainable import weights_sha256
 from attnlab.studies.distillation import checks
@@ -29,21 +30,18 @@ from attnlab.studies.distillation.scoring import (
     score,
     variant_of,
 )
+from attnlab.studies.distillation.study import Distillation, DistilSettings
 from attnlab.studies.distillation.teacher_texts import Summaries, summarize, teacher_texts
 from attnlab.tasks.prompts import PromptBatches, PromptBuilder, PromptExample, sequential_batches
 from attnlab.tasks.summaries import SummaryRow
 from attnlab.training.distillation import DistillationLoss, sequence_nll
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
 from attnlab.training.tensors import BestWeights
 from attnlab.training.update import Loss
 
-if TYPE_CHECKING:
-    from attnlab.studies.distillation.study import Distillation, DistilSettings
 
-
-def run(study: "Distillation", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Distillation, trial: Trial, context: TrialContext) -> Outcome:
     """Train if the arm learns; then summarize, score and audit."""
     s, arm = study.settings, trial.config["arm"]
     if arm == "lines":
@@ -63,7 +61,7 @@ def run(study: "Distillation", trial: Trial, context: TrialContext) -> Outcome:
 class ArmTrial:
     """The settings, the model and the data of one trial."""
 
-    s: "DistilSettings"
+    s: DistilSettings
     trial: Trial
     context: TrialContext
     model: HubModel
@@ -89,7 +87,7 @@ class ArmTrial:
         return total / count
 
 
-def prompter_of(s: "DistilSettings", model: HubModel) -> PromptBuilder:
+def prompter_of(s: DistilSettings, model: HubModel) -> PromptBuilder:
     """The study's instruction and an article as a prompt of this model."""
     assert model.tokenizer is not None
     return PromptBuilder(model.tokenizer, s.instruction, model.context)
@@ -143,7 +141,7 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
     )
 
 
-def train_settings(s: "DistilSettings", examples: int, seed: int, device: str) -> TrainSettings:
+def train_settings(s: DistilSettings, examples: int, seed: int, device: str) -> TrainSettings:
     """The same for every arm: each example is seen `epochs` times."""
     steps = max(1, math.ceil(s.epochs * examples / s.batch))
     return TrainSettings(
@@ -224,24 +222,21 @@ def _train(
 ) -> TrainResult:
     best = BestWeights(arm.model.library)
 
-    def evaluate(model: nn.Module) -> float:
+    def evaluate(_: nn.Module) -> float:
         dev_loss = arm.loss_of(arm.data.dev)
         best.update(dev_loss)
         return dev_loss
 
-    def progress(p: Progress) -> None:
-        arm.context.step(p.step, p.steps, f"{arm.trial.config['arm']}, loss {p.loss:.3f}")
-
-    hooks = Hooks(evaluate=evaluate, progress=progress, stop=arm.context.stopping)
+    words, model = arm.trial.config["arm"], arm.model.library
     batches = PromptBatches(examples, settings.batch, arm.trial.stream.child("order"))
-    result = train(arm.model.library, batches, settings, loss=loss, hooks=hooks)
-    if result.ending == "stopped":
-        raise TrialStopped
+    result = train_in_trial(
+        arm.context, words, model, batches, settings, loss=loss, evaluate=evaluate
+    )
     if arm.s.weights == "best":
         best.restore()
     return result
 
 
-def _scored_step(s: "DistilSettings", result: TrainResult) -> int:
+def _scored_step(s: DistilSettings, result: TrainResult) -> int:
     """The step after which the weights were taken that write the summaries."""
     return result.steps if s.weights == "last" or result.best_step is None else result.best_step

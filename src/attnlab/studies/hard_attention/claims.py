@@ -1,12 +1,13 @@
 """What is claimed of hard attention, each sentence decided by the table."""
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from attnlab.lab.claim import Claim, judge
+from attnlab.lab.claim import Claim, judge, judge_ratio
 from attnlab.measure.intervals import mean_interval
-from attnlab.measure.ratios import exp_estimate, geometric_mean
+from attnlab.measure.ratios import geometric_mean
 from attnlab.studies.hard_attention.evidence import (
     ANNEALED,
     COLD,
@@ -18,122 +19,104 @@ from attnlab.studies.hard_attention.evidence import (
     THROUGH,
     Evidence,
 )
+from attnlab.studies.hard_attention.study import HardAttention
 
-if TYPE_CHECKING:
-    from attnlab.studies.hard_attention.study import HardAttention
-
-ZERO = 1e-12  # "exactly 0": what is measured is 0.0; the range must have a width
+# what is measured is 0.0; the range must have a width
+EXACTLY_ZERO: dict[str, Any] = {"above": -1e-12, "below": 1e-12}
 
 
-def claims(study: "HardAttention", e: Evidence) -> list[Claim]:
+def claims(study: HardAttention, e: Evidence) -> list[Claim]:
     """Slopes of the output, then what they do to learning."""
     return [*_slopes(e), *_limits(e), *_task(e), *_sideways(e, study.settings.answers)]
 
 
 def _slopes(e: Evidence) -> list[Claim]:
     """Autograd against differences."""
-    ids, column = e.slopes.ids, e.slopes.column
+    about_slopes, column = partial(judge, trials=e.slopes.ids), e.slopes.column
+    gaps = column("softmax_gap")
     return [
-        judge(
+        about_slopes(
             "argmax-has-no-slope",
             "Argmax: the slopes of query and keys are exactly 0, by "
             "autograd and by finite differences",
             mean_interval(column("argmax_largest")),
-            above=-ZERO,
-            below=ZERO,
+            **EXACTLY_ZERO,
             quantity="largest slope of a set",
-            trials=ids,
         ),
-        judge(
+        about_slopes(
             "argmax-values-have-one",
             "Argmax: the slope of the values is not 0, so they can learn",
             mean_interval(column("argmax_values")),
             above=0.0,
             quantity="smallest slope of a set",
-            trials=ids,
         ),
-        judge(
+        about_slopes(
             "softmax-agrees",
             "Softmax: autograd and finite differences agree to 1 in 10,000 "
             "wherever rounding allows",
-            geometric_mean(_known(column("softmax_gap"))),
+            geometric_mean(gaps[np.isfinite(gaps)]),
             below=1e-4,
             quantity="largest relative gap of a set",
-            trials=ids,
         ),
-        judge(
+        about_slopes(
             "straight-through-disagrees",
             "Straight-through: the slope that autograd reports is "
             "not there; finite differences find none of it",
             mean_interval(column("through_unseen")),
             above=0.999,
             quantity="(autograd − differences) / autograd",
-            trials=ids,
         ),
     ]
-
-
-def _known(values: np.ndarray) -> np.ndarray:
-    return values[np.isfinite(values)]
 
 
 def _limits(e: Evidence) -> list[Claim]:
     """Softmax as its temperature falls: hottest, peak, coldest."""
     grid = e.temperatures
-    if not grid:
-        return [_nothing(name, words) for name, words in COOLING.items()]
-    hottest, coldest = grid.index(max(grid)), grid.index(min(grid))
-    peak = e.peak("formula_median")
-    ends = f"T = {grid[peak]:g} over T = {grid[hottest]:g}"
-    last = f"T = {grid[coldest]:g} over T = {grid[peak]:g}"
-    typical = e.slope_log_ratios("formula_median", coldest, peak)
-    grows = e.slope_log_ratios("formula_median", peak, hottest)
-    mean = e.slope_log_ratios("formula_mean", coldest, hottest)
+    hottest, coldest = (grid.index(end(grid)) if grid else 0 for end in (max, min))
+    peak = e.peak("formula_median") if grid else 0
+
+    def cooled(  # the slope at one temperature over that at another
+        name: str, statement: str, which: str, pair: tuple[int, int], **limits: float
+    ) -> Claim:
+        if not grid:
+            return judge(name, statement, mean_interval([]))
+        one, other = pair
+        return judge_ratio(
+            name,
+            statement,
+            e.slope_log_ratios(f"formula_{which}", one, other),
+            quantity=f"{which} query slope, T = {grid[one]:g} over T = {grid[other]:g}",
+            trials=e.slopes.ids,
+            **limits,
+        )
+
     return [
-        judge(
+        cooled(
             "cooling-first-helps",
-            COOLING["cooling-first-helps"],
-            exp_estimate(mean_interval(grows)),
+            "Softmax: as T falls the typical query slope first grows",
+            "median",
+            (peak, hottest),
             above=1.0,
-            quantity=f"median query slope, {ends}",
-            trials=e.slopes.ids,
-            runs=grows,
         ),
-        judge(
+        cooled(
             "then-it-vanishes",
-            COOLING["then-it-vanishes"],
-            exp_estimate(mean_interval(typical)),
+            "Softmax: then it vanishes (less than a thousandth of its peak is left)",
+            "median",
+            (coldest, peak),
             below=1e-3,
-            quantity=f"median query slope, {last}",
-            trials=e.slopes.ids,
         ),
-        judge(
+        cooled(
             "the-mean-does-not-vanish",
-            COOLING["the-mean-does-not-vanish"],
-            exp_estimate(mean_interval(mean)),
+            "Softmax: the mean over instances does not: near-ties, ever fewer, carry ever more",
+            "mean",
+            (coldest, hottest),
             above=1.0,
-            quantity=f"mean query slope, T = {grid[coldest]:g} over T = {grid[hottest]:g}",
-            trials=e.slopes.ids,
-            runs=mean,
         ),
     ]
 
 
-COOLING = {
-    "cooling-first-helps": "Softmax: as T falls the typical query slope first grows",
-    "then-it-vanishes": "Softmax: then it vanishes (less than a thousandth of its peak is left)",
-    "the-mean-does-not-vanish": "Softmax: the mean over instances does not: near-ties, ever fewer, "
-    "carry ever more",
-}
-
-
-def _nothing(name: str, statement: str) -> Claim:
-    return judge(name, statement, mean_interval([]))
-
-
 def _task(e: Evidence) -> list[Claim]:
     """Who learns to look up."""
-    noise = e.differences((COLD, "log_noise"), (SOFT, "log_noise"))
     return [
         _learns(e, "softmax-learns", "Softmax: it learns the look-up", (SOFT, "accuracy")),
         e.difference(
@@ -178,14 +161,13 @@ def _task(e: Evidence) -> list[Claim]:
             (SOFT, "accuracy"),
             below=0.0,
         ),
-        judge(
+        judge_ratio(
             "cold-is-noisy",
             "Cold softmax: its first gradient is noisier, relative to its size",
-            exp_estimate(mean_interval(noise)),
+            e.differences((COLD, "log_noise"), (SOFT, "log_noise")),
             above=1.0,
             quantity="noise over size of the query and key gradient, cold / softmax",
             trials=e.ids(COLD, SOFT),
-            runs=noise,
         ),
     ]
 
@@ -208,15 +190,12 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
     start = e.values(HARD_FIXED, "found_start")
     right = e.values(HARD_FIXED, "accuracy")
     allowed = [right[s] - (start[s] + (1 - start[s]) * chance) for s in sorted(right)]
-    gained = e.differences((HARD, "found"), (HARD, "found_start"))
-    pushed = list(e.values(HARD, "pushed_wrong").values())
     return [
         judge(
             "argmax-maps-stay",
             "Argmax: training never moves the query and key maps, at any learning rate",
             mean_interval(maps),
-            above=-ZERO,
-            below=ZERO,
+            **EXACTLY_ZERO,
             quantity="largest relative movement of W_q, W_k",
             trials=e.ids(HARD, HARD_FIXED),
         ),
@@ -224,8 +203,7 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
             "argmax-routing-stays",
             "Argmax, fixed embeddings: it finds the same items after training as before",
             mean_interval(still),
-            above=-ZERO,
-            below=ZERO,
+            **EXACTLY_ZERO,
             quantity="change of the share of items found",
             trials=e.ids(HARD_FIXED),
         ),
@@ -238,21 +216,20 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
             quantity="accuracy − (found + (1 − found) · chance)",
             trials=e.ids(HARD_FIXED),
         ),
-        judge(
+        e.difference(
             "argmax-drifts-sideways",
             "Argmax, trained embeddings: it finds more items after "
             "training, although no gradient aims at them",
-            mean_interval(gained),
+            (HARD, "found"),
+            (HARD, "found_start"),
             above=0.0,
             quantity="share of items found, after − before",
-            trials=e.ids(HARD),
-            runs=gained,
         ),
         judge(
             "errors-push-harder",
             "Argmax, trained embeddings: an item picked in error is "
             "pushed harder than one picked rightly",
-            geometric_mean(pushed),
+            e.geometric(HARD, "pushed_wrong"),
             above=1.0,
             quantity="gradient of the picked embedding, wrong / right",
             trials=e.ids(HARD),

@@ -1,7 +1,7 @@
 """Numbers that the report's template needs besides the claims."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.report.text import with_interval
@@ -16,9 +16,7 @@ from attnlab.studies.hard_attention.evidence import (
     THROUGH,
     Evidence,
 )
-
-if TYPE_CHECKING:
-    from attnlab.studies.hard_attention.study import HardAttention, HardSettings
+from attnlab.studies.hard_attention.study import HardAttention, HardSettings
 
 HELP = {
     "softmax-can-be-hardened": "training with softmax and reading with argmax",
@@ -27,7 +25,7 @@ HELP = {
 }
 
 
-def facts(study: "HardAttention", e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: HardAttention, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """The given example, the peak of the slope, accuracies, rates chosen at an end."""
     given, grid = e.table.where(kind="given").rows, e.temperatures
     coldest = grid.index(min(grid)) if grid else 0
@@ -68,7 +66,7 @@ def _helps(claims: Mapping[str, Claim]) -> list[str]:
     ]
 
 
-def _at_the_edge(e: Evidence, s: "HardSettings") -> list[str]:
+def _at_the_edge(e: Evidence, s: HardSettings) -> list[str]:
     """Arms below their goal whose best rate is the largest or smallest that was tried."""
     ends = {min(s.rates), max(s.rates)}
     return [

@@ -1,6 +1,6 @@
 """Attention that takes the one best item: measured slopes, and a task learned with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from pydantic import model_validator
@@ -33,7 +33,9 @@ MODEL = ("width", "steps", "batch", "points", "device")
 class HardSettings(StudySettings):
     """A given example, random instances for the gradients, and a task for the learning."""
 
-    seeds: int = setting("sets of random instances; models per arm and learning rate", 5, ge=1)
+    seeds: int = setting(
+        "sets of random instances; models per arm and learning rate", 5, smoke=3, full=10, ge=1
+    )
     given_keys: Vectors = setting(
         "keys of the given example, in the plane",
         ((1.0, 0.1), (0.5, 0.9), (-0.6, 0.8), (-0.9, -0.5), (0.4, -0.9)),
@@ -43,25 +45,33 @@ class HardSettings(StudySettings):
     temperatures: Grid = setting(
         "temperatures T of softmax(scores / T)",
         (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25, 0.17, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01),
+        smoke=(2.0, 0.5, 0.1, 0.02),
     )
-    instances: int = setting("instances per set, by autograd and finite differences", 12, ge=3)
-    many: int = setting("instances per set for the mean, by the formula", 20_000, ge=10)
+    instances: int = setting(
+        "instances per set, by autograd and finite differences", 12, smoke=3, full=100, ge=3
+    )
+    many: int = setting(
+        "instances per set for the mean, by the formula", 20_000, smoke=400, full=200_000, ge=10
+    )
     instance_keys: int = setting("keys of an instance", 8, ge=2)
     instance_dim: int = setting("dimensions h of its keys; scores are k·q/√h", 4, ge=1)
     instance_outputs: int = setting("dimensions of its values", 3, ge=1)
-    pairs: int = setting("(key, value) pairs in a row of the task", 8, ge=2)
-    symbols: int = setting("different keys", 16, ge=2)
-    answers: int = setting("different values", 16, ge=2)
-    width: int = setting("width of the one-layer model", 32, ge=2)
-    steps: int = setting("training steps", 800, ge=1)
-    batch: int = setting("rows per step; every row is new", 64, ge=1)
+    pairs: int = setting("(key, value) pairs in a row of the task", 8, full=16, ge=2)
+    symbols: int = setting("different keys", 16, full=64, ge=2)
+    answers: int = setting("different values", 16, full=32, ge=2)
+    width: int = setting("width of the one-layer model", 32, full=64, ge=2)
+    steps: int = setting("training steps", 800, smoke=150, full=5000, ge=1)
+    batch: int = setting("rows per step; every row is new", 64, smoke=32, full=128, ge=1)
     rates: Grid = setting(
-        "learning rates; each arm is reported at its best on dev rows", (0.003, 0.01, 0.03, 0.1)
+        "learning rates; each arm is reported at its best on dev rows",
+        (0.003, 0.01, 0.03, 0.1),
+        smoke=(0.01,),
+        full=(0.001, 0.003, 0.01, 0.03, 0.1),
     )
     cold: float = setting("temperature of the arm with a low fixed temperature", 0.01, gt=0)
     anneal_to: float = setting("final temperature of the annealed arm, from 1", 0.02, gt=0)
-    scored: int = setting("test rows, and as many dev rows", 2000, ge=20)
-    points: int = setting("points of a learning curve", 20, ge=1)
+    scored: int = setting("test rows, and as many dev rows", 2000, smoke=500, full=10_000, ge=20)
+    points: int = setting("points of a learning curve", 20, smoke=5, full=40, ge=1)
 
     @model_validator(mode="after")
     def _values_fit_each_other(self) -> "HardSettings":
@@ -84,33 +94,6 @@ class HardAttention(Study):
     source = "A course exercise on attention by hand: argmax instead of softmax"
     Settings: ClassVar[type[StudySettings]] = HardSettings
     settings: HardSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 3,
-            "temperatures": [2.0, 0.5, 0.1, 0.02],
-            "instances": 3,
-            "many": 400,
-            "steps": 150,
-            "batch": 32,
-            "rates": [0.01],
-            "scored": 500,
-            "points": 5,
-        },
-        "full": {
-            "seeds": 10,
-            "instances": 100,
-            "many": 200_000,
-            "pairs": 16,
-            "symbols": 64,
-            "answers": 32,
-            "width": 64,
-            "steps": 5000,
-            "batch": 128,
-            "rates": [0.001, 0.003, 0.01, 0.03, 0.1],
-            "scored": 10_000,
-            "points": 40,
-        },
-    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about 3 minutes on two cores",
@@ -180,18 +163,8 @@ class HardAttention(Study):
         return [
             baselines(e.estimate(SOFT, "accuracy"), known, ceiling=1.0),
             attention_worth(e.differences((OFF, "nll"), (SOFT, "nll")), log_ratios),
-            small_sample(self._right_rows(e), 1 - LEARNT),
+            small_sample(e.right_answers("accuracy", self.settings.scored), 1 - LEARNT),
         ]
-
-    def _right_rows(self, e: Evidence) -> dict[str, tuple[int, int]]:
-        """Right answers and test rows of each arm's least certain model."""
-        scored = self.settings.scored
-        shares = {arm: e.values(arm, "accuracy").values() for arm in e.names()}
-        return {
-            arm: (round(min(values, key=lambda a: abs(a - 0.5)) * scored), scored)
-            for arm, values in shares.items()
-            if values
-        }
 
 
 def choices(s: HardSettings) -> dict[str, dict[str, Any]]:

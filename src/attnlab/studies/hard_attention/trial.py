@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,12 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
 from attnlab.studies.hard_attention.model import Choice, Lookup
+from attnlab.studies.hard_attention.study import HardAttention
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 from attnlab.training.batch import map_tensors
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks, TrainResult
 from attnlab.training.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.hard_attention.study import HardAttention
 
 MAPS = ("query", "key", "value")  # the three blocks of rows of the projection
 ENOUGH = 20  # rows of a kind before a mean over them is taken
@@ -30,14 +28,11 @@ WHY_NOT = {
 }
 
 
-def run(study: "HardAttention", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: HardAttention, trial: Trial, context: TrialContext) -> Outcome:
     """Measure slopes, give the example, score the baselines, or train one model."""
+    kinds = {"slopes": random_slopes, "given": given, "baselines": baselines}
     kind = trial.config["kind"]
-    if kind == "slopes":
-        return random_slopes(trial)
-    if kind == "given":
-        return given(trial)
-    return baselines(trial) if kind == "baselines" else train_model(trial, context)
+    return kinds[kind](trial) if kind in kinds else train_model(trial, context)
 
 
 def sizes_of(c: Mapping[str, Any]) -> Sizes:
@@ -47,9 +42,8 @@ def sizes_of(c: Mapping[str, Any]) -> Sizes:
 
 def baselines(trial: Trial) -> Outcome:
     """What needs no model, on the test rows that the models of this seed are scored on."""
-    c = trial.config
-    sizes = sizes_of(c)
-    rows = draw(sizes, c["scored"], trial.stream.child("test"))
+    sizes = sizes_of(trial.config)
+    rows = draw(sizes, trial.config["scored"], trial.stream.child("test"))
     return Outcome(dict(without_model(rows, sizes)))
 
 
@@ -185,5 +179,5 @@ def constant_answers(model: Lookup, rows: Rows) -> Finding:
 
 def curve(done: TrainResult) -> dict[str, list[float]]:
     """Dev accuracy and the share of items found, while training."""
-    lines = [line for line in done.log if "accuracy" in line]
-    return {name: [float(line[name]) for line in lines] for name in ("step", "accuracy", "found")}
+    names = ("step", "accuracy", "found")
+    return {name: [float(line[name]) for line in done.evaluations] for name in names}

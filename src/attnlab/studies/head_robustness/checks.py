@@ -9,16 +9,13 @@ two-quadratures        every moment with the step halved, and the limit β → �
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import SWEPT, VARIES
+from attnlab.studies.head_robustness.study import HeadRobustness
 from attnlab.studies.head_robustness.trial import ARMS
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
 
 AGREEMENT, QUADRATURE = "exact-and-simulation", "two-quadratures"
 RISK = 0.01  # δ, of all the numbers together
@@ -27,7 +24,7 @@ _ERRORS = 6  # standard errors allowed to an number computed with Sobol points
 UNDERMINED = ("large-beta-limit", "negative-score", "exact-agrees-one", "exact-agrees-two")
 
 
-def audits(study: "HeadRobustness", e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
+def audits(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
     """The exact law against the draws at every point; the quadrature against itself."""
     return [agreement(e), quadrature(e)]
 

@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import Estimate, mean_interval, wilson
 from attnlab.measure.ratios import exp_estimate
 from attnlab.studies.head_robustness.evidence import Evidence, paired
 from attnlab.studies.head_robustness.plan import BETA, EQUAL, NOISE, SPREAD, VARIES
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import HeadRobustness
 
 NEVER = Reported(
     0.0,
@@ -23,7 +21,7 @@ OFF = "share of outputs off the average"
 MISSING = Estimate(math.nan, method="the exact law was not computed")
 
 
-def claims(study: "HeadRobustness", e: Evidence) -> list[Claim]:
+def claims(study: HeadRobustness, e: Evidence) -> list[Claim]:
     """The exercise's two statements, where they stop, and whether both ways agree."""
     s, rows = e.settings, e.drawn(VARIES)
     logs = [
@@ -31,7 +29,6 @@ def claims(study: "HeadRobustness", e: Evidence) -> list[Claim]:
         for row in rows
         if row["two_variance_a"] > 0 and row["one_variance_a"] > 0
     ]
-    gaps = [row["two_off"] - row["one_off"] for row in rows]
 
     def of_part_two(name: str, statement: str, estimate: Estimate, **rest: Any) -> Claim:
         return judge(name, statement, estimate, trials=rows.ids, **{"quantity": OFF, **rest})
@@ -67,13 +64,13 @@ def claims(study: "HeadRobustness", e: Evidence) -> list[Claim]:
             quantity="variance, two heads / one",
             runs=logs,
         ),
-        of_part_two(
+        judge_difference(
             "two-heads-off-less",
             "Two heads are off less often than one",
-            mean_interval(gaps),
+            [row["two_off"] - row["one_off"] for row in rows],
             below=0.0,
             quantity="share off, two heads − one",
-            runs=gaps,
+            trials=rows.ids,
         ),
         of_part_two(
             "not-never",
@@ -134,18 +131,15 @@ def _large_beta_limit(e: Evidence) -> Claim:
 def _larger_beta(e: Evidence, arm: str) -> Claim:
     """From the exercise's β to the largest of the sweep, on the same keys."""
     top, usual = max(e.settings.betas), e.settings.beta
-    runs = paired(e.by_seed(BETA, top, f"{arm}_off"), e.by_seed(VARIES, usual, f"{arm}_off"))
     one = arm == "one"
     heads = "one head is off more often" if one else "two heads are off less often"
-    return judge(
+    return judge_difference(
         f"larger-beta-{arm}",
         f"With β = {top:g} instead of {usual:g} {heads}",
-        mean_interval(runs),
-        above=0.0 if one else -math.inf,
-        below=math.inf if one else 0.0,
+        paired(e.by_seed(BETA, top, f"{arm}_off"), e.by_seed(VARIES, usual, f"{arm}_off")),
+        **{"above" if one else "below": 0.0},
         quantity=f"change of the share off, {arm}",
         trials=e.drawn(BETA, top).ids,
-        runs=runs,
     )
 
 
@@ -156,14 +150,12 @@ def _no_beta_saves(e: Evidence) -> Claim:
         by_beta = [e.by_seed(BETA, beta, f"{arm}_square") for beta in e.points(BETA)]
         seeds = set.intersection(*map(set, by_beta)) if by_beta else set()
         best[arm] = {seed: math.sqrt(min(values[seed] for values in by_beta)) for seed in seeds}
-    runs = paired(best["one"], best["two"])
-    return judge(
+    return judge_difference(
         "no-beta-saves-one-head",
         "Each at its best β, one head's output is further from the average (root mean square)",
-        mean_interval(runs),
+        paired(best["one"], best["two"]),
         above=0.0,
         quantity="distance, one head − two",
-        runs=runs,
         trials=e.drawn(BETA).ids,
     )
 

@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
 from attnlab.studies.head_robustness.claims import first_swing
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import BETA, NOISE, VARIES
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import HeadRobustness
 
 
-def facts(study: "HeadRobustness", e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """Shares off as percentages, the exact line at the exercise's β, the best β of each."""
     if not len(e.drawn(VARIES)) or not e.line(VARIES).trials:
         return {"complete": False}

@@ -1,6 +1,7 @@
 """The draws themselves, the distribution of the output; the list of all figures."""
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,6 +10,8 @@ from matplotlib.patches import Rectangle
 
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import mean_interval
+from attnlab.report.labels import note
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
     PALETTE,
@@ -19,95 +22,30 @@ from attnlab.report.style import (
 )
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import BETA, NOISE, SPREAD, VARIES
-from attnlab.studies.head_robustness.sweeps import BARS, COLOURS, WORDS, draw_sweep
+from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.sweeps import COLOURS, WORDS, draw_sweep
 from attnlab.studies.head_robustness.trial import ARMS, BINS, FINE
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
 
 EACH = 3  # of the bins' edges has a point in the cumulative panel
 
 
-def figures(study: "HeadRobustness", e: Evidence) -> list[Figure]:
+def figures(study: HeadRobustness, e: Evidence) -> list[Figure]:
     """Everything the report shows, in its order; a figure without trials is left out."""
-    return [figure for figure in [*_exercise(e), *_sweeps(e)] if figure.trials]
-
-
-def _exercise(e: Evidence) -> list[Figure]:
-    s = e.settings
     shown = [row.id for row in e.drawn(VARIES) if row["shown"]]
-    box = f"within {s.tolerance:g} of 1/2 along v_a and v_b"
-    return [
-        Figure(
-            "draws",
-            f"Keys that vary, and what the heads make of them (β = {s.beta:g})",
-            f"Left: {s.shown} draws of k_a (dots), k_b and the other keys in the plane of μ_a and "
-            "μ_b, and the directions of the queries. Middle and right: the output of each draw, "
-            f"along v_a and v_b; the square is where it counts as the average ({box}). One head "
-            "returns v_a or v_b, by the length of k_a; two heads return the average, or, where "
-            "k_a is so short that head 1 does not find it, half of v_b and half of the rest. Dots "
-            "are moved a little at random, so that they do not hide each other.",
-            "Three scatter plots: keys along two means; outputs of one head along the line from "
-            "v_b to v_a; outputs of two heads gathered at the average with a tail to the left.",
-            lambda: _draws(e),
-            tuple(shown),
-        ),
-        Figure(
-            "distribution",
-            f"The distribution of the output (β = {s.beta:g}, spread {s.spread:g})",
-            f"How often the weight of v_a in the output falls into each of {BINS} bins, for one "
-            "head (left) and two (middle): steps are exact, points simulated; grey: the weight "
-            f"counts as off. Right: the distribution function of both. {BARS}",
-            "Left: one head, most outputs at weight 0 or 1. Middle: two heads, most at one half, "
-            "some near 0. Right: their cumulative distributions.",
-            lambda: _distribution(e),
-            e.ids(VARIES) if len(e.drawn(VARIES)) else (),
-        ),
-    ]
+    drawn: dict[str, Drawn] = {
+        "draws": (partial(_draws, e), shown),
+        "distribution": (partial(_distribution, e), _trials(e, VARIES)),
+        **{
+            f"against-{part}": (partial(draw_sweep, e, part), _trials(e, part))
+            for part in (BETA, SPREAD, NOISE)
+        },
+    }
+    return with_words(study, drawn, bins=BINS)
 
 
-def _sweeps(e: Evidence) -> list[Figure]:
-    s = e.settings
-    measures = (
-        "Left: share of outputs that are off the average. Middle: standard deviation of the output "
-        "along v_a. Right: root mean square distance of the output from the average."
-    )
-    found = [
-        (
-            BETA,
-            "What β does",
-            "against β",
-            f"{measures} One head gets worse with β, two heads "
-            "better, down to the dotted line: hard attention, which misses where head 1 does not "
-            "find k_a. Hollow: “two heads are never off”.",
-        ),
-        (
-            SPREAD,
-            "How much the length varies",
-            "against the variance of the length",
-            f"{measures} β = {s.beta:g}. Two heads hold the average until the length of k_a varies "
-            "so much that its sign is in doubt.",
-        ),
-        (
-            NOISE,
-            "Noise alone",
-            "against α",
-            f"{measures} No key is special here: all have the "
-            f"variance α in every direction, β = {s.beta:g}. One head fails where 2β√α (dotted: "
-            "= 1) is no longer small; two heads need only that k_a is found among the others.",
-        ),
-    ]
-    return [
-        Figure(
-            f"against-{part}",
-            title,
-            f"{caption} {BARS}",
-            f"Three panels {words}: share off, standard deviation, distance, one head and two.",
-            lambda part=part: draw_sweep(e, part),
-            e.ids(part) if len(e.drawn(part)) else (),
-        )
-        for part, title, words, caption in found
-    ]
+def _trials(e: Evidence, part: str) -> tuple[str, ...]:
+    """The trials of a part, simulated and exact; none where nothing was simulated."""
+    return e.ids(part) if len(e.drawn(part)) else ()
 
 
 def _draws(e: Evidence) -> Drawing:
@@ -132,25 +70,21 @@ def _keys(ax: Axes, arrays: Any) -> None:
     ax.scatter(b[:, 0], b[:, 1], s=14, color="black", linewidth=0, zorder=3)
     if keys.shape[1] > 2:
         ax.scatter([0], [0], s=14, color="black", linewidth=0, zorder=3)
-        _word(ax, "other keys", (0, 0), (5, -14), "black")
-    _word(ax, "$k_b$", (0, 1), (-16, -3), "black")
-    _word(ax, "$k_a$: its length varies", (1, 0), (-21, -24), NEUTRAL)
+        note(ax, "other keys", (0, 0), "black", (5, -14))
+    note(ax, "$k_b$", (0, 1), "black", (-16, -3))
+    note(ax, "$k_a$: its length varies", (1, 0), NEUTRAL, (-21, -24))
     for end, colour, words, shift in (
         ((0.62, 0.62), PALETTE[1], "one head asks\n$μ_a + μ_b$", (2, 2)),
         ((0.75, 0.0), PALETTE[0], "", (0, 0)),
         ((0.0, 0.75), PALETTE[0], "two heads ask\n$μ_a$ and $μ_b$", (4, 21)),
     ):
         ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
-        _word(ax, words, end, shift, colour)
+        note(ax, words, end, colour, shift)
     ax.set_xlim(min(-1.6, float(a[:, 0].min()) - 0.1), max(3.4, float(a[:, 0].max()) + 0.1))
     ax.set_ylim(-0.95, 1.75)
     ax.set_xlabel("key along $μ_a$")
     ax.set_ylabel("key along $μ_b$")
     ax.set_title("keys")
-
-
-def _word(ax: Axes, text: str, at: tuple[float, float], shift: tuple[int, int], hue: str) -> None:
-    ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, color=hue)
 
 
 def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
@@ -178,16 +112,8 @@ def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
     )
     ax.plot(0.5, 0.5, "+", color="black", markersize=9, markeredgewidth=1.3, zorder=4)
     off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
-    ax.text(
-        0.97,
-        0.97,
-        f"{100 * off:.0f} % of these\nare off",
-        transform=ax.transAxes,
-        fontsize=8,
-        ha="right",
-        va="top",
-        color=COLOURS[arm],
-    )
+    corner: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
+    note(ax, f"{100 * off:.0f} % of these\nare off", (0.97, 0.97), COLOURS[arm], **corner)
     ax.set_xlim(-0.09, 1.09)
     ax.set_ylim(-0.09, 1.09)
     ax.set_xticks([0, 0.5, 1])
@@ -230,7 +156,7 @@ def _cumulative(ax: Axes, e: Evidence) -> None:
         found = below[:, ::EACH]
         estimates = [mean_interval(found[:, i]) for i in range(len(edges))]
         errorbars(ax, edges, estimates, COLOURS[arm])
-        _word(ax, WORDS[arm], place, (0, 0), COLOURS[arm])
+        note(ax, WORDS[arm], place, COLOURS[arm])
     ax.set_ylim(0, 1.03)
     ax.set_xlabel("weight $w$ of $v_a$ in the output")
     ax.set_ylabel("P(weight < $w$)")

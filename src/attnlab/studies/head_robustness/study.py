@@ -1,7 +1,7 @@
 """Averaging two values with one head or two, when the keys are random: a course exercise."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from pydantic import model_validator
 
@@ -14,13 +14,21 @@ from attnlab.studies.head_robustness.plan import plan
 Grid = tuple[float, ...]
 
 
+def _grid(text: str) -> list[float]:
+    return [float(value) for value in text.split()]
+
+
 class RobustnessSettings(StudySettings):
     """Keys k_i ~ N(μ_i, αI), orthonormal μ_i; key a has the covariance αI + spread·μ_a μ_aᵀ."""
 
-    seeds: int = setting("independent sets of draws per point", 8, ge=1)
-    draws: int = setting("sets of keys drawn per point and seed", 20_000, ge=10)
-    keys: int = setting("n, number of keys; the first two are a and b", 8, ge=2)
-    dims: int = setting("h, dimensions; at least n, since the means are orthonormal", 16, ge=2)
+    seeds: int = setting("independent sets of draws per point", 8, smoke=3, full=20, ge=1)
+    draws: int = setting(
+        "sets of keys drawn per point and seed", 20_000, smoke=3000, full=50_000, ge=10
+    )
+    keys: int = setting("n, number of keys; the first two are a and b", 8, smoke=5, full=32, ge=2)
+    dims: int = setting(
+        "h, dimensions; at least n, since the means are orthonormal", 16, smoke=7, full=64, ge=2
+    )
     alpha: float = setting("α, variance of every key in every direction", 1e-4, ge=0, le=10)
     spread: float = setting("variance of k_a along its own mean: its length", 0.5, gt=0, le=10)
     beta: float = setting(
@@ -32,14 +40,30 @@ class RobustnessSettings(StudySettings):
         gt=0,
         lt=0.5,
     )
-    betas: Grid = setting("values of β swept", (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 40.0, 80.0))
-    spreads: Grid = setting("spreads swept", (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
+    betas: Grid = setting(
+        "values of β swept",
+        (1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 40.0, 80.0),
+        smoke=(2.0, 10.0, 60.0),
+        full=_grid("1 1.5 2 3 4 5 6 8 10 14 20 30 40 60 80 150"),
+    )
+    spreads: Grid = setting(
+        "spreads swept",
+        (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0),
+        smoke=(0.05, 0.5, 2.0),
+        full=_grid("0.01 0.02 0.03 0.05 0.07 0.1 0.15 0.2 0.3 0.5 0.7 1 1.5 2 4"),
+    )
     alphas: Grid = setting(
         "values of α swept, the same for all keys",
         (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1),
+        smoke=(1e-4, 1e-2, 1e-1),
+        full=_grid(
+            "1e-5 3e-5 1e-4 2e-4 3e-4 5e-4 1e-3 2e-3 3e-3 5e-3 1e-2 2e-2 3e-2 5e-2 1e-1 2e-1"
+        ),
     )
-    line_points: int = setting("points of each exact line between those of the sweep", 64, ge=0)
-    shown: int = setting("draws shown one by one in a figure", 600, ge=1)
+    line_points: int = setting(
+        "points of each exact line between those of the sweep", 64, smoke=6, full=60, ge=0
+    )
+    shown: int = setting("draws shown one by one in a figure", 600, smoke=150, ge=1)
 
     @model_validator(mode="after")
     def _grids_are_usable(self) -> "RobustnessSettings":
@@ -52,10 +76,6 @@ class RobustnessSettings(StudySettings):
         return self
 
 
-def _grid(text: str) -> list[float]:
-    return [float(value) for value in text.split()]
-
-
 class HeadRobustness(Study):
     """One query β(μ_a + μ_b), or two queries βμ_a and βμ_b, on keys whose lengths vary."""
 
@@ -64,31 +84,6 @@ class HeadRobustness(Study):
     source = "Course exercise on multi-head attention: keys around orthonormal means, one long axis"
     Settings: ClassVar[type[StudySettings]] = RobustnessSettings
     settings: RobustnessSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 3,
-            "draws": 3000,
-            "keys": 5,
-            "dims": 7,
-            "betas": [2.0, 10.0, 60.0],
-            "spreads": [0.05, 0.5, 2.0],
-            "alphas": [1e-4, 1e-2, 1e-1],
-            "line_points": 6,
-            "shown": 150,
-        },
-        "full": {
-            "seeds": 20,
-            "draws": 50_000,
-            "keys": 32,
-            "dims": 64,
-            "line_points": 60,
-            "betas": _grid("1 1.5 2 3 4 5 6 8 10 14 20 30 40 60 80 150"),
-            "spreads": _grid("0.01 0.02 0.03 0.05 0.07 0.1 0.15 0.2 0.3 0.5 0.7 1 1.5 2 4"),
-            "alphas": _grid(
-                "1e-5 3e-5 1e-4 2e-4 3e-4 5e-4 1e-3 2e-3 3e-3 5e-3 1e-2 2e-2 3e-2 5e-2 1e-1 2e-1"
-            ),
-        },
-    }
     expected: ClassVar = {
         "smoke": "about 10 seconds on two cores",
         "quick": "about 1 minute on two cores",

@@ -6,16 +6,14 @@ can inherit the other's mistake.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.head_robustness.plan import EQUAL, SWEPT, VARIES
-
-if TYPE_CHECKING:
-    from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import HeadRobustness
 
 Array = NDArray[np.float64]
 ARMS = ("one", "two")
@@ -23,7 +21,7 @@ BINS, FINE = 21, 5  # of the weight of a; an odd number, so that one half is the
 _AT_ONCE = 2_000_000  # entries of keys held in memory
 
 
-def run(study: "HeadRobustness", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: HeadRobustness, trial: Trial, context: TrialContext) -> Outcome:
     """Draw keys and attend to them, or compute the exact law of the output."""
     from attnlab.studies.head_robustness.exact import exact
 

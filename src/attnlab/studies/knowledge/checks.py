@@ -1,7 +1,7 @@
 """The audits of the study: what a course's settings do wrong is shown, and must be found."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.audit.checks.baselines import baselines
 from attnlab.audit.checks.contamination import contamination
@@ -13,14 +13,12 @@ from attnlab.lab.claim import Claim
 from attnlab.studies.knowledge.arms import schedule_of
 from attnlab.studies.knowledge.evidence import KnowledgeArms
 from attnlab.studies.knowledge.settings import KnowledgeSettings
-
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.study import Knowledge
 
 STEPS = 650  # epochs of the course; the shape of a schedule does not depend on the number
 
 
-def audits(study: "Knowledge", arms: KnowledgeArms, claims: Sequence[Claim]) -> list[Finding]:
+def audits(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> list[Finding]:
     """Baselines, the number of people, schedules, and the data splits."""
     return [
         *_against_baselines(arms),
@@ -48,7 +46,7 @@ def _enough_people(arms: KnowledgeArms, claims: Sequence[Claim]) -> Finding:
         for arm in ("none", "pretrained")
         if (rows := [r for r in arms.rows(arm) if r.get("read_n")])
     }
-    return small_sample(counts, effect if effect == effect else 0.0)
+    return small_sample(counts, effect)
 
 
 def _schedules(s: KnowledgeSettings) -> Finding:

@@ -1,15 +1,12 @@
 """What may be concluded: accuracy on people who were only read of, arms paired by seed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.measure.intervals import mean_interval
 from attnlab.studies.knowledge.evidence import KnowledgeArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.settings import KnowledgeSettings
-    from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.settings import KnowledgeSettings
+from attnlab.studies.knowledge.study import Knowledge
 
 COURSE = "course report: another text, 500 dev questions, one run"
 POINTS = 0.15  # by so much pretraining must help to count as knowledge
@@ -51,7 +48,7 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
 )
 
 
-def claims(study: "Knowledge", arms: KnowledgeArms) -> list[Claim]:
+def claims(study: Knowledge, arms: KnowledgeArms) -> list[Claim]:
     """Every comparison whose arms are part of the run."""
     s, run = study.settings, set(study.settings.arms)
     known = next((arm for arm in ("pretrained", "rotary") if arm in run), None)
@@ -101,7 +98,7 @@ def _near_majority(arms: KnowledgeArms) -> Claim:
     )
 
 
-def _of_the_reader(arms: KnowledgeArms, arm: str, s: "KnowledgeSettings") -> Sequence[Claim]:
+def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Sequence[Claim]:
     """What one pretrained arm has memorised, is sure of, and makes up."""
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
     kinds = [kind for kind in names if getattr(s, kind) and arms.values(arm, f"auroc_{kind}")]

@@ -3,21 +3,19 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
 from attnlab.studies.knowledge.evidence import KnowledgeArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.study import Knowledge
 
 ALPHA = 0.05
 REPORTED = {"none": 0.020, "pretrained": 0.186, "perceiver-course": 0.050}
 PEOPLE = ("taught", "read", "unread", "invented")
 
 
-def facts(study: "Knowledge", arms: KnowledgeArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """Shares of people by arm, confidence, answers to people who do not exist."""
     names = arms.names()
     readers = [arm for arm in names if arms.share(arm, "recalled").n]
@@ -26,7 +24,6 @@ def facts(study: "Knowledge", arms: KnowledgeArms, claims: Sequence[Claim]) -> M
         return [[arms.label(a), *(share_text(arms.share(a, k)) for k in kinds)] for a in rows]
 
     return {
-        "by_name": {claim.name: claim for claim in claims},
         "known": shares(names, ("read", "seen", "unseen")),
         "memorised": shares(readers, ("recalled", "memorised", "forgotten")),
         "people": PEOPLE,

@@ -1,7 +1,5 @@
 """Pictures: accuracy by arm, memorised against asked, confidence of the four kinds, schedules."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -9,12 +7,11 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.lab.study import Figure
 from attnlab.measure.calibration import calibration, selective_accuracy
 from attnlab.report.plots import Series, draw_dots
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
 from attnlab.studies.knowledge.checks import rates
 from attnlab.studies.knowledge.evidence import KnowledgeArms
-
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.study import Knowledge
 
 ROW = 0.36  # inches a line of a dot plot
 KINDS = {
@@ -26,48 +23,19 @@ KINDS = {
 SHOWN = ("pretrained", "rotary", "perceiver-local", "none")
 
 
-def figures(study: "Knowledge", arms: KnowledgeArms) -> list[Figure]:
+def figures(study: Knowledge, arms: KnowledgeArms) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
     names = arms.names()
     if not names:
         return []
-    ids, arm = tuple(arms.ids()), next((a for a in SHOWN if a in names), names[0])
-    shown = [
-        Figure(
-            "accuracy",
-            "Where was X born? Accuracy by arm",
-            "Filled: people who are only read of (Wilson's interval over all people asked, seeds "
-            "together). Hollow: sentences about the same people completed after reading, the "
-            "place left out: what is memorised. Dotted: always the commonest answer; dashed: the "
-            "ceiling, people whose place stands in the text.",
-            "A dot with an interval for each arm, with the baseline and the ceiling as lines.",
-            lambda: _by_arm(arms),
-            ids,
-        ),
-        Figure(
-            "confidence",
-            f"Is it sure of what it knows? ({arms.label(arm)})",
-            "Left: share of people by the model's confidence (sequence probability), the curve of "
-            "each kind. Middle: accuracy against confidence, ten groups of read people; on the "
-            "line it is calibrated. Right: accuracy when the least confident answers are withheld.",
-            "Three panels: distributions of confidence, calibration, accuracy against coverage.",
-            lambda: _confidence(arms, arm),
-            tuple(arms.ids(arm)),
-        ),
-    ]
-    if "course-schedule" in study.settings.arms:
-        shown.append(
-            Figure(
-                "schedule",
-                "The course's learning rate and the corrected one",
-                "Share of the peak against the share of the steps. The course's cosine is made for "
-                "200 epochs and run for 650: it heats up again; when asked, it never cools.",
-                "Two panels, reading and being asked, with two curves each.",
-                _schedules,
-                tuple(arms.ids("course-schedule")),
-            )
-        )
-    return shown
+    arm = next((a for a in SHOWN if a in names), names[0])
+    course = "course-schedule" in study.settings.arms
+    drawn: dict[str, Drawn] = {
+        "accuracy": (lambda: _by_arm(arms), arms.ids()),
+        "confidence": (lambda: _confidence(arms, arm), arms.ids(arm)),
+        "schedule": (_schedules, arms.ids("course-schedule") if course else []),
+    }
+    return with_words(study, drawn, label=arms.label(arm))
 
 
 def _by_arm(arms: KnowledgeArms) -> Drawing:

@@ -1,8 +1,7 @@
 """What can be varied; the defaults are the quick scale."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import model_validator
 
@@ -29,8 +28,14 @@ FILES = ("pretrain_text", "train", "dev")
 class KnowledgeSettings(StudySettings):
     """A world of people, a small model, and two trainings: reading, then being asked."""
 
-    seeds: int = setting("worlds, and models per arm", 5, ge=1)
-    arms: tuple[Arm, ...] = setting("the arms to run", QUICK, min_length=1)
+    seeds: int = setting("worlds, and models per arm", 5, smoke=3, full=3, ge=1)
+    arms: tuple[Arm, ...] = setting(
+        "the arms to run",
+        QUICK,
+        smoke=("none", "pretrained", "perceiver-course", "perceiver-local", "course-schedule"),
+        full=list(LABELS),
+        min_length=1,
+    )
 
     source: Literal["people", "files"] = setting(
         "real people (an asset), or the files of a course", "people"
@@ -42,24 +47,34 @@ class KnowledgeSettings(StudySettings):
         "hash of the three files, filled in: other files are another run", ""
     )
     people: int = setting(
-        "people in the text; half of them are asked about in fine-tuning", 100, ge=2
+        "people in the text; half of them are asked about in fine-tuning",
+        100,
+        smoke=24,
+        full=2000,
+        ge=2,
     )
-    places: int = setting("use only the people of this many commonest places; 0: all", 8, ge=0)
-    phrasings: int = setting("different sentences about each person", 8, ge=1)
-    unread: int = setting("real people who are not in the text", 50, ge=0)
-    invented: int = setting("names that nobody has", 50, ge=0)
+    places: int = setting(
+        "use only the people of this many commonest places; 0: all", 8, smoke=3, full=0, ge=0
+    )
+    phrasings: int = setting("different sentences about each person", 8, smoke=3, ge=1)
+    unread: int = setting("real people who are not in the text", 50, smoke=7, full=500, ge=0)
+    invented: int = setting("names that nobody has", 50, smoke=7, full=500, ge=0)
     crossed: int = setting(
         "first names, and as many surnames, that are crossed to ask whether the "
         "surname decides what is made up; 0: not asked",
         8,
+        smoke=3,
+        full=20,
         ge=0,
     )
 
-    layers: int = setting("layers of the model, both projections of a Perceiver included", 3, ge=1)
-    heads: int = setting("attention heads per layer", 4, ge=1)
-    width: int = setting("model width", 64, ge=2)
-    block: int = setting("context length, in characters", 80, ge=16)
-    latents: int = setting("latents of the Perceiver", 10, ge=1)
+    layers: int = setting(
+        "layers of the model, both projections of a Perceiver included", 3, full=4, ge=1
+    )
+    heads: int = setting("attention heads per layer", 4, smoke=2, full=8, ge=1)
+    width: int = setting("model width", 64, smoke=16, full=256, ge=2)
+    block: int = setting("context length, in characters", 80, full=128, ge=16)
+    latents: int = setting("latents of the Perceiver", 10, full=32, ge=1)
     min_count: int = setting("rarer characters become the unknown character", 1, ge=1)
 
     whole: float = setting(
@@ -74,24 +89,30 @@ class KnowledgeSettings(StudySettings):
         "share of pretraining rows that are fine-tuning questions", 0.0, ge=0, lt=1
     )
 
-    pretrain_steps: int = setting("training steps of pretraining", 2000, ge=1)
-    finetune_steps: int = setting("training steps of fine-tuning after pretraining", 100, ge=1)
-    alone_steps: int = setting("training steps of fine-tuning without pretraining", 300, ge=1)
-    batch: int = setting("batch size", 32, ge=2)
+    pretrain_steps: int = setting("training steps of pretraining", 2000, smoke=12, full=5000, ge=1)
+    finetune_steps: int = setting(
+        "training steps of fine-tuning after pretraining", 100, smoke=6, full=600, ge=1
+    )
+    alone_steps: int = setting(
+        "training steps of fine-tuning without pretraining", 300, smoke=6, full=1200, ge=1
+    )
+    batch: int = setting("batch size", 32, smoke=8, full=128, ge=2)
     learning_rate: float = setting(
         "peak learning rate of pretraining, or of fine-tuning alone", 3e-3, gt=0
     )
     finetune_rate: float = setting(
-        "peak learning rate of fine-tuning after pretraining", 1e-3, gt=0
+        "peak learning rate of fine-tuning after pretraining", 1e-3, full=6e-4, gt=0
     )
     weight_decay: float = setting("weight decay of matrices", 0.1, ge=0)
-    precision: Literal["float32", "bfloat16"] = setting("bfloat16: autocast in training", "float32")
-    evaluations: int = setting("evaluations on test questions during training", 4, ge=1)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "bfloat16: autocast in training", "float32", full="bfloat16"
+    )
+    evaluations: int = setting("evaluations on test questions during training", 4, smoke=1, ge=1)
     watched: int = setting(
         "test questions of such an evaluation; nothing is chosen by it", 100, ge=1
     )
-    answer_characters: int = setting("longest answer, in characters", 32, ge=1)
-    asked_at_once: int = setting("questions per decoding batch", 64, ge=1)
+    answer_characters: int = setting("longest answer, in characters", 32, smoke=5, full=40, ge=1)
+    asked_at_once: int = setting("questions per decoding batch", 64, full=256, ge=1)
 
     @model_validator(mode="after")
     def _together(self) -> "KnowledgeSettings":
@@ -108,51 +129,6 @@ class KnowledgeSettings(StudySettings):
         if self.width % self.heads:
             raise ValueError(f"width {self.width} cannot be divided among {self.heads} heads")
         return self
-
-
-SMOKE: Mapping[str, Any] = {
-    "seeds": 3,
-    "arms": ["none", "pretrained", "perceiver-course", "perceiver-local", "course-schedule"],
-    "people": 24,
-    "places": 3,
-    "phrasings": 3,
-    "unread": 7,
-    "invented": 7,
-    "layers": 3,
-    "heads": 2,
-    "width": 16,
-    "pretrain_steps": 12,
-    "finetune_steps": 6,
-    "alone_steps": 6,
-    "batch": 8,
-    "evaluations": 1,
-    "answer_characters": 5,
-    "crossed": 3,
-}
-FULL: Mapping[str, Any] = {
-    "seeds": 3,
-    "arms": list(LABELS),
-    "people": 2000,
-    "places": 0,
-    "phrasings": 8,
-    "unread": 500,
-    "invented": 500,
-    "layers": 4,
-    "heads": 8,
-    "width": 256,
-    "block": 128,
-    "latents": 32,
-    "pretrain_steps": 5000,
-    "finetune_steps": 600,
-    "alone_steps": 1200,
-    "batch": 128,
-    "learning_rate": 3e-3,
-    "finetune_rate": 6e-4,
-    "precision": "bfloat16",
-    "answer_characters": 40,
-    "asked_at_once": 256,
-    "crossed": 20,
-}
 
 
 def files_sha256(*paths: Path) -> str:

@@ -9,7 +9,7 @@ from attnlab.lab.study import Study, StudySettings, deferred
 from attnlab.lab.table import Table
 from attnlab.studies.knowledge.arms import LABELS, changes
 from attnlab.studies.knowledge.evidence import KnowledgeArms
-from attnlab.studies.knowledge.settings import FILES, FULL, SMOKE, KnowledgeSettings, files_sha256
+from attnlab.studies.knowledge.settings import FILES, KnowledgeSettings, files_sha256
 
 # settings that a model without pretraining does not depend on
 OF_PRETRAINING = (
@@ -36,7 +36,6 @@ class Knowledge(ArmStudy):
     arms: ClassVar = LABELS
     Settings: ClassVar[type[StudySettings]] = KnowledgeSettings
     settings: KnowledgeSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"smoke": SMOKE, "full": FULL}
     expected: ClassVar = {
         "smoke": "about a minute on two cores",
         "quick": "about 12 minutes on two cores",
@@ -59,7 +58,7 @@ class Knowledge(ArmStudy):
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
         """With files, their hash becomes a setting, and arms that need people are left out."""
         if overrides.get("source") == "files":
-            preset = cls.presets.get(scale, {})
+            preset = cls.preset(scale)
             if "arms" in preset and "arms" not in overrides:
                 overrides["arms"] = [arm for arm in preset["arms"] if arm != "one-phrasing"]
             paths = [str(overrides.get(name) or "") for name in FILES]

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.during_training import LENGTH, model_findings
 from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
@@ -31,20 +32,15 @@ from attnlab.studies.knowledge.scoring import (
     recalled,
     together,
 )
+from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.mixed import BatchSource, MixedBatches
 from attnlab.tasks.prompts import PromptBatches
 from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
 
-if TYPE_CHECKING:
-    from attnlab.studies.knowledge.study import Knowledge
 
-FIFTIETHS = 50
-
-
-def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
     """Pretrain unless the arm has none, fine-tune on questions, then answer the test questions."""
     c, seed = trial.config, trial.stream
     data = material(c, trial.seed)
@@ -55,7 +51,7 @@ def run(study: "Knowledge", trial: Trial, context: TrialContext) -> Outcome:
     curves: dict[str, list[float]] = {}
     kept: np.ndarray | None = None
     for phase in ("reading", "asked") if c["pretrain"] else ("asked",):
-        done = _train_phase(_Phase(trial, context, data, phase), model)
+        done = _Phase(trial, context, data, phase).train(model)
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
         curves |= _curves(done, phase)
@@ -131,19 +127,18 @@ class _Phase:
         found = answers(model, self.data, some, c["answer_characters"], c["asked_at_once"])
         return 1 - float(found.right.mean())
 
-
-def _train_phase(phase: _Phase, model: Model) -> TrainResult:
-    context = phase.context
-
-    def progress(p: Progress) -> None:
-        context.step(p.step, p.steps, f"{phase.name}, loss {p.loss:.3f}")
-
-    folder = None if context.checkpoints is None else context.checkpoints / phase.name
-    hooks = Hooks(evaluate=phase.ask, progress=progress, stop=context.stopping)
-    done = train(model, phase.batches(), phase.settings(), checkpoints=folder, hooks=hooks)
-    if done.ending == "stopped":
-        raise TrialStopped
-    return done
+    def train(self, model: Model) -> TrainResult:
+        """In place; each phase has its own checkpoints."""
+        folder = self.context.checkpoints
+        return train_in_trial(
+            self.context,
+            self.name,
+            model,
+            self.batches(),
+            self.settings(),
+            evaluate=self.ask,
+            checkpoints=None if folder is None else folder / self.name,
+        )
 
 
 @dataclass(frozen=True)
@@ -227,13 +222,12 @@ def _coverage(model: Model) -> Finding:
 
 
 def _curves(done: TrainResult, phase: str) -> dict[str, list[float]]:
-    """Loss in fiftieths; accuracy on the test questions at each evaluation."""
-    parts = np.array_split(np.asarray(done.losses), min(FIFTIETHS, len(done.losses)))
-    lines = [line for line in done.log if line.get("value") is not None]
+    """Training loss; accuracy on the test questions at each evaluation; the learning rate."""
+    loss = done.loss_curve()
     return {
-        f"{phase}_step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
-        f"{phase}_loss": [float(part.mean()) for part in parts],
-        f"{phase}_asked_step": [float(line["step"]) for line in lines],
-        f"{phase}_accuracy": [1 - float(line["value"]) for line in lines],
+        f"{phase}_step": loss["step"],
+        f"{phase}_loss": loss["train_loss"],
+        f"{phase}_asked_step": [float(line["step"]) for line in done.evaluations],
+        f"{phase}_accuracy": [1 - float(line["value"]) for line in done.evaluations],
         f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
     }

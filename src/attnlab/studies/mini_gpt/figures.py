@@ -1,7 +1,8 @@
 """Figures of the studies of mini GPTs: perplexity by arm, length and depth; loss; leaks."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,15 +10,13 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.ratios import geometric_mean
+from attnlab.report.labels import note
 from attnlab.report.plots import Series, dot_plot, draw_dots
+from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
 from attnlab.studies.mini_gpt.projection_depth import ProjectionDepth, arm_name
-from attnlab.studies.mini_gpt.study import GPTArms
+from attnlab.studies.mini_gpt.study import GPTArms, MiniGPTStudy
 
-if TYPE_CHECKING:
-    from attnlab.studies.mini_gpt.study import MiniGPTStudy
-
-BARS = "Bars: 95 % t intervals over seeds, of the logarithm."
 ROW = 0.3  # inches a line of a dot plot
 PERPLEXITIES = {
     "dev_perplexity": Series("perplexity of the text", PALETTE[0]),
@@ -38,96 +37,47 @@ INITIAL = {
 }
 
 
-def figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
+def figures(study: MiniGPTStudy, arms: GPTArms) -> list[Figure]:
     """What the report of every study of this kind shows; nothing where no model ended."""
-    settings, ids = study.settings, tuple(arms.ids())
-    if not ids:
-        return []
-    return [
-        Figure(
-            "perplexity",
-            f"Dev perplexity by arm ({settings.size}, {settings.steps:,} steps)",
-            "Filled: exp(Σ NLL / Σ tokens) over the dev sentences. Hollow: the mean over sentences "
-            "of exp(loss), the number that was reported, in which a short sentence counts as much "
-            f"as a long one. Dotted: n-gram models of the same text. {BARS}",
-            "A dot with an interval for each arm; n-gram baselines as vertical lines.",
-            lambda: _perplexity_by_arm(arms),
-            ids,
-        ),
-        Figure(
-            "sentences",
-            "Three sentences, one at a time",
-            "Perplexity of a normal sentence, of its words in another order, and of a very long "
-            f"sentence, each scored alone. {BARS}",
-            "Three marks for each arm: normal, ungrammatical, long.",
-            lambda: dot_plot(
-                _lines(arms, SENTENCES),
-                list(SENTENCES.values()),
-                xlabel="perplexity of one sentence, scored alone",
-                log=True,
-            ),
-            ids,
-        ),
-        Figure(
-            "length",
-            "Perplexity against sentence length",
-            "Dev sentences grouped by length; exp(Σ NLL / Σ tokens) of each group, geometric mean "
-            "over seeds. Short sentences are often set phrases (“Ay, my lord.”).",
-            "One line per arm: perplexity against the length of the sentence in tokens.",
-            lambda: _curves(
-                arms, ("length", "length_perplexity"), ("sentence length (tokens)", "perplexity")
-            ),
-            ids,
-        ),
-        Figure(
-            "training",
-            "Training loss",
-            "Mean training loss of each tenth of the steps, mean over seeds.",
-            "One line per arm: training loss in nats per token against steps.",
-            lambda: _curves(
-                arms,
-                ("step", "train_loss"),
-                (f"step (batches of {settings.batch} sentences)", "training loss (nats per token)"),
-            ),
-            ids,
-        ),
-    ]
+    return _with_first(study, arms, {})
 
 
-def head_merging_figures(study: "MiniGPTStudy", arms: GPTArms) -> list[Figure]:
+def head_merging_figures(study: MiniGPTStudy, arms: GPTArms) -> list[Figure]:
     """First what exposes the reported gain."""
-    artefact = Figure(
-        "artefact",
-        "In batches, one at a time, and with other words around",
-        "Left: dev perplexity of the same sentences in batches (filled) and one at a time "
-        "(hollow). Middle: how far predictions move when later words are changed; 0 for a causal "
-        f"model. Right: when the other sentences of the batch are changed. {BARS}",
-        "Dot plots by arm: perplexity in batches and one at a time; movement of predictions when "
-        "the future is changed; movement when the other sentences are changed.",
-        lambda: _artefact(arms),
-        tuple(arms.ids()),
-    )
-    return [artefact, *figures(study, arms)]
+    return _with_first(study, arms, {"artefact": (partial(_artefact, arms), arms.ids())})
 
 
 def projection_depth_figures(study: ProjectionDepth, arms: GPTArms) -> list[Figure]:
     """First everything against depth."""
-    if not arms.names():
-        return []
-    depth = Figure(
-        "depth",
-        "Perplexity, scores and gradients against depth",
-        "Left: dev perplexity against the number of hidden layers; dashed: the linear map; dotted: "
-        "attention switched off. Middle: spread of the scores over the keys of a query at the "
-        "start of training (filled) and at its end (hollow). Right: norm of the gradient that "
-        "reaches the query, key and value maps at the start. "
-        f"{BARS}{_missing_models(study, arms)}",
-        "Three panels against depth for two initialisations: perplexity, spread of scores, "
-        "gradient norm.",
-        lambda: _depth(arms, sorted(study.settings.depths)),
-        tuple(arms.ids()),
+    draw = partial(_depth, arms, sorted(study.settings.depths))
+    first: dict[str, Drawn] = {"depth": (draw, arms.ids())}
+    return _with_first(study, arms, first, fewer=_missing_models(study, arms))
+
+
+def _with_first(
+    study: MiniGPTStudy, arms: GPTArms, first: Mapping[str, Drawn], **names: Any
+) -> list[Figure]:
+    """A study's own figures, then those that all these studies show."""
+    lengths = ("length", "length_perplexity"), ("sentence length (tokens)", "perplexity")
+    step = f"step (batches of {study.settings.batch} sentences)"
+    losses = ("step", "train_loss"), (step, "training loss (nats per token)")
+    drawn: dict[str, Drawn] = {
+        **first,
+        "perplexity": (partial(_perplexity_by_arm, arms), arms.ids()),
+        "sentences": (partial(_sentences, arms), arms.ids()),
+        "length": (partial(_curves, arms, *lengths), arms.ids()),
+        "training": (partial(_curves, arms, *losses), arms.ids()),
+    }
+    return with_words(study, drawn, **{"fewer": [], **names})
+
+
+def _sentences(arms: GPTArms) -> Drawing:
+    return dot_plot(
+        _lines(arms, SENTENCES),
+        list(SENTENCES.values()),
+        xlabel="perplexity of one sentence, scored alone",
+        log=True,
     )
-    return [depth, *figures(study, arms)]
 
 
 def _lines(arms: GPTArms, metrics: Mapping[str, Series]) -> dict[str, list]:
@@ -142,15 +92,8 @@ def _perplexity_by_arm(arms: GPTArms) -> Drawing:
         draw_dots(ax, _lines(arms, PERPLEXITIES), list(PERPLEXITIES.values()))
         for order, value in arms.baselines().items():
             ax.axvline(value, color=PALETTE[2], linestyle=":", linewidth=1.2)
-            ax.annotate(
-                order,
-                (value, 1.0),
-                xycoords=("data", "axes fraction"),
-                ha="left" if order == "bigram" else "right",
-                va="bottom",
-                fontsize=8,
-                color=PALETTE[2],
-            )
+            side, above = "left" if order == "bigram" else "right", ("data", "axes fraction")
+            note(ax, order, (value, 1.0), PALETTE[2], xycoords=above, ha=side, va="bottom")
         ax.set_xlabel("perplexity of dev sentences")
     return drawing
 
@@ -193,12 +136,11 @@ def _artefact(arms: GPTArms) -> Drawing:
     return drawing
 
 
-def _missing_models(study: ProjectionDepth, arms: GPTArms) -> str:
-    """A sentence about points that rest on fewer models than were started: some diverged."""
+def _missing_models(study: ProjectionDepth, arms: GPTArms) -> list[str]:
+    """Arms that rest on fewer models than were started, for some diverged: `linear: 2 of 3`."""
     seeds, names = study.settings.seeds, study.chosen_arms()
     ended = {arm: len(arms.values(arm, "dev_perplexity")) for arm in names}
-    fewer = [f"{arm}: {count} of {seeds}" for arm, count in ended.items() if count < seeds]
-    return f" Models that reached the end, where not all did: {'; '.join(fewer)}." if fewer else ""
+    return [f"{arm}: {count} of {seeds}" for arm, count in ended.items() if count < seeds]
 
 
 def _depth(arms: GPTArms, depths: list[int]) -> Drawing:

@@ -79,14 +79,13 @@ class HeadMerging(MiniGPTStudy):
             ),
             _leak(arms, "batch-leaks", BATCH),
             _leak(arms, "heads-leaks", HEADS),
-            judge(
+            arms.level(
                 "causal-does-not-leak",
                 "Causal re-weighting: earlier predictions do not change with later words",
-                arms.estimate(CAUSAL, "past_moved"),
+                (CAUSAL, "past_moved"),
                 above=-1e-5,
                 below=1e-5,
                 quantity=MOVED,
-                trials=arms.ids(CAUSAL),
             ),
             _leak(arms, "neighbours-leak", BATCH, "neighbour_moved"),
             arms.compare(

@@ -4,15 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, Reported, judge_ratio
 from attnlab.lab.study import StudySettings, deferred, setting
-from attnlab.measure.intervals import mean_interval
-from attnlab.measure.ratios import exp_estimate
 from attnlab.studies.mini_gpt.study import (
     COURSE,
-    FULL,
     OFF,
-    SMOKE,
     GPTArms,
     MiniGPTSettings,
     MiniGPTStudy,
@@ -27,9 +23,13 @@ class DepthSettings(MiniGPTSettings):
     """The depths; fewer seeds than in the other studies, for deep maps are slow."""
 
     depths: tuple[int, ...] = setting(
-        "numbers of hidden layers of each map, to compare", (1, 4, 10, 30), min_length=2
+        "numbers of hidden layers of each map, to compare",
+        (1, 4, 10, 30),
+        smoke=(1, 6),
+        full=ALL_DEPTHS,
+        min_length=2,
     )
-    seeds: int = setting("models per arm", 3, ge=1)
+    seeds: int = setting("models per arm", 3, full=5, ge=1)
 
 
 def arm_name(depth: int, initial: str) -> str:
@@ -50,10 +50,7 @@ class ProjectionDepth(MiniGPTStudy):
     source = "A course report: d in {1, 4, …, 30} hidden layers, no effect on perplexity"
     Settings: ClassVar[type[StudySettings]] = DepthSettings
     settings: DepthSettings  # pyright: ignore[reportIncompatibleVariableOverride]
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {**SMOKE, "depths": [1, 6]},
-        "full": {**FULL, "depths": list(ALL_DEPTHS), "steps": 2500},
-    }
+    presets: ClassVar = {"full": {"steps": 2500}}
     expected: ClassVar = {
         "smoke": "about 40 seconds on two cores",
         "quick": "about 13 minutes on two cores",
@@ -133,11 +130,5 @@ def _score_spread(
     one, other = (arms.values(arm, "initial_score_spread") for arm in pair)
     seeds = sorted(one.keys() & other.keys())
     logs = [math.log(max(one[seed], 1e-300) / other[seed]) for seed in seeds]
-    return judge(
-        name,
-        statement,
-        exp_estimate(mean_interval(logs)),
-        quantity=f"score spread, {pair[0]} / {pair[1]}",
-        trials=arms.ids(*pair),
-        **limits,
-    )
+    quantity = f"score spread, {pair[0]} / {pair[1]}"
+    return judge_ratio(name, statement, logs, quantity=quantity, trials=arms.ids(*pair), **limits)

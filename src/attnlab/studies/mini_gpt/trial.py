@@ -2,7 +2,6 @@
 
 import json
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,19 +15,16 @@ from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.mini_gpt.data import Rows, Sentences, load_sentences, sample_rows
 from attnlab.studies.mini_gpt.probes import measure_start, probe
-from attnlab.studies.mini_gpt.study import ORDERS, Parts
+from attnlab.studies.mini_gpt.study import ORDERS, MiniGPTSettings, MiniGPTStudy, Parts
 from attnlab.tasks.batches import SentenceBatches, sequential_batches
 from attnlab.tasks.ngram import NGram
 from attnlab.training.loop import train
 from attnlab.training.settings import TrainSettings
 
-if TYPE_CHECKING:
-    from attnlab.studies.mini_gpt.study import MiniGPTSettings, MiniGPTStudy
-
 TENTHS = 10  # points of the curve of the training loss
 
 
-def run(study: "MiniGPTStudy", trial: Trial, context: TrialContext) -> Outcome:
+def run(study: MiniGPTStudy, trial: Trial, context: TrialContext) -> Outcome:
     """A trained GPT, or an n-gram model scored on the same dev sentences."""
     s: MiniGPTSettings = study.settings_of(trial)
     data = load_sentences(s.text, s.min_count, s.block)
@@ -39,7 +35,7 @@ def run(study: "MiniGPTStudy", trial: Trial, context: TrialContext) -> Outcome:
     return Outcome({"dev_perplexity": math.exp(nll / tokens), "tokens": tokens})
 
 
-def run_gpt(s: "MiniGPTSettings", trial: Trial, data: Sentences, context: TrialContext) -> Outcome:
+def run_gpt(s: MiniGPTSettings, trial: Trial, data: Sentences, context: TrialContext) -> Outcome:
     """Train one arm, then measure it in every way the studies ask for."""
     seed, device = trial.stream, context.device
     generator = seed.child("weights").torch_generator()
@@ -80,16 +76,14 @@ def run_gpt(s: "MiniGPTSettings", trial: Trial, data: Sentences, context: TrialC
     )
 
 
-def build_gpt(
-    s: "MiniGPTSettings", parts: Parts, vocabulary: int, generator: torch.Generator
-) -> GPT:
+def build_gpt(s: MiniGPTSettings, parts: Parts, vocabulary: int, generator: torch.Generator) -> GPT:
     """The plain GPT of this size, with the arm's parts in place of its own."""
     plain = GPTConfig.named(s.size, vocab=vocabulary, block=s.block).to_json()
     return GPT(GPTConfig.from_json({**plain, **parts}), generator)
 
 
 def measure(
-    model: GPT, s: "MiniGPTSettings", data: Sentences, device: str
+    model: GPT, s: MiniGPTSettings, data: Sentences, device: str
 ) -> tuple[dict[str, Scalar], dict[str, list[float]]]:
     """Perplexities of both splits, in batches and one at a time, by length, of three sentences."""
     nll = token_nll(model)
@@ -130,7 +124,7 @@ def perplexity_by_length(scores: Scores) -> dict[str, list[float]]:
     }
 
 
-def generate_samples(s: "MiniGPTSettings", trial: Trial, model: GPT, data: Sentences) -> list[str]:
+def generate_samples(s: MiniGPTSettings, trial: Trial, model: GPT, data: Sentences) -> list[str]:
     """Two texts from <START>, at temperature 0.8."""
     tokenizer = data.tokenizer
     texts = generate(

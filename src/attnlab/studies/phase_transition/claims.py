@@ -2,17 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.phase_transition.evidence import Evidence, Value, chosen, excess, gap
-
-if TYPE_CHECKING:
-    from attnlab.studies.phase_transition.study import PhaseTransition
+from attnlab.studies.phase_transition.study import PhaseTransition
 
 PAPER = "Cui et al. 2024, plotting code of Figure 2"
 PUBLISHED = {"alpha_c": 1.2410, "alpha_l": 1.4506}
@@ -25,7 +22,7 @@ CRITICAL = {
 }
 
 
-def claims(study: "PhaseTransition", e: Evidence) -> list[Claim]:
+def claims(study: PhaseTransition, e: Evidence) -> list[Claim]:
     """All claims, in the order a reader wants them."""
     return [
         _critical(e, "alpha_c"),
@@ -99,32 +96,16 @@ def _away_from(e: Evidence, name: str, below: bool) -> tuple[float, Table]:
     return alpha, e.part("Figure 2").where(alpha=alpha)
 
 
-def _sign(
-    name: str, statement: str, quantity: str, runs: Sequence[float], rows: Sequence[Row], sign: int
-) -> Claim:
-    """The claim that a difference of two models on the same instances has this sign."""
-    return judge(
-        name,
-        statement,
-        mean_interval(runs),
-        above=0.0 if sign > 0 else -math.inf,
-        below=math.inf if sign > 0 else 0.0,
-        quantity=quantity,
-        trials=[row.id for row in rows],
-        runs=runs,
-    )
-
-
 def _winner(e: Evidence, *, below: bool) -> Claim:
     alpha, rows = _away_from(e, "alpha_c", below)
     side, winner = ("below", "positional") if below else ("above", "semantic")
-    return _sign(
+    return judge_difference(
         f"{winner}-wins-{side}",
         f"{side.capitalize()} α_c{_at(alpha)} the {winner} solution has the lower training loss",
-        "ε_t(positional) − ε_t(semantic)",
         [gap(row) for row in rows],
-        rows.rows,
-        -1 if below else 1,
+        **{"below" if below else "above": 0.0},
+        quantity="ε_t(positional) − ε_t(semantic)",
+        trials=rows.ids,
     )
 
 
@@ -139,13 +120,13 @@ def _linear(e: Evidence, *, below: bool) -> Claim:
             "attention predicts better than the linear baseline",
         )
     )
-    return _sign(
+    return judge_difference(
         name,
         f"{where}{_at(alpha)} {order}",
-        "ε_g − ε_g(linear)",
         [excess(row) for row in rows],
-        rows.rows,
-        1 if below else -1,
+        **{"above" if below else "below": 0.0},
+        quantity="ε_g − ε_g(linear)",
+        trials=rows.ids,
     )
 
 
@@ -201,25 +182,25 @@ def _positional_gap(e: Evidence) -> Claim:
     point = max(points, key=lambda p: p.separation)
     rows = point.instances
     where = f"ω = {point.omega:g}, α = {point.alpha:g}, D = {int(rows.rows[0]['dim']):,}"
-    return _sign(
+    return judge_difference(
         "positional-gap",
         f"At {where} gradient descent finds a larger m than theory",
-        "m / m theory − 1",
         list(rows.column("positional_m") / point.theory["m"] - 1),
-        rows.rows,
-        1,
+        above=0.0,
+        quantity="m / m theory − 1",
+        trials=rows.ids,
     )
 
 
 def _random_starts(e: Evidence) -> Claim:
-    rows = e.part("Figure 2").rows
-    return _sign(
+    rows = e.part("Figure 2")
+    return judge_difference(
         "random-starts-are-worse",
         "A random start ends in a higher training loss than the better of the two informed starts",
-        "ε_t(random) − lower ε_t",
-        _by_seed(rows, lambda r: r["random_train_error"] - chosen(r, "train_error")),
-        rows,
-        1,
+        _by_seed(rows.rows, lambda r: r["random_train_error"] - chosen(r, "train_error")),
+        above=0.0,
+        quantity="ε_t(random) − lower ε_t",
+        trials=rows.ids,
     )
 
 
@@ -227,24 +208,25 @@ def _ridge(e: Evidence) -> list[Claim]:
     """Above α_c: choosing λ pays, and leave-one-out is the better estimate of the test error."""
     pivot, folds = e.critical_at("alpha_c").value, e.settings.folds
     rows = [r for r in e.part("ridge") if r["alpha"] > pivot]
+    ids = [row.id for row in rows]
     return [
-        _sign(
+        judge_difference(
             "validated-ridge",
             f"Above α_c, λ chosen by {folds}-fold cross-validation has a lower test error than "
             f"λ = {e.settings.ridge:g}",
-            "relative change of ε_g",
             [r["semantic_test_error_cv"] / r["semantic_test_error_default"] - 1 for r in rows],
-            rows,
-            -1,
+            below=0.0,
+            quantity="relative change of ε_g",
+            trials=ids,
         ),
-        _sign(
+        judge_difference(
             "leave-one-out-is-closer",
             f"Above α_c leave-one-out predicts the test error better than {folds}-fold "
             "cross-validation",
-            "relative error of the folds − of leave-one-out",
             [r["semantic_cv_relative_error"] - r["semantic_loo_relative_error"] for r in rows],
-            rows,
-            1,
+            above=0.0,
+            quantity="relative error of the folds − of leave-one-out",
+            trials=ids,
         ),
     ]
 

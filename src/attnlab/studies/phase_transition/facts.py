@@ -2,21 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.phase_transition.evidence import Evidence, OpenPoint, gap, over_instances
-
-if TYPE_CHECKING:
-    from attnlab.studies.phase_transition.study import PhaseTransition
+from attnlab.studies.phase_transition.study import PhaseTransition
 
 POINTS_TO_RANK = 4  # fewer have no rank correlation worth a sentence
 
 
-def facts(study: "PhaseTransition", e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
+def facts(study: PhaseTransition, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
     converged = [
         bool(row[key])

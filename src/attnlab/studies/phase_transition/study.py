@@ -1,7 +1,7 @@
 """A phase transition in one attention layer: from positions to meaning as the data grow."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Sequence
+from typing import ClassVar, Literal, get_args
 
 from pydantic import model_validator
 
@@ -35,7 +35,7 @@ class PhaseSettings(StudySettings):
     parts: tuple[Part, ...] = setting(
         "parts to run; claims that need another part stay undecided", get_args(Part)
     )
-    seeds: int = setting("instances per point of Figure 2", 6, ge=1)
+    seeds: int = setting("instances per point of Figure 2", 6, full=5, ge=1)
     dtype: Literal["float32", "float64"] = setting(
         "precision of the two large matrix products", "float32"
     )
@@ -43,55 +43,101 @@ class PhaseSettings(StudySettings):
     sigma: float = setting("σ, standard deviation of the token entries", 0.5, gt=0)
     ridge: float = setting("λ, strength of the ridge penalty", 0.01, gt=0)
     mixing: Matrix = setting("F, the teacher's positional attention", ((0.6, 0.4), (0.4, 0.6)))
-    test_samples: int = setting("fresh samples of the test error", 50_000, ge=2)
+    test_samples: int = setting("fresh samples of the test error", 50_000, smoke=500, ge=2)
 
-    curve_dim: int = setting("dimension D in Figure 2", 1000, ge=2)
+    curve_dim: int = setting("dimension D in Figure 2", 1000, smoke=60, full=10_000, ge=2)
     curve_alphas: Grid = setting(
-        "α in Figure 2", (0.2, 0.4, 0.6, 0.8, 1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2.0)
+        "α in Figure 2",
+        (0.2, 0.4, 0.6, 0.8, 1.0, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2.0),
+        smoke=(0.5, 1.0, 2.0),
+        full=tuple(round(0.1 * k, 1) for k in range(1, 21)),
     )
-    map_dim: int = setting("D in the phase diagrams", 400, ge=2)
+    map_dim: int = setting("D in the phase diagrams", 400, smoke=40, full=10_000, ge=2)
     map_alphas: Grid = setting(
-        "α in the phase diagrams", (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
+        "α in the phase diagrams",
+        (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0),
+        smoke=(0.5, 1.5),
+        full=tuple(round(0.08 * k, 2) for k in range(1, 26)),
     )
     map_omegas: Grid = setting(
-        "ω in the phase diagrams", (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+        "ω in the phase diagrams",
+        (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5),
+        smoke=(0.1, 0.4),
+        full=tuple(round(0.02 * k, 2) for k in range(26)),
     )
-    map_seeds: int = setting("instances per cell of the phase diagrams", 3, ge=1)
+    map_seeds: int = setting("instances per cell of the phase diagrams", 3, smoke=1, ge=1)
 
-    sizes: tuple[int, ...] = setting("D in the finite-size scaling", (250, 500, 1000, 2000))
-    size_alphas: Grid = setting("α at which α_c is bracketed for every D", (1.05, 1.2, 1.35))
-    size_seeds: tuple[int, ...] = setting("instances for each of these D", (40, 28, 16, 10))
+    sizes: tuple[int, ...] = setting(
+        "D in the finite-size scaling",
+        (250, 500, 1000, 2000),
+        smoke=(40, 80),
+        full=(1000, 2500, 5000, 10_000, 20_000, 40_000),
+    )
+    size_alphas: Grid = setting(
+        "α at which α_c is bracketed for every D",
+        (1.05, 1.2, 1.35),
+        smoke=(0.8, 1.8),
+        full=(1.15, 1.2, 1.25, 1.3),
+    )
+    size_seeds: tuple[int, ...] = setting(
+        "instances for each of these D", (40, 28, 16, 10), smoke=(3, 3), full=(20, 12, 8, 6, 4, 3)
+    )
 
-    large_dim: int = setting("D at which semantic simulation is compared with theory", 4000, ge=2)
-    large_alphas: Grid = setting("α of this comparison", (1.15, 1.5))
-    large_seeds: int = setting("instances of this comparison", 6, ge=1)
+    large_dim: int = setting(
+        "D at which semantic simulation is compared with theory", 4000, smoke=150, full=40_000, ge=2
+    )
+    large_alphas: Grid = setting(
+        "α of this comparison", (1.15, 1.5), smoke=(1.5,), full=(0.85, 1.0, 1.15, 1.3, 1.5, 2.0)
+    )
+    large_seeds: int = setting("instances of this comparison", 6, smoke=3, ge=1)
 
     open_points: tuple[tuple[float, float], ...] = setting(
         "pairs (ω, α) at which theory and gradient descent may disagree",
         ((0.3, 0.457), (0.3, 0.85), (0.3, 1.25), (0.4, 1.7), (0.2, 1.0), (0.1, 0.8)),
+        smoke=((0.3, 1.25),),
     )
-    open_dims: tuple[int, ...] = setting("D at these points", (500, 2000))
-    open_seeds: int = setting("instances at these points", 5, ge=1)
+    open_dims: tuple[int, ...] = setting(
+        "D at these points", (500, 2000), smoke=(60,), full=(1000, 3000, 10_000, 30_000)
+    )
+    open_seeds: int = setting("instances at these points", 5, full=4, ge=1)
 
-    ridges: Grid = setting("λ to choose from by validation", (0.001, 0.003, 0.01, 0.03, 0.1))
-    ridge_dim: int = setting("D of the ridge search", 500, ge=2)
-    ridge_alphas: Grid = setting("α of the ridge search", (0.8, 1.5))
-    folds: int = setting("folds of the cross-validation", 5, ge=2)
+    ridges: Grid = setting(
+        "λ to choose from by validation", (0.001, 0.003, 0.01, 0.03, 0.1), smoke=(0.01, 0.1)
+    )
+    ridge_dim: int = setting("D of the ridge search", 500, smoke=50, full=4000, ge=2)
+    ridge_alphas: Grid = setting("α of the ridge search", (0.8, 1.5), smoke=(1.5,))
+    folds: int = setting("folds of the cross-validation", 5, smoke=3, ge=2)
 
-    side_seeds: int = setting("instances of the ridge search and the side experiments", 4, ge=1)
-    side_dim: int = setting("D of the rank-2 student and of the other F", 500, ge=2)
-    side_alphas: Grid = setting("α of the rank-2 student and of the other F", (0.6, 1.0, 1.4, 1.8))
+    side_seeds: int = setting(
+        "instances of the ridge search and the side experiments", 4, smoke=6, ge=1
+    )
+    side_dim: int = setting(
+        "D of the rank-2 student and of the other F", 500, smoke=50, full=4000, ge=2
+    )
+    side_alphas: Grid = setting(
+        "α of the rank-2 student and of the other F",
+        (0.6, 1.0, 1.4, 1.8),
+        smoke=(1.0, 1.8),
+        full=(0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0),
+    )
     other_mixing: Matrix = setting("the other F", ((0.8, 0.2), (0.2, 0.8)))
-    unscaled_dims: tuple[int, ...] = setting("D without the factors 1/√D", (100, 200, 400))
+    unscaled_dims: tuple[int, ...] = setting(
+        "D without the factors 1/√D", (100, 200, 400), smoke=(40, 80), full=(100, 300, 1000, 3000)
+    )
     course_dims: tuple[int, ...] = setting(
-        "D of the course recipe, which tests on 0.2·D samples", (100, 1000)
+        "D of the course recipe, which tests on 0.2·D samples", (100, 1000), smoke=(50,)
     )
     displacement: float = setting(
         "Δ/q by which trained students are displaced, to see whether they return", 0.5, ge=0, le=2
     )
-    theory_points: int = setting("Sobol points of the theory's integrals", 2**13, ge=16)
+    theory_points: int = setting(
+        "Sobol points of the theory's integrals", 2**13, smoke=2048, full=2**15, ge=16
+    )
     theory_omegas: Grid = setting(
-        "ω of the critical lines", (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5)
+        "ω of the critical lines",
+        (0.0, 0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.5),
+        smoke=(0.3,),
+        full=tuple(round(0.02 * k, 2) for k in range(26)),
     )
 
     @model_validator(mode="after")
@@ -112,60 +158,7 @@ class PhaseTransition(Study):
     source = "Cui, Behrens, Krzakala, Zdeborová 2024 (arXiv 2402.03902), Figures 2 and 3"
     Settings: ClassVar[type[StudySettings]] = PhaseSettings
     settings: PhaseSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "seeds": 6,
-            "side_seeds": 6,
-            "curve_dim": 60,
-            "curve_alphas": [0.5, 1.0, 2.0],
-            "test_samples": 500,
-            "map_dim": 40,
-            "map_alphas": [0.5, 1.5],
-            "map_omegas": [0.1, 0.4],
-            "map_seeds": 1,
-            "sizes": [40, 80],
-            "size_alphas": [0.8, 1.8],
-            "size_seeds": [3, 3],
-            "large_dim": 150,
-            "large_alphas": [1.5],
-            "large_seeds": 3,
-            "open_points": [[0.3, 1.25]],
-            "open_dims": [60],
-            "ridges": [0.01, 0.1],
-            "ridge_dim": 50,
-            "ridge_alphas": [1.5],
-            "folds": 3,
-            "side_dim": 50,
-            "side_alphas": [1.0, 1.8],
-            "unscaled_dims": [40, 80],
-            "course_dims": [50],
-            "theory_points": 2048,
-            "theory_omegas": [0.3],
-        },
-        "full": {
-            "seeds": 5,
-            "curve_dim": 10_000,
-            "map_dim": 10_000,
-            "map_seeds": 3,
-            "curve_alphas": [round(0.1 * k, 1) for k in range(1, 21)],
-            "map_alphas": [round(0.08 * k, 2) for k in range(1, 26)],
-            "map_omegas": [round(0.02 * k, 2) for k in range(26)],
-            "sizes": [1000, 2500, 5000, 10_000, 20_000, 40_000],
-            "size_seeds": [20, 12, 8, 6, 4, 3],
-            "size_alphas": [1.15, 1.2, 1.25, 1.3],
-            "large_dim": 40_000,
-            "large_alphas": [0.85, 1.0, 1.15, 1.3, 1.5, 2.0],
-            "open_dims": [1000, 3000, 10_000, 30_000],
-            "open_seeds": 4,
-            "ridge_dim": 4000,
-            "side_dim": 4000,
-            "side_alphas": [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0],
-            "unscaled_dims": [100, 300, 1000, 3000],
-            "theory_points": 2**15,
-            "theory_omegas": [round(0.02 * k, 2) for k in range(26)],
-            "trial_memory_gb": 100.0,
-        },
-    }
+    presets: ClassVar = {"full": {"trial_memory_gb": 100.0}}
     expected: ClassVar = {
         "smoke": "about 20 seconds on two cores",
         "quick": "about 5 minutes on two cores",
