@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.knowledge.evidence import KnowledgeArms
-from attnlab.studies.knowledge.settings import KnowledgeSettings
-from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.arms import KnowledgeArms
+from attnlab.studies.knowledge.study import Knowledge, KnowledgeSettings
 
 COURSE = "course report: another text, 500 dev questions, one run"
 POINTS = 0.15  # by so much pretraining must help to count as knowledge
