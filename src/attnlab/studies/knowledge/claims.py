@@ -102,15 +102,14 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
     kinds = [kind for kind in names if getattr(s, kind) and arms.values(arm, f"auroc_{kind}")]
     excess = list(arms.values(arm, "surname_excess").values()) if s.crossed >= 2 else []
-    surname = judge(
+    surname = arms.level(
         "surname-decides",
         "The place made up for a name that nobody has depends on the surname: two with the "
         "same surname get the same place more often than with surnames shuffled",
-        mean_interval(excess),
+        (arm, "surname_excess"),
         above=0.0,
         runs=excess,
         quantity="share of equal answers, same surname − shuffled",
-        trials=arms.ids(arm),
     )
     return [
         arms.difference(
