@@ -109,7 +109,9 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("what", LAYERS)
-def test_as_pip_itself(home: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_settings_equal_those_of_pip_itself(
+    home: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     texts, variables = LAYERS[what]
     write(home, **texts)
     for name, value in variables.items():
@@ -157,7 +159,7 @@ def test_values_that_are_none(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["index-url = x", "[global\n", "[a]\n[a]\n", "[global]\nno value"])
-def test_files_that_are_none(home: Path, text: str) -> None:
+def test_files_of_a_wrong_kind_are_refused(home: Path, text: str) -> None:
     write(home, user=text)
     with pytest.raises(UsageError, match="pip's configuration cannot be read") as caught:
         read_settings()

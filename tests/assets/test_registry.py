@@ -111,7 +111,7 @@ def test_parts_that_do_not_belong_together(shop: Shop, pebbles: Path) -> None:
     is_right(pebbles)
 
 
-def test_a_bad_rest_of_an_earlier_try_is_forgotten(shop: Shop, pebbles: Path) -> None:
+def test_a_damaged_partial_download_is_discarded(shop: Shop, pebbles: Path) -> None:
     for rest in (b"x" * 2003, b"x" * SIZE, b"x" * (SIZE + 1)):
         path = download_of(packing.WHEEL[0])
         path.parent.mkdir(parents=True, exist_ok=True)

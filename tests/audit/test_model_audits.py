@@ -8,12 +8,11 @@ import torch
 from torch import nn
 
 from attnlab.audit.catalogue import NAMES, check
-from attnlab.audit.finding import Verdicts
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.probing.wrap import subject_of
 
 from .faults import CLEAN, PLANTED
-from .faults.base import Cached, Clean, Planted, RoundTrip
+from .faults.base import Cached, Clean, Planted, RoundTrip, failures
 
 MODEL_FAULTS = [p for p in PLANTED if set(p.caught_by) & set(NAMES)]
 EXPENSIVE = ("causality", "coverage")  # nine tenths of the time of all twelve
@@ -37,7 +36,7 @@ def with_cache(made: Subject, cached: Cached) -> Subject:
     )
 
 
-def longest(fault: Planted, least: int = 67) -> int:
+def longest(fault: Planted, least: int = 31) -> int:
     """Long enough to show it."""
     return max(least, fault.length)
 
@@ -46,10 +45,6 @@ def audits_for(fault: Planted) -> list[str]:
     """Those the fault concerns and all cheap ones; `slow` has every audit on every fault."""
     concerned = {*fault.caught_by, *fault.also}
     return [name for name in NAMES if name in concerned or name not in EXPENSIVE]
-
-
-def failures(found: Verdicts) -> dict[str, str]:
-    return {f.name: f.why for f in found.findings if f.verdict == "fail"}
 
 
 def judge_fault(fault: Planted, found: dict[str, str]) -> None:

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attnlab.audit import check
-from attnlab.audit.finding import Verdicts
 from attnlab.core.seeds import Seed
 
-from .faults.base import VOCABULARY, Planted, built
+from .faults.base import VOCABULARY, Planted, built, failures
 from .faults.skeletons import CausalAttention, TinyGPT, join, mlp, split, triangle
 
 WIDTH = 22
@@ -147,10 +146,6 @@ SOUND: dict[str, Callable[[], nn.Module]] = {
     "head of zeros": _zero_head,
     "table of pairs": Pairs,
 }
-
-
-def failures(found: Verdicts) -> dict[str, str]:
-    return {f.name: f.why for f in found.findings if f.verdict == "fail"}
 
 
 @pytest.mark.parametrize("name", SOUND)

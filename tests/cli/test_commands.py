@@ -47,7 +47,7 @@ COMMANDS = {
     "rouge": "--help --json --no-stemmer --predictions --references --splitter --tokenizer",
     "assets list": "--help --json",
     "assets get": "--help --json --path --revision --source NAME",
-    "assets verify": "--help --json [NAME]",
+    "assets verify": "--help --json NAME",
     "assets remove": "--help --json NAME",
 }
 GLOBAL = "--help --install-completion --show-completion --version"
@@ -86,6 +86,22 @@ def test_every_command_explains_itself(attnlab: Any, command: str) -> None:
     assert said.out.startswith(f"Usage: attnlab {command}")
     assert all(option in said.out for option in COMMANDS[command].split())
     assert "\x1b" not in said.out
+
+
+@pytest.mark.parametrize("group", ["", "construct", "assets"])
+def test_a_summary_fits_on_one_line_of_80_columns(
+    attnlab: Any, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, summaries = attnlab(*group.split(), "--help").out.split("Commands:\n")
+    names = {name.removeprefix(group).split()[0] for name in COMMANDS if name.startswith(group)}
+    assert {line.split()[0] for line in summaries.splitlines()} == names
+    assert "..." not in summaries
+
+
+def test_a_required_argument_is_not_shown_as_a_choice(attnlab: Any) -> None:
+    assert attnlab("export", "--help").out.startswith("Usage: attnlab export [OPTIONS] TARGET DIR")
+    assert "[OPTIONS] [NAME]" in attnlab("assets", "verify", "--help").out
 
 
 def test_help_version_and_no_command(attnlab: Any) -> None:

@@ -180,7 +180,7 @@ def test_a_basis_written_by_columns_is_noticed(attnlab: Any, folder: Path) -> No
     Path("Bt.csv").write_text("1\n0\n1\n", encoding="utf-8")
     argv = ("construct", "extract", "--basis-a", "At.csv", "--basis-b", "Bt.csv", "--json")
     noticed = attnlab(*argv)
-    assert "the columns are taken as the basis" in noticed.err
+    assert "each column is taken as one vector" in noticed.err
     assert json.loads(noticed.out)["matrix"] == rows["matrix"]
     told = attnlab(*argv, "--columns")
     assert told.err == "" and told.out == noticed.out

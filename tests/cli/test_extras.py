@@ -1,11 +1,13 @@
 """The core alone: commands that need an optional dependency say what to install, the rest work."""
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
+from attnlab.assets.cache import VARIABLE
 from attnlab.core.errors import UsageError
 from attnlab.core.extras import EXTRAS, require
 from tests.cli.test_finetune import reviews
@@ -46,6 +48,8 @@ DOORS = {
     (*FINETUNE, "--method", "prefix"): "method 'prefix' needs peft: pip install 'attnlab[models]'",
     ("generate", "small.gguf", "--prompt", "a"): "small.gguf: a GGUF file needs accelerate and "
     "gguf: pip install 'attnlab[models]'",
+    ("generate", "smollm2", "--prompt", "a"): "smollm2: a GGUF file needs accelerate and "
+    "gguf: pip install 'attnlab[models]'",
     ("run", "counting", "--engine", "ray"): "engine 'ray' needs ray: "
     "pip install 'attnlab[cluster]'",
 }
@@ -77,12 +81,14 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str, st
         [sys.executable, "-c", WITHOUT_EXTRAS],
         input=json.dumps([[*DOORS, *OPEN], hidden]),
         cwd=folder,
+        env={**os.environ, VARIABLE: str(folder / "cache")},
         capture_output=True,
         text=True,
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    assert not (folder / "runs").exists()  # nobody began a run
+    assert not (folder / "runs").exists()  # no run was started
+    assert not (folder / "cache").exists()  # and nothing was downloaded
     return [(code, out, error) for code, out, error in json.loads(done.stdout)]
 
 

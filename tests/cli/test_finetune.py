@@ -74,7 +74,7 @@ def full(place: Path) -> dict[str, Any]:
     return json.loads(said.out)
 
 
-def test_it_learns_and_says_so(place: Path, full: dict[str, Any]) -> None:
+def test_finetune_learns_and_reports_its_accuracy(place: Path, full: dict[str, Any]) -> None:
     assert list(full)[:5] == ["run", "accuracy", "interval", "majority", "parameters"]
     low, high = full["interval"]
     assert full["majority"] < low <= full["accuracy"] <= high and full["collapse"] is None

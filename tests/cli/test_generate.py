@@ -122,7 +122,7 @@ REFUSED = {
     "top-k:n=3": "top-k has no setting 'n'",
     "top-k:k=3,temprature=1": "did you mean 'temperature'?",
     "top-p:p=7": "top-p must lie in 0 … 1, got 7",
-    "beam:width=2": "beam:width=2 gives 2 texts at most, not 3",
+    "beam:width=2": "beam:width=2 gives at most 2 texts, not 3: use a larger width",
 }
 
 
@@ -152,13 +152,14 @@ def test_other_refusals(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert said.code == 2 and words in said.err, said
 
 
-def test_what_a_person_should_know_is_said(folder: Path, tmp_path: Path) -> None:
+def test_remarks_about_context_and_chat_models(folder: Path, tmp_path: Path) -> None:
     """The context is 37: a long prompt, a long text; a chat model."""
     long = asked(folder, "--max-new-tokens", "41", "--json")
     assert long.code == 0
     tokens = len(AutoTokenizer.from_pretrained(folder)("the king")["input_ids"])
     assert long.err == (
-        f"attnlab: tiny reads 37 tokens at once: from token {39 - tokens} on, the last 37\n"
+        f"attnlab: tiny reads 37 tokens at once: from new token {39 - tokens} on it reads "
+        "only the last 37\n"
     )
     over = call("generate", str(folder), "--prompt", "the king " * 23, "--device", "cpu", "--json")
     assert over.code == 0 and "of which tiny reads the last 37" in over.err

@@ -68,7 +68,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_train_says_what_it_found(model: dict[str, Any], text: Path) -> None:
+def test_train_prints_perplexities_and_a_sample(model: dict[str, Any], text: Path) -> None:
     assert set(model) >= {
         "run",
         "train_perplexity",
@@ -137,7 +137,7 @@ def test_perplexity_of_a_file_and_of_its_lines(model: dict[str, Any], text: Path
     assert lines["mean_of_sentences"] > 1
 
 
-def test_export_is_read_by_transformers_and_says_the_same(
+def test_transformers_loads_the_export_and_gives_the_same_logits(
     model: dict[str, Any], other: dict[str, Any], text: Path, tmp_path: Path
 ) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -156,7 +156,7 @@ def test_export_is_read_by_transformers_and_says_the_same(
     assert sha256_file(tmp_path / "folder0" / "model.safetensors")
 
 
-def test_generate_goes_on_from_a_prompt(model: dict[str, Any], text: Path) -> None:
+def test_generate_continues_a_prompt(model: dict[str, Any], text: Path) -> None:
     asked = [
         "generate",
         model["run"],
@@ -216,7 +216,7 @@ def test_anyones_function_is_a_target(tmp_path: Path, monkeypatch: pytest.Monkey
     ("argv", "code", "words"),
     [
         (["attend", "./nowhere", "--text", "a"], 2, "no such path"),
-        (["attend", "nothing-known", "--text", "a"], 2, "or owner/name"),
+        (["attend", "nothing-known", "--text", "a"], 2, "hub name (owner/name)"),
         (["attend", "train@ffff", "--text", "ab"], 2, "no trial 'ffff'"),
         (["attend", "train", "--text", "the king", "--layer", "7"], 2, "layer"),
         (["attend", "train", "--text", "the king " * 99], 2, "tokens"),

@@ -11,7 +11,7 @@ from attnlab.solvable import limits
 
 DRY = ("run", "phase-transition", "--device", "cpu", "--dry-run")
 BAD_USAGE = [
-    (("frobnicate",), "Known: run, "),
+    (("frobnicate",), "Known commands: run, "),
     (("rnu",), "Did you mean 'run'"),
     (("--nope",), "--nope"),
     (("list", "more"), "extra argument"),
@@ -72,7 +72,7 @@ BAD_USAGE = [
     (("simulate", "--start", "semantic-x"), "unknown start"),
     (("simulate", "--seed", "-1"), "--seed"),
     (("simulate", "--device", "tpu"), "did you mean 'cpu'"),
-    (("simulate", "--set", "dim=7"), "its own option, --dim"),
+    (("simulate", "--set", "dim=7"), "use the option --dim instead"),
     (("simulate", "--set", "sigm=1"), "did you mean 'sigma'"),
     (("simulate", "--set", "tolerance=-1"), "'tolerance'"),
     (("simulate", "--set", "test_samples=0"), "'test_samples'"),
@@ -112,14 +112,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_config_files_that_are_none(attnlab: Any, here: Path, name: str) -> None:
+def test_config_files_of_a_wrong_kind_are_refused(attnlab: Any, here: Path, name: str) -> None:
     content = BOMBS[name]
     if content is not None:
         (here / "given.toml").write_bytes(content)
     refused(attnlab(*DRY, "--config", "given.toml"), 2)
 
 
-def test_a_config_that_never_ends_or_begins(attnlab: Any, here: Path) -> None:
+def test_a_config_that_is_a_device_or_a_pipe_is_refused(attnlab: Any, here: Path) -> None:
     os.mkfifo("pipe")
     for path in ("/dev/zero", "pipe", "."):
         refused(attnlab(*DRY, "--config", path), 2)
@@ -171,7 +171,7 @@ def test_claims_that_fail_keep_the_trials(attnlab: Any, here: Path) -> None:
     assert "claims: AttributeError" in said.err and "its trials are stored" in said.err
 
 
-def test_a_model_of_ones_own_that_leaves(attnlab: Any, here: Path) -> None:
+def test_a_users_model_that_calls_sys_exit(attnlab: Any, here: Path) -> None:
     for code in ("raise SystemExit(0)", "def f():\n    raise SystemExit(0)"):
         (here / "mine.py").write_text(code, encoding="utf-8")
         said = attnlab("audit", "mine:f")
@@ -179,7 +179,9 @@ def test_a_model_of_ones_own_that_leaves(attnlab: Any, here: Path) -> None:
         assert "SystemExit: 0" in said.err
 
 
-def test_an_internal_error_is_a_line_too(attnlab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_printed_in_one_line(
+    attnlab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: object) -> list[str]:
         raise KeyError("lost")
 

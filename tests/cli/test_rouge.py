@@ -86,7 +86,7 @@ def test_the_table_names_the_variant(attnlab: Any, folder: Path) -> None:
     ]
 
 
-def test_lines_of_several_sentences_are_told(attnlab: Any, folder: Path) -> None:
+def test_rouge_remarks_on_lines_with_several_sentences(attnlab: Any, folder: Path) -> None:
     said = attnlab("rouge", "--predictions", "p.txt", "--references", "r.txt")
     assert said.code == 0
     assert "note: 1 of 3 items have sentences that share a line" in said.err

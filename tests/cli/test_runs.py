@@ -73,7 +73,7 @@ def test_a_failed_trial_is_exit_1_and_the_others_are_kept(attnlab: Any, here: Pa
     said = attnlab(*RUN, "--set", "bad=true", "--workers", "1")
     assert said.code == 1
     assert "ValueError: a square pebble" in said.err and "Traceback" not in said.err
-    assert "runs only these again" in said.err
+    assert "runs only these trials again" in said.err
     assert said.out.splitlines()[-1].endswith("report.html")
     verified = json.loads(attnlab("verify", "pebbles", "--json").out)
     assert (verified["complete"], verified["ok"]) == (False, True)
@@ -124,7 +124,7 @@ def test_report_and_pdf(attnlab: Any, copied: Path) -> None:
     assert attnlab("report", copied.name, "--pdf").code == 0  # the study's file lies here
     Path("pebbles.py").write_text("something else\n", encoding="utf-8")
     moved = attnlab("report", copied.name, "--pdf")
-    assert moved.code == 2 and "came from pebbles.py" in moved.err
+    assert moved.code == 2 and "was made with pebbles.py" in moved.err
     assert json.loads(attnlab("verify", copied.name, "--json").out)["ok"]
 
 

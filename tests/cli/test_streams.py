@@ -57,7 +57,7 @@ def on_terminal(*argv: str, folder: Path, **environment: str) -> str:
     return seen.decode().replace("\r\n", "\n")
 
 
-def test_a_reader_that_leaves_is_not_an_error(stored: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(stored: Path, tmp_path: Path) -> None:
     script = "".join(
         f"$A {argv} | {reader} > /dev/null; echo ${{PIPESTATUS[0]}}\n"
         for argv in (f"table {stored} --csv", f"table {stored} --json")
@@ -68,7 +68,7 @@ def test_a_reader_that_leaves_is_not_an_error(stored: Path, tmp_path: Path) -> N
     assert done.stderr == ""
 
 
-def test_a_reader_that_leaves_takes_nothing_from_a_failure(stored: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_keeps_the_exit_code_of_a_failure(stored: Path, tmp_path: Path) -> None:
     damaged = tmp_path / stored.name
     shutil.copytree(stored, damaged)
     (damaged / "results.json").write_bytes(b"{}")
@@ -84,7 +84,7 @@ def test_full_and_closed_outputs(tmp_path: Path) -> None:
     assert shell("$A nope 2>&-", tmp_path).returncode == 2
 
 
-def test_an_output_that_cannot_say_omega(tmp_path: Path) -> None:
+def test_a_stream_that_cannot_encode_omega(tmp_path: Path) -> None:
     done = shell("$A show phase-transition", tmp_path, PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u03c9" in done.stdout
@@ -99,7 +99,7 @@ def test_a_pipe_has_no_control_codes_and_a_terminal_fits(stored: Path, tmp_path:
     assert CONTROL.search(seen)
     text = re.sub(r"\x1b\[[0-9;]*m", "", seen)
     assert max(map(len, text.splitlines())) <= 80
-    assert "of 6 columns; --csv and --json have all" in text  # size and none are the same in all
+    assert "of 6 columns; --csv and --json print all" in text  # size and none are the same in all
 
 
 def test_the_claims_fit_a_terminal_and_colour_can_be_refused(stored: Path, tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ def test_a_folder_that_names_no_model_is_damaged(here: Path, content: str) -> No
         find_target(str(here))
 
 
-def test_a_full_folder_is_no_place_for_a_model(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_refuses_a_folder_that_is_not_empty(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def loaded() -> Any:
         raise AssertionError("a model was loaded")
 

@@ -47,7 +47,7 @@ def every_text(
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("stop", [set(), {2}, {0, 3}], ids=str)
-def test_wide_enough_it_is_brute_force(stop: set[int], temperature: float) -> None:
+def test_a_wide_beam_equals_brute_force(stop: set[int], temperature: float) -> None:
     model, prompt, n = tiny(), [1, 4, 2], 7
     strategy = parse_strategy(f"beam:width=625,temperature={temperature}")
     found = generate(model, [prompt], strategy, max_new_tokens=STEPS, n=n, stop_ids=stop)
@@ -74,7 +74,7 @@ def beamed(model: Any, prompt: Sequence[int], width: int, stop: set[int]) -> tup
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7])
 @pytest.mark.parametrize("stop", [set(), {2}], ids=str)
-def test_narrow_it_is_the_plain_loop(width: int, stop: set[int]) -> None:
+def test_a_narrow_beam_equals_the_plain_loop(width: int, stop: set[int]) -> None:
     model, prompts = tiny(), [[1, 4, 2], [3], [0, 0, 2, 1, 3]]
     strategy = parse_strategy(f"beam:width={width}")
     found = generate(model, prompts, strategy, max_new_tokens=STEPS, stop_ids=stop)
@@ -113,7 +113,7 @@ def test_a_wider_beam_finds_what_greedy_misses() -> None:
     assert found == [(0, 0), (1, 3)]
 
 
-def test_it_ends_as_soon_as_nothing_better_can_come() -> None:
+def test_the_search_ends_when_no_better_text_is_possible() -> None:
     table = torch.full((5, 5), -5.0, dtype=torch.float64)
     table[:, 2] = 5.0
     model = Markov(table)
@@ -124,14 +124,14 @@ def test_it_ends_as_soon_as_nothing_better_can_come() -> None:
     assert len(model.asked) == 3, "one step of three rows"
 
 
-def test_more_texts_than_there_are() -> None:
+def test_asking_for_more_texts_than_exist_is_refused() -> None:
     table = torch.full((5, 5), -math.inf, dtype=torch.float64)
     table[:, 1] = 0.0
-    with pytest.raises(UsageError, match="there are 1 possible texts, not 2"):
+    with pytest.raises(UsageError, match="only 1 text possible, not 2"):
         generate(Markov(table), [[0]], parse_strategy("beam:width=2"), max_new_tokens=3, n=2)
 
 
-def test_the_penalty_knows_each_beams_own_text() -> None:
+def test_the_repetition_penalty_uses_each_beams_own_text() -> None:
     """With a large one no token comes twice while others are left."""
     model = Markov(torch.rand(7, 7, generator=torch.Generator().manual_seed(1)) + 1)
     (found,) = generate(

@@ -11,7 +11,7 @@ RARE = 1e-6  # false alarm of one test; seeds are fixed, so it is seen once or n
 
 
 @pytest.mark.parametrize("size", [1, 7, BLOCK, BLOCK + 1, 1009])
-def test_as_often_as_softmax_says(size: int) -> None:
+def test_draw_frequencies_match_softmax(size: int) -> None:
     generator = Seed(size).torch_generator()
     logits = torch.randn(1, size, generator=generator, dtype=torch.float64) * 1.5
     if size > 2:

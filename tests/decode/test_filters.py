@@ -159,7 +159,7 @@ def test_the_penalty_is_for_tokens_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("bad", [[0.0, math.nan], [0.0, plain.INF], [-plain.INF] * 2], ids=str)
-def test_what_are_no_numbers_is_refused(bad: list[float]) -> None:
+def test_logits_that_are_nan_or_infinite_are_refused(bad: list[float]) -> None:
     logits = torch.tensor([[0.0, 1.0], bad])
     seen = torch.ones(2, 2, dtype=torch.bool)
     calls: list[Any] = [

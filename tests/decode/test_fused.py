@@ -40,7 +40,7 @@ def padding(rows: int) -> Tensor:
     return torch.arange(PROMPT)[None] < (torch.arange(rows) % 5)[:, None]
 
 
-def test_ahead_is_step_by_step() -> None:
+def test_decoding_ahead_equals_step_by_step() -> None:
     model, ids = gpt(small()), some_ids(3, 7)
     one, many = StaticGPT(model, 3, 19), StaticGPT(model, 3, 19)
     first = one.start(ids).argmax(-1)

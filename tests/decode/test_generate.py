@@ -55,7 +55,7 @@ def test_pairs_come_as_often_as_the_filtered_distribution_says(strategy: str) ->
     assert max(surprise(counts, exact(model, 2, s)) for s in others) < RARE, "it tells nothing"
 
 
-def test_a_penalty_for_repetition_moves_the_frequencies_of_what_was_said() -> None:
+def test_a_repetition_penalty_changes_the_frequencies_of_earlier_tokens() -> None:
     """Token 4 has a logit above 0, token 6 one below; both are in the prompt."""
     model = Markov.random(7)
     found = texts(model, [[6, 4, 5]], "sample:repetition=1.9", n=4001, max_new_tokens=1, batch=4001)
@@ -71,7 +71,7 @@ MODELS = {"ours": lambda: gpt(small(), torch.float32), **{n: lambda n=n: hub(n) 
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_limits_are_greedy_or_plain_draw_by_draw(name: str) -> None:
+def test_limits_of_each_strategy_equal_greedy_or_plain_sampling(name: str) -> None:
     model = MODELS[name]()
     greedy, drawn = (texts(model, PROMPTS, s, n=2) for s in ("greedy", "sample"))
     for same in (
@@ -107,7 +107,7 @@ def test_limits_are_greedy_or_plain_draw_by_draw(name: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "top-p:p=0.8", "beam:width=3"])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_text_knows_neither_neighbours_nor_batch_nor_order(name: str, strategy: str) -> None:
+def test_a_text_does_not_depend_on_neighbours_batch_or_order(name: str, strategy: str) -> None:
     model, prompts = MODELS[name](), [[5, 3, 8], [7, 1, 2, 9, 4, 6, 11], [13], [2, 2]]
     together = texts(model, prompts, strategy)
     assert [texts(model, [prompt], strategy)[0] for prompt in prompts] == together
@@ -235,7 +235,7 @@ def test_rows_end_one_by_one() -> None:
     assert sorted(heard) == [(0, 1), (0, 2), (0, 3), (2, 3), (4, 5)]
 
 
-def test_tokens_are_heard_as_they_come() -> None:
+def test_on_token_is_called_for_every_new_token() -> None:
     model, heard = gpt(small()), []
     found = generate(
         model,
@@ -250,28 +250,28 @@ def test_tokens_are_heard_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample", "top-k:k=3", "beam:width=2"])
-def test_what_are_no_numbers_is_refused(strategy: str) -> None:
+def test_logits_that_are_nan_or_infinite_are_refused(strategy: str) -> None:
     for bad in (math.nan, INF):
         model = chain(0, 1, 2, 3)
         model.table[2, 5] = bad
-        with pytest.raises(UsageError, match="logits are not numbers"):
+        with pytest.raises(UsageError, match="logits are NaN or infinite"):
             one(model, [0], strategy)
         # a row that has ended is not asked; beams end when nothing better can come
         done = generate(model, [[1], [0]], parse_strategy(strategy), max_new_tokens=3, stop_ids=[2])
         assert [t.ids for t in done] == [(), (1,)]
     model.table[2] = -INF
-    with pytest.raises(UsageError, match="logits are not numbers"):
+    with pytest.raises(UsageError, match="logits are NaN or infinite"):
         one(model, [0], strategy)
 
 
-def test_what_cannot_come_never_does() -> None:
+def test_a_token_with_logit_minus_infinity_is_never_chosen() -> None:
     table = torch.full((11, 11), -INF)
     table[:, [3, 7]] = 0.0
     found = texts(Markov(table), [[0]], "temperature:t=100", n=97, max_new_tokens=5)
     assert {i for ids in found for i in ids} == {3, 7}
 
 
-def test_of_equals_the_lowest_id_is_the_likeliest() -> None:
+def test_a_tie_goes_to_the_lowest_id() -> None:
     table = torch.zeros(11, 11)
     table[:, :4] = -1.0
     for same in ("greedy", "top-k:k=1", "top-p:p=0", "min-p:p=1", "beam:width=1", "beam:width=3"):
@@ -280,7 +280,7 @@ def test_of_equals_the_lowest_id_is_the_likeliest() -> None:
     assert {ids[0] for ids in kept} == {4, 5, 6}
 
 
-def test_the_same_text_n_times_is_made_once() -> None:
+def test_greedy_generates_n_equal_texts_once() -> None:
     model = chain(0, 1, 2)
     found = generate(model, [[0]], Strategy("greedy"), n=5, max_new_tokens=2)
     assert len(found) == 5 and len(set(found)) == 1 and len(model.asked) == 2
@@ -305,12 +305,15 @@ def test_bad_calls_are_refused() -> None:
         ({"n": 0}, "n must"),
         ({"batch": 0}, "batch"),
         ({"prompts": [[1], []]}, "prompt 1 has no token"),
-        ({"prompts": [[53]]}, "ids are 0 … 52"),
-        ({"prompts": [[-1]]}, "ids are 0 … 52"),
+        ({"prompts": [[53]]}, "ids must lie in 0 … 52"),
+        ({"prompts": [[-1]]}, "ids must lie in 0 … 52"),
         ({"stop_strings": ["a"]}, "need `decode`"),
-        ({"stop_strings": [""], "decode": spell}, "not empty"),
-        ({"strategy": "beam:width=2", "n": 3}, "gives 2 texts at most, not 3"),
-        ({"strategy": "beam:width=2", "stop_strings": ["a"], "decode": spell}, "not at strings"),
+        ({"stop_strings": [""], "decode": spell}, "not be empty"),
+        ({"strategy": "beam:width=2", "n": 3}, "gives at most 2 texts, not 3"),
+        (
+            {"strategy": "beam:width=2", "stop_strings": ["a"], "decode": spell},
+            "cannot end at stop strings",
+        ),
     ]
     for change, words in bad:
         given: dict[str, Any] = {"prompts": [[1]], "max_new_tokens": 3, "strategy": "sample"}

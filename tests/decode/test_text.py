@@ -50,7 +50,7 @@ def test_bytes_that_are_no_text_come_at_the_end() -> None:
     assert stream.last(continuation(as_bytes, [65], [0xFF, 66, 0xC3])) == "\ufffd"
 
 
-def test_a_text_cut_back_says_no_more() -> None:
+def test_a_shortened_text_adds_no_piece() -> None:
     stream = Stream(as_words, [])
     assert stream.piece(1) + stream.piece(2) == "w1 w2"
     assert stream.last("w1") == ""

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from attnlab.lab.arms import Arms, ArmStudy
-from attnlab.lab.study import StudySettings
+from attnlab.lab.study import StudySettings, setting
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 
@@ -23,6 +23,7 @@ def row(arm: str, seed: int, value: float) -> Row:
         "done",
         {"arm": arm},
         {"x": value, "gone": None},
+        {"seconds": float(seed)} if seed else {},
         load_arrays=lambda: {"parts": np.array([value, -value])},
         load_curves=lambda: {"step": [1.0, 2.0], "y": [value, 2 * value]},
     )
@@ -43,6 +44,10 @@ def test_trials_by_arm_and_seed() -> None:
     steps, means = ARMS.curve("b", "step", "y")
     assert steps.tolist() == [1, 2] and [e.value for e in means] == pytest.approx([4, 8])
     assert ARMS.curve("never", "step", "y")[1] == []
+    first = ARMS.first("b")
+    assert first is not None and first.id == "b0" and ARMS.first("never") is None
+    assert ARMS.mean_cost("b", "seconds") == 1.5  # seed 0 has none
+    assert math.isnan(ARMS.mean_cost("b", "memory"))
 
 
 def test_differences_and_ratios_are_paired_by_seed() -> None:
@@ -111,3 +116,21 @@ def test_trials_are_arms_times_seeds() -> None:
     assert {t.id for t in trials} == {t.id for t in Small.at("full", seeds=2, points=9).trials()}
     assert not {"points", "seeds", "trial_seconds"} & trials[0].config.keys()
     assert Small.at("quick").evidence(Table(ROWS)).names() == ["a", "b"]
+
+
+def test_settings_carry_their_values_at_the_scales() -> None:
+    class Scaled(StudySettings):
+        width: int = setting("model width", 8, smoke=2, full=64)
+        depth: int = setting("layers", 3, full=6)
+
+    class Study(Small):
+        Settings = Scaled
+        presets: ClassVar = {"full": {"seeds": 5, "depth": 7}}
+
+    values = {
+        scale: (s.width, s.depth, s.seeds)
+        for scale in ("smoke", "quick", "full")
+        if (s := Study.at(scale).settings)
+    }
+    assert values == {"smoke": (2, 3, 3), "quick": (8, 3, 3), "full": (64, 7, 5)}
+    assert Study.at("smoke", width=5).settings_json()["width"] == 5

@@ -277,24 +277,24 @@ def test_what_cannot_be_meant() -> None:
 
 @pytest.mark.assets
 def test_a_real_encoder_on_real_sentences() -> None:
-    """Thirty-two sentences teach little: what is checked is that data, encoder and audits fit."""
+    """Sixteen sentences teach little: what is checked is that data, encoder and audits fit."""
     study = Adapters.at(
         "quick",
         seeds=1,
-        rows=32,
-        scored=16,
-        tested=16,
+        rows=16,
+        scored=8,
+        tested=8,
         epochs=1.0,
         methods=["head"],
         encoders=[],
-        pair_rows=16,
-        pair_scored=16,
+        pair_rows=8,
+        pair_scored=8,
         pair_longest=48,
         factors=[1.0],
     )
     study.fetch()
     for trial in study.trials():
         out = study.run(trial, TrialContext())
-        assert out.metrics["trained"] == 2 * 384 + 2 and out.metrics["tested"] == 16
+        assert out.metrics["trained"] == 2 * 384 + 2 and out.metrics["tested"] == 8
         verdicts = {f.name: f.verdict for f in out.findings}
         assert verdicts["freeze"] == verdicts["split-overlap"] == "pass"

@@ -128,7 +128,7 @@ def test_a_collapse_is_claimed_only_where_it_is() -> None:
     no = drawn(0.70, 0.66, False)
     assert verdicts(no)["collapses-at-0.001"] == "fails"
     assert verdicts(no)["collapse-is-named"] == "undecided"  # there is nothing to name
-    assert yes.answer == "Not settled: no search was run to its end."
+    assert yes.answer == "Not settled: no search has finished."
 
 
 def test_the_answer_tells_the_accuracy_and_which_rates_collapse() -> None:

@@ -219,7 +219,9 @@ def test_verdicts_follow_the_table() -> None:
     found = judged(table_of())
     assert {c.verdict for c in found.values()} == {"holds"} and len(found) == 10
     drawn = draw_conclusions(Counting.at("quick"), table_of())
-    assert drawn.answer.startswith("Yes: 97.1 % of the counts are right by positions and 97.1 % by")
+    assert drawn.answer.startswith(
+        "Yes: 97.1 % of the counts are right with scores of positions and 97.1 %"
+    )
     assert {f.verdict for f in drawn.findings} == {"pass"}
     assert drawn.sections[0].heading == "Two ways to count"
 

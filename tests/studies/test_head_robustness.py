@@ -3,7 +3,6 @@
 import itertools
 import math
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,12 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from attnlab.api.conclude import draw_conclusions
+from attnlab.api.running import Run, run
 from attnlab.construct.inputs import attention_weights
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import apply_audits
 from attnlab.lab.table import Row, Table
-from attnlab.lab.trial import Trial, TrialContext
+from attnlab.lab.trial import Trial
 from attnlab.studies.head_robustness import trial as trial_file
 from attnlab.studies.head_robustness.checks import UNDERMINED, agreement, allowed, quadrature
 from attnlab.studies.head_robustness.evidence import Evidence
@@ -42,26 +42,22 @@ def drawn(count: int, seed: int = 3, **changes: Any) -> Trial:
     return Trial("head-robustness", 1, config, seed)
 
 
-@lru_cache(maxsize=1)
-def smoke() -> tuple[HeadRobustness, Table]:
-    """The smoke trials, run in this process; settings are those of the scale."""
+Smoke = tuple[HeadRobustness, Table]
+one_process = pytest.mark.xdist_group("head-robustness")  # these tests share one run
+
+
+@pytest.fixture(scope="module")
+def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The smoke scale, run to its report."""
+    return run("head-robustness", scale="smoke", out=tmp_path_factory.mktemp("runs"), workers=1)
+
+
+@pytest.fixture(scope="module")
+def smoke(smoke_run: Run) -> Smoke:
+    """The study at the smoke scale and the trials of its run."""
     study = HeadRobustness.at("smoke")
     assert isinstance(study, HeadRobustness)
-    rows = []
-    for trial in study.trials():
-        out = study.run(trial, TrialContext())
-        rows.append(
-            Row(
-                id=trial.id,
-                seed=trial.seed,
-                state="done",
-                config=trial.config,
-                metrics=out.metrics,
-                load_arrays=lambda out=out: out.arrays,
-                load_curves=lambda out=out: out.curves,
-            )
-        )
-    return study, Table(rows)
+    return study, smoke_run.table
 
 
 def test_draws_are_attention_on_keys_drawn_one_by_one() -> None:
@@ -153,8 +149,9 @@ def test_what_chance_is_allowed_is_an_upper_bound(p: float) -> None:
     assert t < 6 * math.sqrt(p * (1 - p) / n) + 6 / n
 
 
-def test_exact_and_draws_agree_and_a_wrong_law_is_seen() -> None:
-    study, table = smoke()
+@one_process
+def test_exact_and_draws_agree_and_a_wrong_law_is_seen(smoke: Smoke) -> None:
+    study, table = smoke
     e = Evidence(table, study.settings)
     good = agreement(e)
     assert good.verdict == "pass" and good.evidence["numbers"] == 6 * (1 + 1 + 3 + 3 + 3)
@@ -174,8 +171,9 @@ def test_exact_and_draws_agree_and_a_wrong_law_is_seen() -> None:
     assert {c.name for c in claims} >= set(UNDERMINED)
 
 
-def test_a_coarse_quadrature_is_seen() -> None:
-    study, table = smoke()
+@one_process
+def test_a_coarse_quadrature_is_seen(smoke: Smoke) -> None:
+    study, table = smoke
     rows = [
         replace(r, metrics={**r.metrics, "quadrature_gap": 1e-6}) if r["kind"] == "exact" else r
         for r in table
@@ -184,9 +182,10 @@ def test_a_coarse_quadrature_is_seen() -> None:
     assert found.verdict == "fail" and found.number == 1e-6
 
 
-def test_the_verdicts_follow_the_table() -> None:
+@one_process
+def test_the_verdicts_follow_the_table(smoke: Smoke) -> None:
     """The smoke draws, then the same with the arms exchanged: the answer turns round."""
-    study, table = smoke()
+    study, table = smoke
     claims = {c.name: c for c in study.claims(study.evidence(table))}
     for name in (
         "one-head-swings",
@@ -272,8 +271,9 @@ def test_an_empty_table_breaks_nothing() -> None:
     assert {f.verdict for f in drawn.findings} == {"not-applicable"}
 
 
-def test_words_in_figures_are_large_enough_and_inside() -> None:
-    study, table = smoke()
+@one_process
+def test_words_in_figures_are_large_enough_and_inside(smoke: Smoke) -> None:
+    study, table = smoke
     made = study.figures(study.evidence(table))
     assert [f.name for f in made] == [
         "draws",
@@ -297,12 +297,18 @@ def test_words_in_figures_are_large_enough_and_inside() -> None:
                 assert not a.overlaps(b), f"{figure.name}: {one!r} lies on {other!r}"
 
 
-@pytest.mark.parametrize("settings", [{}, {"keys": 2, "dims": 2, "alpha": 0.0}])
-def test_the_smoke_scale_runs_to_its_report(settings: dict[str, Any], tmp_path: Path) -> None:
-    from attnlab.api.running import run
+@one_process
+def test_the_smoke_scale_runs_to_its_report(smoke_run: Run) -> None:
+    is_whole(smoke_run)
 
-    few = {"draws": 500, "line_points": 0, **settings}
-    done = run("head-robustness", scale="smoke", out=tmp_path, workers=1, settings=few)
+
+def test_two_keys_without_noise_run_to_a_report(tmp_path: Path) -> None:
+    few = {"draws": 500, "line_points": 0, "keys": 2, "dims": 2, "alpha": 0.0}
+    is_whole(run("head-robustness", scale="smoke", out=tmp_path, workers=1, settings=few))
+
+
+def is_whole(done: Run) -> None:
+    """No trial failed, no audit of the exact law did, and every figure was drawn."""
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) == 5
     assert not [

@@ -107,7 +107,7 @@ def test_what_is_no_list_of_texts(tmp_path: Path, name: str, held: str) -> None:
     assert "\n" not in str(error.value) and len(str(error.value)) < 300
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_of_a_wrong_kind_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.txt", Path("/dev/zero")):
         with pytest.raises(UsageError):
             read_texts(path)

@@ -1,4 +1,4 @@
-"""What Python and the command line call: one function for each thing a person can ask for.
+"""The functions behind `import attnlab` and the command line.
 
 running.run, running.plan    a study            training.train       a GPT on one's own text
 questions.attend, .audit …   any model          finetuning.finetune  a classifier

@@ -65,7 +65,7 @@ def conclude(record: Record, study: Study) -> None:
 
 @dataclass(frozen=True)
 class Conclusions:
-    """What a study concludes from a table: `claims` after the audits had their say."""
+    """What a study concludes from a table; `claims` as they stand after the audits."""
 
     evidence: Any
     claims: Sequence[Claim]
@@ -75,7 +75,7 @@ class Conclusions:
 
 
 def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclusions:
-    """Claims, each computed once; then the audits, which may leave some of them undecided.
+    """Judge the claims, run the audits (which may make claims undecided), write the answer.
 
     At the smoke scale everything is computed too, so that the machinery is tried, but nothing is
     concluded.
@@ -116,7 +116,7 @@ def _words(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, S
 
 
 def _figures(study: Study, evidence: Any) -> list[Figure]:
-    """The study's figures; a name becomes a file's name, so it must be one."""
+    """The study's figures; UsageError for a name that cannot be a file name."""
     figures = call_study(study, "figures", lambda: list(study.figures(evidence)))
     for figure in figures:
         if not FIGURE_NAME.fullmatch(figure.name):
@@ -134,7 +134,7 @@ def _figure_file(figure: Figure) -> str:
 
 
 def draw_pdf(path: Path) -> list[Path]:
-    """The run's figures as PDF, beside their SVGs; the run is sealed again."""
+    """Write the run's figures as PDF files beside the SVG files and seal the run again."""
     from attnlab.report.style import save_pdf
 
     record = Record.open(path)
@@ -152,14 +152,14 @@ def draw_pdf(path: Path) -> list[Path]:
 
 
 def study_of(record: Record) -> Study:
-    """The study object a run was made with; a user's own file must lie in the current folder."""
+    """Rebuild the study of a run; a user's own study file must be in the current folder."""
     spec, source = record.spec, record.spec.source
     if isinstance(source, dict) and "file" in source:
         file = Path(source["file"]).name
         if not Path(file).is_file() or read_source(f"./{file}").sha256 != source["sha256"]:
             raise UsageError(
-                f"run {record.name} came from {file}, which is not in this folder as it was then: "
-                "go where it is"
+                f"run {record.name} was made with {file}, which is not in the current folder or "
+                "has changed since: change to the folder that has it"
             )
         kind = load_study_class(f"./{file}")
     else:

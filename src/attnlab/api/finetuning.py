@@ -1,4 +1,4 @@
-"""A classifier from labelled texts, and what it says of new ones."""
+"""Fine-tune a classifier on labelled texts and classify new texts with it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def finetune(  # noqa: PLR0913  (each is one choice of a training)
     """Fine-tune an encoder on labelled texts: a .csv, .tsv or .jsonl file, a folder, or an asset.
 
     `text`, `second` and `label` name columns; `method` is full, head, prefix, prefix-layers or
-    lora. The class of new texts comes from `attnlab predict RUN`.
+    lora. `attnlab predict RUN` classifies new texts.
     """
     from attnlab.api.running import run
 
@@ -57,18 +57,18 @@ def finetune(  # noqa: PLR0913  (each is one choice of a training)
 
 
 def plan_finetuning(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan":
-    """The plan of one fine-tuning; `more` are settings without a parameter of their own."""
+    """Plan one fine-tuning; `more` holds settings that `finetune` has no parameter for."""
     from attnlab.api.running import plan
     from attnlab.lab.engine.pool import default_workers
 
     for key in more.keys() & (chosen.keys() - {"first_seed"}):
-        raise UsageError(f"--set {key}: it has its own option, --{key}")
+        raise UsageError(f"--set {key}: use the option --{key} instead")
     threads = chosen["threads"] or default_workers("cpu")
     return plan("finetune", "quick", {**more, **chosen, "threads": threads})
 
 
 def finetune_document(done: "Run") -> dict[str, Any]:
-    """What `attnlab finetune --json` prints, of the first seed; `collapse` is null or says why."""
+    """The document of `attnlab finetune --json`, for the first seed; `collapse` is None if none."""
     row = next(iter(done.table.done()))
     collapse = row.failure("collapse")
     return {
@@ -87,7 +87,7 @@ def predict(
     run: str, texts: Sequence[str], out: Path, device: str = "cpu", seconds: Sequence[str] = ()
 ) -> dict[str, Any]:
     """The class and the probabilities of each text, by the classifier a run holds."""
-    record, row = _row(run, out)  # a wrong name first: torch is slow to load
+    record, row = _row(run, out)  # refuses a wrong name before torch, which loads slowly
     document = _document(row)
     pairs = _pairs(texts, seconds, bool(document.get("pair")))
     import torch
@@ -135,15 +135,15 @@ def _row(run: str, out: Path) -> "tuple[Record, Row]":
     rows = [row for row in record.table().done() if row.documents.get("tuned.json")]
     rows = [row for row in rows if row.id.startswith(trial)]
     if not rows:
-        what = f"no trial {trial!r}" if trial else "no fine-tuned classifier"
-        raise UsageError(f"run {record.name} holds {what}; `attnlab finetune` makes one")
+        what = f"trial {trial!r} with a classifier" if trial else "fine-tuned classifier"
+        raise UsageError(f"run {record.name} has no {what}; `attnlab finetune` trains one")
     return record, rows[0]
 
 
 def _document(row: "Row") -> Mapping[str, Any]:
     document = json.loads(row.documents["tuned.json"])
     if not {"labels", "longest"} <= document.keys():
-        raise IntegrityError("tuned.json does not describe a fine-tuned model")
+        raise IntegrityError("tuned.json does not describe a fine-tuned model: the run is damaged")
     return document
 
 
@@ -151,9 +151,9 @@ def _pairs(
     texts: Sequence[str], seconds: Sequence[str], pair: bool
 ) -> list[tuple[str, str | None]]:
     if not texts or not all(text.strip() for text in texts):
-        raise UsageError("--text: an empty text has no class")
+        raise UsageError("--text: an empty text cannot be classified")
     if pair and len(seconds) != len(texts):
-        raise UsageError("this classifier reads pairs: give a --second for every --text")
+        raise UsageError("this classifier reads pairs of texts: give one --second for every --text")
     if seconds and not pair:
-        raise UsageError("this classifier reads one text, not pairs: leave out --second")
+        raise UsageError("this classifier reads single texts, not pairs: leave out --second")
     return list(zip(texts, seconds if pair else [None] * len(texts), strict=True))

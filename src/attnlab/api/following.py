@@ -1,4 +1,4 @@
-"""The other processes of a training: they compute with the first one and store nothing."""
+"""The other processes of a distributed training: they compute but store nothing."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from attnlab.lab.trial import TrialContext, TrialStopped
 
 
 def follow(plan: Plan, out: Path) -> None:
-    """Run the trials the first process runs, in its order, from its checkpoints."""
+    """Run the same trials as the first process, in the same order, from its checkpoints."""
     study, folder = plan.study, out / plan.name
     finished = Record.open(folder).finished_ids() if (folder / STUDY).exists() else set[str]()
     with stop_on_signals() as stop:
@@ -30,6 +30,6 @@ def follow(plan: Plan, out: Path) -> None:
                 break
             except AttnlabError:
                 raise
-            except Exception:  # the first process meets the same, and records it
+            except Exception:  # the first process gets the same error and records it
                 continue
         stop.raise_if_asked("the first process stores a checkpoint")

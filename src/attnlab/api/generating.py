@@ -1,4 +1,4 @@
-"""Continue a prompt with any model, by one decoding strategy or by several side by side."""
+"""Continue a prompt with any model and one or several decoding strategies."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,39 +13,39 @@ if TYPE_CHECKING:
 
 
 class Listener(Protocol):
-    """Who follows a generation: methods are called as things happen, and may do nothing."""
+    """Receives the texts while they are generated, for example to print them."""
 
     def remark(self, text: str) -> None:
-        """Something a person should know about how the model is used."""
+        """Called with a remark on how the model reads the prompt."""
         ...
 
     def begins(self, strategy: "Strategy") -> None:
-        """Its texts come next."""
+        """Called before the texts of a strategy are generated."""
         ...
 
     def piece(self, text: str) -> None:
-        """More of its first text."""
+        """Called with each new piece of the strategy's first text."""
         ...
 
     def ends(self, texts: "Sequence[Generated]") -> None:
-        """All of its texts."""
+        """Called with all texts of the strategy."""
         ...
 
 
 class Silent:
-    """Shows nothing."""
+    """A listener that ignores everything."""
 
     def remark(self, text: str) -> None:
-        """Drop it."""
+        """Ignore the remark."""
 
     def begins(self, strategy: "Strategy") -> None:
-        """Show nothing."""
+        """Ignore the start of a strategy."""
 
     def piece(self, text: str) -> None:
-        """Show nothing."""
+        """Ignore the piece of text."""
 
     def ends(self, texts: "Sequence[Generated]") -> None:
-        """Show nothing."""
+        """Ignore the texts."""
 
 
 def generate(  # noqa: PLR0913  (what a person may choose)
@@ -60,52 +60,54 @@ def generate(  # noqa: PLR0913  (what a person may choose)
     seed: int = 0,
     listener: Listener | None = None,
 ) -> dict[str, Any]:
-    """n continuations of a prompt by each strategy: the document of `attnlab generate --json`.
+    """Generate n continuations of a prompt per strategy: the document of `generate --json`.
 
-    `strategies` are written as on the command line: "greedy", "top-p:p=0.7", "beam:width=4" …
+    Strategies are written as on the command line: "greedy", "top-p:p=0.7", "beam:width=4" …
     """
     listener = listener or Silent()
-    place = find_target(target, out, device)  # a wrong name first: torch is slow to load
+    location = find_target(target, out, device)  # refuses a wrong name before torch is loaded
     from attnlab.decode.strategy import parse_strategy
 
     chosen = [parse_strategy(text) for text in strategies]  # before a model is loaded
     narrow = next((s for s in chosen if s.width is not None and s.width < n), None)
     if narrow is not None:
-        raise UsageError(f"{narrow} gives {narrow.width} texts at most, not {n}")
-    found = place.load()
-    ids = _prompt(found, prompt)
-    for text in _remarks(found, len(ids), max_new_tokens):
+        raise UsageError(
+            f"{narrow} gives at most {narrow.width} texts, not {n}: use a larger width"
+        )
+    model = location.load()
+    ids = _prompt(model, prompt)
+    for text in _remarks(model, len(ids), max_new_tokens):
         listener.remark(text)
-    how = {"max_new_tokens": max_new_tokens, "n": n, "seed": seed, "stop_ids": _ends(found)}
-    answers = [_answer(found, ids, strategy, how, listener) for strategy in chosen]
-    return {"model": found.name, "prompt": prompt, "strategies": answers}
+    how = {"max_new_tokens": max_new_tokens, "n": n, "seed": seed, "stop_ids": _ends(model)}
+    answers = [_answer(model, ids, strategy, how, listener) for strategy in chosen]
+    return {"model": model.name, "prompt": prompt, "strategies": answers}
 
 
-def _prompt(found: Target, prompt: str) -> list[int]:
-    if found.reader is None:
-        raise UsageError(f"{found.name} has no tokenizer: it cannot read a text")
-    ids = list(found.reader.encode(prompt))
+def _prompt(target: Target, prompt: str) -> list[int]:
+    if target.reader is None:
+        raise UsageError(f"{target.name} has no tokenizer: it cannot read a text")
+    ids = list(target.reader.encode(prompt))
     if not ids:
-        raise UsageError(f"{found.name} needs a --prompt: it has no token that begins a text")
+        raise UsageError(f"{target.name} has no start token: give a --prompt to begin with")
     return ids
 
 
 def _answer(
-    found: Target, ids: list[int], strategy: "Strategy", how: dict[str, Any], listener: Listener
+    target: Target, ids: list[int], strategy: "Strategy", how: dict[str, Any], listener: Listener
 ) -> dict[str, Any]:
     from attnlab.decode.generate import generate
     from attnlab.decode.text import Stream
 
-    assert found.reader is not None  # _prompt has asked
-    stream = Stream(found.reader.decode, ids)
+    assert target.reader is not None  # checked by _prompt
+    stream = Stream(target.reader.decode, ids)
 
-    def heard(row: int, token: int) -> None:
+    def on_token(row: int, token: int) -> None:
         if row == 0 and (piece := stream.piece(token)):
             listener.piece(piece)
 
     listener.begins(strategy)
     texts = generate(
-        found.model, [ids], strategy, decode=found.reader.decode, on_token=heard, **how
+        target.model, [ids], strategy, decode=target.reader.decode, on_token=on_token, **how
     )
     if rest := stream.last(texts[0].text or ""):
         listener.piece(rest)
@@ -114,30 +116,31 @@ def _answer(
     return {"name": strategy.name, "settings": dict(strategy.settings), "texts": shown}
 
 
-def _ends(found: Target) -> set[int]:
-    """The ids that end a text: the tokenizer's, and those the model's own settings name."""
-    library = getattr(found.model, "library", None)
+def _ends(target: Target) -> set[int]:
+    """The ids that end a text, according to the tokenizer and the generation config."""
+    library = getattr(target.model, "library", None)
     named = getattr(getattr(library, "generation_config", None), "eos_token_id", None)
     ends = {named} if isinstance(named, int) else set(named or ())
-    return ends | ({found.reader.stop} if found.reader and found.reader.stop is not None else set())
+    stop = target.reader.stop if target.reader else None
+    return ends if stop is None else ends | {stop}
 
 
-def _remarks(found: Target, length: int, new: int) -> list[str]:
-    """How the prompt is read, where that is not what a person would expect."""
+def _remarks(target: Target, length: int, new: int) -> list[str]:
+    """Remarks for the user where the prompt is not read as one would expect."""
     remarks = []
-    tokenizer = getattr(found.model, "tokenizer", None)
+    tokenizer = getattr(target.model, "tokenizer", None)
     if getattr(getattr(tokenizer, "library", None), "chat_template", None):
         remarks.append(
-            f"{found.name} is a chat model: the prompt is continued as plain text, not answered"
+            f"{target.name} is a chat model: the prompt is continued as plain text, not answered"
         )
-    context = found.model.context
+    context = target.model.context
     if length > context:
         remarks.append(
-            f"the prompt has {length:,} tokens, of which {found.name} reads the last {context:,}"
+            f"the prompt has {length:,} tokens, of which {target.name} reads the last {context:,}"
         )
     elif length + new - 1 > context:
         remarks.append(
-            f"{found.name} reads {context:,} tokens at once: from token "
-            f"{context - length + 2:,} on, the last {context:,}"
+            f"{target.name} reads {context:,} tokens at once: from new token "
+            f"{context - length + 2:,} on it reads only the last {context:,}"
         )
     return remarks

@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar a stage on a terminal, a plain line now and then in a pipe."""
+"""Show the progress of a run on stderr: bars on a terminal, a line now and then in a pipe."""
 
 import os
 import sys
@@ -10,18 +10,18 @@ from typing import Any
 from attnlab.core.notes import note
 from attnlab.lab.execute import Progress
 from attnlab.lab.trial import Trial
-from attnlab.report.text import duration
+from attnlab.report.text import counted, duration
 
 PLAIN_SECONDS = 5.0  # between plain lines
 
 
 def stage_of(trial: Trial) -> str:
-    """The part of the study a trial belongs to, when the study names its parts."""
+    """The part of the study that a trial belongs to; "trials" if the study has no parts."""
     return str(trial.config.get("part", "trials"))
 
 
 class PlainProgress:
-    """`12/48 trials, 3.1/s, about 12 s left`, every few seconds."""
+    """Prints a line like `12/48 trials, 3.1/s, about 12 s left` every few seconds."""
 
     def __init__(self) -> None:
         self.total = self.done = self.before = 0
@@ -29,15 +29,15 @@ class PlainProgress:
         self.began = self.last = time.monotonic()
 
     def start(self, total: int, already_done: int) -> None:
-        """Say what will be done."""
+        """Print how many trials there are."""
         self.started = True
         self.total, self.done, self.before = total, already_done, already_done
         self.began = self.last = time.monotonic()
         kept = f", {already_done} already done" if already_done else ""
-        note(f"{total} trials{kept}")
+        note(f"{counted(total, 'trial')}{kept}")
 
     def advance(self, trial: Trial, state: str) -> None:
-        """Count one; say so if the last line is old, or if it went wrong."""
+        """Count a trial; print a line if the last one is old or the trial failed."""
         self.done += 1
         now = time.monotonic()
         if state not in ("done", "diverged"):
@@ -45,22 +45,23 @@ class PlainProgress:
         if now - self.last >= PLAIN_SECONDS or self.done == self.total:
             self.last = now
             rate = (self.done - self.before) / max(now - self.began, 1e-9)
-            left = duration((self.total - self.done) / rate) if self.done < self.total else "0 s"
-            note(f"{self.done}/{self.total} trials, {rate:.1f}/s, about {left} left")
+            left = duration((self.total - self.done) / rate)
+            rest = f", about {left} left" if self.done < self.total else ""
+            note(f"{self.done}/{self.total} trials, {rate:.1f}/s{rest}")
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
-        """`step 200/2000, loss 4.1, 8,100 tokens/s`, every few seconds."""
+        """Print a line like `step 200/2000, loss 4.1, 8,100 tokens/s` every few seconds."""
         now = time.monotonic()
         if now - self.last >= PLAIN_SECONDS or done == of:
             self.last = now
             note(f"step {done}/{of}, {words}")
 
     def stop(self) -> None:
-        """Nothing to take down."""
+        """Do nothing: plain lines need no clean-up."""
 
 
 class BarProgress:
-    """One rich bar a stage, with rate and time left; one bar for what is left of a resumed run."""
+    """One rich bar per part of the study; a single bar for a resumed run."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
         from rich.console import Console
@@ -89,7 +90,7 @@ class BarProgress:
     def start(self, total: int, already_done: int) -> None:
         """Draw the bars."""
         self.started = True
-        if already_done:  # which of them is not said, so the stages cannot be counted
+        if already_done:  # of which parts is not known
             whole = self.bars.add_task("trials", total=total, completed=already_done, rate="")
             self.tasks = dict.fromkeys(self.totals, whole)
         for name, count in self.totals.items() if not already_done else ():
@@ -97,7 +98,7 @@ class BarProgress:
         self.bars.start()
 
     def advance(self, trial: Trial, state: str) -> None:
-        """Move the bar of the trial's stage."""
+        """Move the bar of the trial's part."""
         task = self.tasks[stage_of(trial)]
         speed = self.bars.tasks[task].speed
         self.bars.update(
@@ -107,9 +108,9 @@ class BarProgress:
             self.bars.console.print(f"trial {trial.id}: {state}", style="red")
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
-        """A bar for the trial itself, in place of its stage's."""
+        """Show the steps of the trial on the bar of its part."""
         self.inside, task = True, self.tasks[stage_of(trial)]
-        self.bars.update(task, completed=done, total=of, rate=words)
+        self.bars.update(task, description="steps", completed=done, total=of, rate=words)
 
     def stop(self) -> None:
         """Leave the finished bars on the screen."""
@@ -120,7 +121,7 @@ ProgressChoice = Progress | bool | None  # True: a bar or lines; None and False:
 
 
 def resolve_progress(choice: ProgressChoice, trials: Sequence[Trial]) -> Progress | None:
-    """Who shows the progress of a run: the caller's own object, ours, or nobody."""
+    """The object that shows the progress: the caller's own, a bar or lines, or None."""
     if isinstance(choice, bool) or choice is None:
         return progress_for(trials, quiet=not choice)
     return choice

@@ -1,4 +1,4 @@
-"""Questions to any model: where it looks, how surprised it is, whether another says the same."""
+"""Attention weights, perplexity, audits, comparison and export of any model."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,27 +21,29 @@ LONGEST_MAP = 512
 def attend(
     target: str, text: str, out: Path = Path("runs"), device: str = "cpu"
 ) -> "AttentionMaps":
-    """Where a model looks on a text: weights[layer, head, query, key] with the tokens.
+    """The attention weights of a model on a text: weights[layer, head, query, key], and tokens.
 
     `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`.
     """
-    found = load_target(target, out, device)  # a wrong name first: torch is slow to load
+    loaded = load_target(target, out, device)  # refuses a wrong name before torch is loaded
     import numpy as np
     import torch
 
     from attnlab.models.perceiver import Perceiver
     from attnlab.report.attention import AttentionMaps
 
-    ids = found.ids(text)
-    longest = min(found.model.context, LONGEST_MAP)
+    ids = loaded.ids(text)
+    longest = min(loaded.model.context, LONGEST_MAP)
     if len(ids) > longest:
-        raise UsageError(f"the text has {len(ids)} tokens, at most {longest} can be shown")
-    if isinstance(found.model, Perceiver):
-        raise UsageError(f"{found.name}: a Perceiver looks at latents, not from token to token")
-    maps = found.model.attentions(torch.tensor([ids]))
+        raise UsageError(
+            f"the text has {len(ids)} tokens and at most {longest} can be shown: shorten it"
+        )
+    if isinstance(loaded.model, Perceiver):
+        raise UsageError(f"{loaded.name}: a Perceiver has no attention from token to token to show")
+    maps = loaded.model.attentions(torch.tensor([ids]))
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
-    assert found.reader is not None  # ids() has asked
-    return AttentionMaps(found.name, tuple(found.reader.tokens(ids)), weights)
+    assert loaded.reader is not None  # checked by ids()
+    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights)
 
 
 def perplexity(
@@ -53,19 +55,19 @@ def perplexity(
     lines: bool = False,
     stride: int | None = None,
 ) -> dict[str, Any]:
-    """Perplexity of a text of any length; each token is scored once."""
-    found = load_target(target, out, device)
+    """The perplexity of a text of any length; each token is scored once."""
+    loaded = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows
 
     pieces = [line for line in text.splitlines() if line.strip()] if lines else [text]
-    rows = [ids for piece in pieces if len(ids := _ids(found, piece)) > 1]
+    rows = [ids for piece in pieces if len(ids := _ids(loaded, piece)) > 1]
     if not rows:
-        raise UsageError("the text has nothing to score")
-    context = min(found.model.context, max(map(len, rows)))
+        raise UsageError("the text is too short to score: it needs two tokens or more")
+    context = min(loaded.model.context, max(map(len, rows)))
     batches = [window for row in rows for window in windows(row, context, stride)]
-    whole = score(token_nll(found.model.logits), batches, resolve_device(device)).perplexity
+    whole = score(token_nll(loaded.model.logits), batches, resolve_device(device)).perplexity
     answer: dict[str, Any] = {
-        "target": found.name,
+        "target": loaded.name,
         "perplexity": whole.corpus,
         "nll": whole.nll,
         "tokens": whole.tokens,
@@ -73,7 +75,9 @@ def perplexity(
     }
     if lines:
         if max(map(len, rows)) - 1 > context:
-            raise UsageError(f"--lines: a line is longer than the model's context of {context}")
+            raise UsageError(
+                f"--lines: a line is longer than the model's context of {context} tokens"
+            )
         answer |= {"sentences": len(rows), "mean_of_sentences": whole.sentence_mean}
     return answer
 
@@ -90,30 +94,30 @@ def audit(  # noqa: PLR0913  (what a person may choose)
     trust: bool = False,
     on_finding: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
-    """Every audit that applies to a model."""
+    """Run every audit that applies to a model, or those named in `only`."""
     how = Opening(own_head=True, revision=revision, trust=trust)
-    place = find_target(target, out, device, how)  # a wrong name first: torch is slow to load
-    if only:  # and before a model is
+    place = find_target(target, out, device, how)  # refuses a wrong name before torch is loaded
+    if only:  # refuses a wrong audit before the model is loaded
         from attnlab.audit.catalogue import select_audits
 
         select_audits(only)
-    found = place.load()
+    loaded = place.load()
     from attnlab.audit.catalogue import check
 
     return check(
-        found.model,
+        loaded.model,
         only=only,
         seed=seed,
         length=length,
-        name=found.name,
+        name=loaded.name,
         on_finding=on_finding,
     )
 
 
-def _ids(found: Target, piece: str) -> list[int]:
-    if found.reader is None:
-        raise UsageError(f"{found.name} has no tokenizer: it cannot read a text")
-    return list(found.reader.encode(piece))
+def _ids(target: Target, piece: str) -> list[int]:
+    if target.reader is None:
+        raise UsageError(f"{target.name} has no tokenizer: it cannot read a text")
+    return list(target.reader.encode(piece))
 
 
 def compare(first: str, second: str, text: str | None, out: Path, device: str) -> dict[str, Any]:
@@ -142,26 +146,30 @@ def compare(first: str, second: str, text: str | None, out: Path, device: str) -
 
 
 def _common_ids(a: Target, b: Target, text: str | None) -> list[int]:
-    """The text's ids if both read it alike; without any tokenizer, ids 0, 1, 2 …"""
+    """The ids of the text, if both tokenizers agree; ids 0, 1, 2 … if there is no tokenizer."""
     readers = [t for t in (a, b) if t.reader is not None]
     if not readers:
         if text is not None:
-            raise UsageError(f"neither {a.name} nor {b.name} has a tokenizer for the text")
+            raise UsageError(
+                f"neither {a.name} nor {b.name} has a tokenizer: leave out --text and --file"
+            )
         return list(range(min(16, a.model.vocabulary)))
-    found = [t.ids(text or DEFAULT_TEXT) for t in readers]
-    if len(found) == 2 and found[0] != found[1]:
-        raise UsageError(f"{a.name} and {b.name} read this text as different tokens")
+    ids = [t.ids(text or DEFAULT_TEXT) for t in readers]
+    if len(ids) == 2 and ids[0] != ids[1]:
+        raise UsageError(
+            f"{a.name} and {b.name} split this text into different tokens: not comparable"
+        )
     longest = min(a.model.context, b.model.context)
-    return found[0][:longest]
+    return ids[0][:longest]
 
 
 def export_target(target: str, folder: Path, out: Path) -> list[str]:
-    """A model made of our parts as a Hugging Face folder; the files that were written."""
+    """Write a GPT as a Hugging Face folder; returns the names of the files."""
     place = find_target(target, out)
     if place.kind == "function":
         raise UsageError(f"{target}: a function has no weights to export")
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise UsageError(f"{folder}: exists and is not empty")
+        raise UsageError(f"{folder}: exists and is not empty; choose a new folder")
     model = to_gpt(place.load())
     from attnlab.models.hugging_face import export
 

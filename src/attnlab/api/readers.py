@@ -1,4 +1,4 @@
-"""Text to ids and back, as each kind of model expects them."""
+"""Tokenizers with one interface: for our own models and for models of a hub."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 
 class Reader(Protocol):
-    """Text to ids and back, as the model expects them."""
+    """Encodes a text as the model expects it, start token included, and decodes ids."""
 
     def encode(self, text: str) -> Sequence[int]:
-        """The ids the model reads, its start marker included."""
+        """The ids the model reads, its start token included."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -28,9 +28,9 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class OwnReader:
-    """Our tokenizers: a text starts with <START>, unless the model was taught otherwise.
+    """One of our own tokenizers: a text starts with <START> unless `before` is given.
 
-    `before` and `after` are ids around a text, `end` is the id that ends what is generated.
+    `before` and `after` are ids around a text; `end` is the id that ends a generated text.
     """
 
     tokenizer: Any
@@ -39,7 +39,7 @@ class OwnReader:
     end: int | None = None
 
     def encode(self, text: str) -> list[int]:
-        """<START> and the text; or the text between what the model was taught to expect."""
+        """The ids of the text between those of `before` (or <START>) and `after`."""
         before = [self.tokenizer.start] if self.before is None else self.before
         return [*before, *self.tokenizer.encode(text), *self.after]
 
@@ -59,12 +59,12 @@ class OwnReader:
 
 @dataclass(frozen=True)
 class HubReader:
-    """A model's own tokenizer: its start marker first, where it has one and wants it."""
+    """The tokenizer of a Hugging Face model; adds a start token if that tokenizer does."""
 
     tokenizer: Any
 
     def encode(self, text: str) -> list[int]:
-        """The ids as the library gives them to the model; without a marker where it adds none."""
+        """The ids as transformers' tokenizer gives them to the model."""
         return list(self.tokenizer.library(text)["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""The first door in Python: `attnlab.run("phase-transition")` does what `attnlab run` does."""
+"""`attnlab.run("phase-transition")`: what `attnlab run` does, from Python."""
 
 import html
 import textwrap
@@ -51,12 +51,12 @@ class Run:
 
     @property
     def failed(self) -> dict[str, int]:
-        """How many trials ended in each state that is not a result."""
+        """How many trials ended in each state without a result."""
         return {k: v for k, v in self.results["counts"].items() if k not in FINISHED}
 
     @property
     def failed_audits(self) -> list[str]:
-        """The audits that found something."""
+        """The names of the failed audits."""
         return [a["name"] for a in self.results["audits"] if a["verdict"] == "fail"]
 
     def as_json(self) -> dict[str, Any]:
@@ -103,22 +103,24 @@ def plan(
     scale: str = "quick",
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """What `run` would run: the study object and its trials; device 'auto' becomes a real one.
+    """The study object and its trials, as `run` would run them; device 'auto' is resolved.
 
-    A plan is returned as it is.
+    A plan is returned unchanged.
     """
     if isinstance(study, Plan):
         return study
     if isinstance(study, Study):
         if settings:
-            raise UsageError("settings belong to the study object: build it with Study.at(...)")
+            raise UsageError(
+                "a study object already has its settings: build it with Study.at(scale, name=value)"
+            )
         return Plan.of(study, source_of(study), scale)
     _refuse_special_files(study)
     source = read_source(study)
     chosen, kind = dict(settings or {}), load_study_class(source)
     if chosen.get("device", "auto") != "auto":
         return Plan.of(kind.at(scale, **chosen), source, scale)
-    # what is wrong is said first: to ask for a GPU is to load torch, which is slow
+    # check the settings first: looking for a GPU loads torch, which is slow
     on_cpu = Plan.of(kind.at(scale, **chosen | {"device": "cpu"}), source, scale)
     device = resolve_device("auto")
     if device == "cpu":
@@ -127,7 +129,7 @@ def plan(
 
 
 def _refuse_special_files(text: str) -> None:
-    """A study's file is a file: /dev/zero has no end, and a pipe may never begin."""
+    """Raise UsageError for a study file that is no regular file, such as a device or a pipe."""
     try:
         if "/" in text and Path(text).exists() and not Path(text).is_file():
             raise UsageError(f"{text}: not a file")
@@ -149,13 +151,13 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
     device: str | None = None,
     accept_edits: bool = False,
 ) -> Run:
-    """Run what is missing of a study, judge its claims, draw its figures, write its report.
+    """Run the missing trials of a study, judge its claims, draw its figures, write its report.
 
     `study`: a name of `attnlab list`, a file ("./mine.py") or a study object. `seeds` and `device`
     are settings like any other; `progress=True` shows how far the run is. `accept_edits`: the
     study's code was edited since its trials were stored, but not what they compute.
     """
-    # first: a name that does not exist must not leave a folder behind
+    # before any folder is made: the name of the engine may be wrong
     chosen = engine_named(engine, address) if isinstance(engine, str) else engine
     named = {"seeds": seeds, "device": device}
     given = {key: value for key, value in named.items() if value is not None}

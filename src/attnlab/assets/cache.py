@@ -166,13 +166,13 @@ def _problem_of(path: Path, held: FileDigest, deep: bool) -> str:
 
 
 def _file_names(folder: Path, prefix: str) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     with os.scandir(folder) as entries:
         for entry in entries:
             name = prefix + entry.name
             inside = entry.is_dir(follow_symlinks=False)
-            found |= _file_names(folder / entry.name, f"{name}/") if inside else {name}
-    return found
+            names |= _file_names(folder / entry.name, f"{name}/") if inside else {name}
+    return names
 
 
 def _wait(lock: FileLock, key: str) -> None:

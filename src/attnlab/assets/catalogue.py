@@ -85,10 +85,10 @@ def catalogue() -> dict[str, Entry]:
 
 def entry_of(name: str) -> Entry:
     """The entry of an asset; the UsageError for an unknown name suggests a similar one."""
-    found = catalogue().get(name)
-    if found is None:
+    entry = catalogue().get(name)
+    if entry is None:
         raise UsageError(f"unknown asset {name!r}: {suggest(name, catalogue())}")
-    return found
+    return entry
 
 
 def is_hub_id(text: str) -> bool:

@@ -92,10 +92,10 @@ def get(
 
 def verify(name: str) -> list[str]:
     """Problems of the cached files, after reading every byte; MissingError if none is cached."""
-    found = [folder for folder in _folders(name) if os.path.lexists(folder)]
-    if not found:
+    folders = [folder for folder in _folders(name) if os.path.lexists(folder)]
+    if not folders:
         raise MissingError(f"{name}: not cached; `attnlab assets get {name}` downloads it")
-    return [problem for folder in found for problem in _damage(folder)]
+    return [problem for folder in folders for problem in _damage(folder)]
 
 
 def remove(name: str) -> bool:
@@ -111,15 +111,15 @@ def remove(name: str) -> bool:
 
 def listing() -> list[AssetStatus]:
     """All assets, each with its state in the cache."""
-    found = []
+    statuses = []
     for entry in catalogue().values():
         here = [folder for folder in _folders(entry.name) if os.path.lexists(folder)]
         own = cache.folder_of(entry.name)
         state = "no" if not here else "cached" if own in here else "hub"
         if any(_damage(folder, deep=False) for folder in here):
             state = "damaged"
-        found.append(AssetStatus(entry, state, own))
-    return found
+        statuses.append(AssetStatus(entry, state, own))
+    return statuses
 
 
 def _from_registry(entry: Entry, progress: Progress) -> Asset:
@@ -195,9 +195,9 @@ def _from_hub(
     here = _cached_commit(folder)
     if here is None or revision not in (None, here):
         with cache.write_lock(key, progress):
-            found = hub.snapshot(chosen, revision, quiet=quiet)
-            if found.name != _cached_commit(folder):
-                cache.install(key, key, lambda new: hub.fill(chosen, found, new))
+            snapshot = hub.snapshot(chosen, revision, quiet=quiet)
+            if snapshot.name != _cached_commit(folder):
+                cache.install(key, key, lambda new: hub.fill(chosen, snapshot, new))
     files = cache.read_manifest(folder).files
     return Asset(name, folder, tuple(folder / file for file in sorted(files)))
 

@@ -73,7 +73,7 @@ def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
             super().__init__(*args, **{**kwargs, "disable": True})
 
     try:
-        found = snapshot_download(
+        folder = snapshot_download(
             hub.id,
             repo_type=hub.kind,
             revision=revision,
@@ -89,7 +89,7 @@ def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
             f"`attnlab assets get {hub.text} --source hub` on a connected machine and copy its "
             f"folder to {folder_of(hub.folder)}"
         ) from None
-    return Path(found)
+    return Path(folder)
 
 
 def fill(hub: HubName, folder: Path, target: Path) -> Manifest:

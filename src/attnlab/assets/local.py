@@ -40,8 +40,8 @@ def copy(entry: Entry, path: Path, target: Path) -> None:
         unpack(package, entry, target)
         return
     for file in entry.files:
-        found = _find_file(entry, file, path)
-        with storage_errors(found), found.open("rb") as source:
+        original = _find_file(entry, file, path)
+        with storage_errors(original), original.open("rb") as source:
             copy_verified(source, target / file.name, file)
 
 

@@ -93,9 +93,9 @@ def fetch(entry: Entry, target: Path, progress: Progress) -> None:
 
 def package_sources(settings: PipSettings) -> list[PackageSource]:
     """All sources that pip would use, local ones first."""
-    found = [PackageSource(link, is_index=False) for link in settings.find_links]
-    found += [PackageSource(index, is_index=True) for index in settings.indexes]
-    return sorted(found, key=lambda source: source.path is None)
+    sources = [PackageSource(link, is_index=False) for link in settings.find_links]
+    sources += [PackageSource(index, is_index=True) for index in settings.indexes]
+    return sorted(sources, key=lambda source: source.path is None)
 
 
 def locate(source: PackageSource, entry: Entry, session: PipSession) -> Location:

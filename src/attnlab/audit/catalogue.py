@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from attnlab.audit.finding import Finding, Verdicts
-from attnlab.audit.registry import REGISTRY, Audit
+from attnlab.audit.registry import REGISTRY, Audit, describe_error
 from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 
@@ -79,5 +79,6 @@ def _run(audit: Audit, subject: "Subject", probe: "Probe") -> Finding:
     except UsageError:
         raise
     except Exception as error:  # anyone's code
-        reason = f"the model raised {type(error).__name__}: {str(error)[:200]}"
-        return Finding.not_applicable(audit.name, reason)
+        return Finding.not_applicable(
+            audit.name, f"the model raised {describe_error(error, most=200)}"
+        )

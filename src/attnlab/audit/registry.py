@@ -43,6 +43,11 @@ class NotApplicable(Exception):
         self.reason, self.fields = reason, fields
 
 
+def describe_error(error: Exception, most: int = 120) -> str:
+    """An error that anyone's code raised, in one short line."""
+    return f"{type(error).__name__}: {str(error)[:most]}"
+
+
 def audit(
     name: str, *, question: str = "", needs: Sequence[Need] = (), threshold: float | None = None
 ) -> Callable[[Callable[P, Finding]], Callable[P, Finding]]:

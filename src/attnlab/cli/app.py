@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from attnlab import __version__
 from attnlab.cli import (
@@ -37,15 +37,23 @@ from attnlab.core.errors import AttnlabError, exit_code_of
 
 
 class Commands(TyperGroup):
-    """The commands; a reader that leaves (`| head`) is not an error, though typer thinks so."""
+    """All commands. A closed pipe (`| head`) is not an error, as it would be for typer."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run one."""
+        """Run the command that was typed; a closed pipe ends it with exit code 0."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
             let_go_of_stdout()
             raise typer.Exit from None
+
+
+class Command(TyperCommand):
+    """A command whose usage line shows a required argument as RUN; typer would write {RUN}."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage line after the command's name."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
 app = typer.Typer(
@@ -78,7 +86,10 @@ for command in (
     assets,
 ):
     command.register(app)
-TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error shows where it came from
+for each in (app, construct.construct, assets.assets):
+    for registered in each.registered_commands:
+        registered.cls = Command
+TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error prints its traceback
 
 
 def _version(wanted: bool) -> None:
@@ -108,18 +119,18 @@ def main() -> None:
         # a number only when the command left by typer.Exit
         code = app(prog_name="attnlab", standalone_mode=False)
         sys.stdout.flush()
-        if code == 130:  # typer's word for Ctrl-C
+        if code == 130:  # what typer returns after Ctrl-C
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         say_error("stopped")
         code = 130
     except Exception as error:
-        code = _explain(error) or code  # a reader that left takes nothing from a failure
+        code = _explain(error) or code  # a closed pipe does not hide a failure
     sys.exit(code or 0)
 
 
 def _explain(error: Exception) -> int:
-    """Say what went wrong in one to three lines; the exit code."""
+    """Print the error in one to three lines and return the exit code."""
     if isinstance(error, AttnlabError):
         say_error(str(error))
         return exit_code_of(error)
@@ -127,25 +138,25 @@ def _explain(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "attnlab"
         what = getattr(error, "format_message", lambda: str(error))()
-        say_error(f"{what}{_known_commands(what, context)}\n{path} --help says more")
+        say_error(f"{what}{_known_commands(what, context)}\n`{path} --help` lists the options")
         return 2
     if isinstance(error, OSError):
-        let_go_of_stdout()  # it may be what failed: Python would try again, and complain, at exit
+        let_go_of_stdout()  # if stdout failed, Python would flush it again at exit and complain
         if isinstance(error, BrokenPipeError):
-            return 0  # the reader left (`| head`): not an error
+            return 0  # a closed pipe (`| head`) is not an error
         say_error(f"{error.filename or 'output'}: {error.strerror or error}")
         return 4
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        say_error("not enough memory: make it smaller, or use fewer workers")
+        say_error("not enough memory: choose smaller settings or fewer workers")
         return 1
     return _internal(error)
 
 
 def _known_commands(text: str, context: Any) -> str:
-    """A command that resembles nothing is answered with those that could stand there."""
+    """The list of all commands, for a typed one that resembles none of them; else nothing."""
     if not text.startswith("No such command") or "Did you mean" in text:
         return ""
-    return f" Known: {', '.join(context.command.list_commands(context))}."
+    return f" Known commands: {', '.join(context.command.list_commands(context))}."
 
 
 def _internal(error: Exception) -> int:
@@ -155,6 +166,6 @@ def _internal(error: Exception) -> int:
     say_error(
         f"internal error, {type(error).__name__}: {error} "
         f"({Path(last.filename).name}, line {last.lineno})\n"
-        f"this is a bug in attnlab; {TRACEBACK}=1 shows where it comes from"
+        f"this is a bug in attnlab; set {TRACEBACK}=1 to see the traceback"
     )
     return 1

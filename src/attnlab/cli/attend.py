@@ -1,4 +1,4 @@
-"""attnlab attend TARGET --text "…": where a model looks, as a table, a picture or a page."""
+"""attnlab attend TARGET --text "…": attention weights as a table, a picture or a page."""
 
 import sys
 from contextlib import redirect_stdout
@@ -26,28 +26,37 @@ def register(app: typer.Typer) -> None:
 
 def attend(  # noqa: PLR0913  (each is one documented option)
     target: TargetArgument,
-    text: Annotated[str, typer.Option(help="What the model reads.")],
-    layer: Annotated[int | None, typer.Option(min=0, help="One layer, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="One head of it, from 0.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Write a .png, .svg or .pdf.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page to explore.")] = None,
+    text: Annotated[str, typer.Option(help="The text the model reads.")],
+    layer: Annotated[
+        int | None, typer.Option(min=0, help="Show this layer only, counted from 0.")
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option(min=0, help="Show this head only, counted from 0.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also write a .png, .svg or .pdf file.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write an interactive HTML page.")] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Show the attention of TARGET on a text: every layer and head, or one of them."""
+    """Show the attention weights of a model on a text.
+
+    All layers and heads are shown unless --layer or --head choose one.
+    """
     from attnlab.api.questions import attend
     from attnlab.report import attention as maps
 
-    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = attend(target, text, out, device)
-    columns, rows = maps.table(found, layer, head)  # before any file: a wrong layer is said first
+    with redirect_stdout(sys.stderr):  # a user's model may print
+        attention = attend(target, text, out, device)
+    columns, rows = maps.table(attention, layer, head)  # refuses a wrong layer before any file
     if picture is not None:
-        maps.save(maps.picture(found, layer, head), picture)
+        maps.save(maps.picture(attention, layer, head), picture)
     if html is not None:
-        maps.write_page(found, html)
+        maps.write_page(attention, html)
     if json:
-        say_json(maps.as_json(found))
+        say_json(maps.as_json(attention))
         return
     say_table(columns, rows)
     for path in (picture, html):

@@ -1,4 +1,4 @@
-"""attnlab audit TARGET: is this model, yours or anyone's, fooling you?"""
+"""attnlab audit TARGET: test any model for silent failures."""
 
 import sys
 from contextlib import redirect_stdout
@@ -11,6 +11,7 @@ from attnlab.cli.console import (
     DeviceOption,
     JsonOption,
     OutOption,
+    QuietOption,
     TargetArgument,
     note,
     say,
@@ -26,21 +27,34 @@ def register(app: typer.Typer) -> None:
 
 def audit(  # noqa: PLR0913  (each is one documented option)
     target: TargetArgument,
-    only: Annotated[list[str] | None, typer.Option(help="One audit by name; repeat.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the texts it is tried on.")] = 0,
-    length: Annotated[int | None, typer.Option(min=3, help="Of the longest text tried.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AUDIT", help="Run only this audit; can be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the test inputs.")] = 0,
+    length: Annotated[
+        int | None, typer.Option(min=3, help="Length of the longest test input, in tokens.")
+    ] = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run the model's own code; needs a pin.")
+        bool,
+        typer.Option(
+            "--trust-remote-code",
+            help="Run the Python code that comes with the model; needs --revision.",
+        ),
     ] = False,
     revision: Annotated[
-        str | None, typer.Option(help="A hub's commit; of a folder's code, its hash.")
+        str | None, typer.Option(help="Commit of a hub model, or the hash of a folder's code.")
     ] = None,
     device: DeviceOption = "cpu",
     out: OutOption = RUNS,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
+    quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Look for silent failures: a leaking mask, rows that read each other, a blind spot."""
+    """Test a model for silent failures.
+
+    For example: attention to future tokens, rows of a batch that influence each other, tokens
+    that have no effect. Exit code 1: an audit failed.
+    """
     from attnlab.api.questions import audit
     from attnlab.audit.finding import AUDIT_MARKS, Finding
 
@@ -48,8 +62,8 @@ def audit(  # noqa: PLR0913  (each is one documented option)
         if not quiet:
             note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
 
-    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = audit(
+    with redirect_stdout(sys.stderr):  # a user's model may print
+        verdicts = audit(
             target,
             out,
             device,
@@ -61,12 +75,12 @@ def audit(  # noqa: PLR0913  (each is one documented option)
             on_finding=on_finding,
         )
     if json:
-        say_json(found.as_json())
+        say_json(verdicts.as_json())
     else:
         say_table(
             ["", "audit", "number", "threshold", "what was found"],
-            [list(finding.cells()) for finding in found],
+            [list(finding.cells()) for finding in verdicts],
         )
-        say(found.summary())
-    if found.verdict == "fail":
+        say(verdicts.summary())
+    if verdicts.verdict == "fail":
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""attnlab compare A B: do two models say the same?"""
+"""attnlab compare A B: how far the logits of two models differ."""
 
 import sys
 from contextlib import redirect_stdout
@@ -16,8 +16,10 @@ from attnlab.cli.console import (
     say_table,
 )
 
-FirstArgument = Annotated[str, typer.Argument(metavar="A", help="A model, as for attend.")]
-SecondArgument = Annotated[str, typer.Argument(metavar="B", help="Another.")]
+FirstArgument = Annotated[
+    str, typer.Argument(metavar="A", help="A model: any TARGET that `attnlab attend` takes.")
+]
+SecondArgument = Annotated[str, typer.Argument(metavar="B", help="Another model.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,24 +30,28 @@ def register(app: typer.Typer) -> None:
 def compare(  # noqa: PLR0913  (each is one documented option)
     first: FirstArgument,
     second: SecondArgument,
-    text: Annotated[str | None, typer.Option(help="What both read.")] = None,
-    file: Annotated[Path | None, typer.Option(help="A UTF-8 text both read.")] = None,
+    text: Annotated[str | None, typer.Option(help="The text both models read.")] = None,
+    file: Annotated[Path | None, typer.Option(help="The same from a UTF-8 file.")] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Largest and mean gap of the logits of A and B on one text, and how often they agree."""
+    """Compare the logits of two models on one text.
+
+    Prints the largest and the mean absolute difference, and the share of positions where both
+    models predict the same token.
+    """
     from attnlab.api.questions import compare
     from attnlab.core.errors import UsageError
     from attnlab.tasks.corpus import read_text
 
     if text is not None and file is not None:
-        raise UsageError("compare reads --text or --file, not both")
+        raise UsageError("give --text or --file, not both")
     read = read_text(file) if file is not None else text
-    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = compare(first, second, None if read is None else str(read), out, device)
+    with redirect_stdout(sys.stderr):  # a user's model may print
+        gaps = compare(first, second, None if read is None else str(read), out, device)
     if json:
-        say_json(found)
+        say_json(gaps)
         return
-    rows = [[k, f"{v:.3g}" if isinstance(v, float) else str(v)] for k, v in found.items()]
+    rows = [[k, f"{v:.3g}" if isinstance(v, float) else str(v)] for k, v in gaps.items()]
     say_table(["quantity", "value"], rows)

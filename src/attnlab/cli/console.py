@@ -14,30 +14,36 @@ import typer
 
 from attnlab.core.notes import note as note
 
-OutOption = Annotated[Path, typer.Option("--out", help="Folder where runs live.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder or its name.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder that holds the runs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Show no progress and no remarks.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Name or folder of a run.")]
 TargetArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TARGET", help="A run, RUN@TRIAL, model folder, .gguf, asset or module:function."
+        metavar="TARGET",
+        help="A run, RUN@TRIAL, model folder, .gguf file, asset, hub name (owner/name) or "
+        "module:function.",
     ),
 ]
 StudyArgument = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A name (see `attnlab list`), or a file: ./mine.py")
+    str, typer.Argument(metavar="STUDY", help="A name (see `attnlab list`) or a file (./mine.py).")
 ]
-ScaleOption = Annotated[str, typer.Option(help="smoke, quick or full.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="One setting; repeat. See `attnlab show`."),
-]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
+ScaleOption = Annotated[str, typer.Option(help="Size of the study: smoke, quick or full.")]
+DeviceOption = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
 RUNS = Path("runs")
 ERROR_LINES, ERROR_WIDTH = 3, 700
 
 
+def set_option(names: str) -> Any:
+    """The option `--set`; `names` says which settings there are or where they are listed."""
+    return typer.Option(
+        "--set", metavar="KEY=VALUE", help=f"Change one setting; can be repeated. {names}"
+    )
+
+
 def open_streams() -> None:
-    """A closed stream becomes a deaf one; what a stream cannot encode is written as \\u03b1."""
+    """Replace a closed stream by one that drops its text; escape what cannot be encoded."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -47,19 +53,19 @@ def open_streams() -> None:
 
 
 def let_go_of_stdout() -> None:
-    """Whatever is still buffered goes nowhere: the reader has left, or the disk is full."""
+    """Send what is still buffered to nowhere: the pipe is closed, or the disk is full."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say_error(text: str) -> None:
-    """`attnlab: what, where, why` on stderr: at most three lines, no control codes."""
+    """Print an error on stderr: at most three lines, without control characters."""
     lines = [line for line in text.split("\n") if line.strip()][:ERROR_LINES]
     note("attnlab: " + "\n  ".join(_printable(line)[:ERROR_WIDTH] for line in lines))
 
 
 def say(text: str = "") -> None:
-    """One line on stdout, at once; a reader that left (`| head`) does not change the exit code."""
+    """Print a line on stdout and flush it; a closed pipe (`| head`) is no error."""
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -68,7 +74,7 @@ def say(text: str = "") -> None:
 
 
 def say_json(value: Any) -> None:
-    """The one JSON document of a `--json` call; a number that does not exist is null."""
+    """Print the JSON document of a `--json` call; NaN and infinities become null."""
     say(json.dumps(finite(value), indent=1, allow_nan=False, ensure_ascii=False))
 
 
@@ -82,7 +88,7 @@ def finite(value: Any) -> Any:
 
 
 def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table: drawn by rich on a terminal, padded columns without control codes in a pipe."""
+    """Print a table: drawn by rich on a terminal, padded columns of plain text in a pipe."""
     if sys.stdout.isatty():
         _draw(columns, rows)
         return
@@ -92,7 +98,7 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal stdout is, or None in a pipe."""
+    """Width of the terminal in characters, or None when stdout is a pipe or a file."""
     if not sys.stdout.isatty():
         return None
     from rich.console import Console
@@ -115,7 +121,7 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _style(cell: str) -> str:
-    """Colour repeats what the mark says; it never says it alone."""
+    """The colour of a cell that begins with a mark; the mark alone says the same."""
     return {"✓": "green", "✗": "red", "?": "yellow"}.get(cell[:1], "") if cell else ""
 
 

@@ -1,4 +1,4 @@
-"""attnlab construct: queries and keys that do what you want, or the proof that none can."""
+"""attnlab construct: find queries and keys with a given attention, or prove that none exist."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -20,24 +20,31 @@ class Scale(StrEnum):
     SQRT = "sqrt"
 
 
-KeysOption = Annotated[str, typer.Option(metavar="FILE", help="One key a row: CSV, JSON, .npy.")]
+KeysOption = Annotated[
+    str, typer.Option(metavar="FILE", help="Keys, one per row: CSV, JSON or .npy.")
+]
 ValuesOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="One value a row, a row a key: adds the output.")
+    str | None,
+    typer.Option(metavar="FILE", help="Values, one row per key; the output is then printed too."),
 ]
 QueryOption = Annotated[
-    str, typer.Option(metavar="FILE", help="One row in a file, or typed: 1,0,-.5")
+    str, typer.Option(metavar="FILE", help="Query: a file with one row, or numbers: 1,0,-.5")
 ]
-ScaleOption = Annotated[Scale, typer.Option(help="Scores are q·k (1) or q·k/√h (sqrt).")]
-TargetsOption = Annotated[str, typer.Option(metavar="0,1", help="Which keys, from 0.")]
-WeightOption = Annotated[float, typer.Option(help="Attention wanted there, between 0 and 1.")]
+ScaleOption = Annotated[
+    Scale, typer.Option(help="Scores are q·k (1) or q·k/√h with h entries per key (sqrt).")
+]
+TargetsOption = Annotated[str, typer.Option(metavar="0,1", help="The keys, counted from 0.")]
+WeightOption = Annotated[
+    float, typer.Option(help="Attention weight the key must get, between 0 and 1.")
+]
 MaybeWeight = Annotated[
-    float | None, typer.Option(help="Attention wanted in all, between 0 and 1.")
+    float | None, typer.Option(help="Total attention weight they must get, between 0 and 1.")
 ]
-IndexOption = Annotated[int, typer.Option(help="The key that may change, from 0.")]
-UnitOption = Annotated[bool, typer.Option("--unit-norm", help="The new key has length 1.")]
+IndexOption = Annotated[int, typer.Option(help="The key to replace, counted from 0.")]
+UnitOption = Annotated[bool, typer.Option("--unit-norm", help="New keys must have norm 1.")]
 GOAL = "average:0,1 or select:2"
 
-construct = typer.Typer(help="Queries and keys that do what you want, or the proof that none can.")
+construct = typer.Typer(help="Construct queries and keys, or prove that none exist.")
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 @construct.callback(invoke_without_command=True)
 def options(context: typer.Context) -> None:
-    """Queries and keys that do what you want, or the proof that none can."""
+    """Construct queries and keys, or prove that none exist."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
         raise typer.Exit(2)
@@ -56,13 +63,13 @@ def options(context: typer.Context) -> None:
 @construct.command("select")
 def select(
     keys: KeysOption,
-    target: Annotated[int, typer.Option(help="Which key, from 0.")],
+    target: Annotated[int, typer.Option(help="The key, counted from 0.")],
     weight: WeightOption = 0.99,
     values: ValuesOption = None,
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """The shortest query whose attention on one key reaches --weight."""
+    """Find the shortest query that attends to one key."""
     from attnlab.construct.select import select as solve
 
     rows, worth = _matrices(keys, values)
@@ -77,12 +84,15 @@ def identity(
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """The query matrix whose row i selects key i: attention that changes nothing."""
+    """Find queries that make attention the identity.
+
+    Row i of the query matrix gives key i the weight --weight or more.
+    """
     from attnlab.construct.select import identity as solve
 
     rows, worth = _matrices(keys, values)
-    found = solve(rows, weight, scale.value, worth)
-    say_json(found.as_json()) if json else say_constructions(found)
+    solved = solve(rows, weight, scale.value, worth)
+    say_json(solved.as_json()) if json else say_constructions(solved)
 
 
 @construct.command("average")
@@ -94,7 +104,10 @@ def average(
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """A query that gives the --targets equal weight, and as much in all as can be."""
+    """Find a query that attends equally to several keys.
+
+    Without --weight their total weight is as large as possible.
+    """
     from attnlab.construct.average import average as solve
     from attnlab.construct.files import indices
 
@@ -107,13 +120,17 @@ def average(
 def match(
     keys: KeysOption,
     weights: Annotated[
-        str, typer.Option(metavar=".5,.5,0", help="One weight a key, or a file of them; sum 1.")
+        str,
+        typer.Option(metavar=".5,.5,0", help="One weight per key, or a file; they sum to 1."),
     ],
     values: ValuesOption = None,
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """The query whose attention is nearest to --weights, by Kullback-Leibler divergence."""
+    """Find the query whose attention is closest to --weights.
+
+    The distance is the Kullback-Leibler divergence.
+    """
     from attnlab.construct.files import read_distribution
     from attnlab.construct.match import match as solve
 
@@ -127,44 +144,49 @@ def replace_key(  # noqa: PLR0913  (each is one documented option)
     keys: KeysOption,
     query: QueryOption,
     index: IndexOption,
-    goal: Annotated[str, typer.Option(help=f"What the same query shall do: {GOAL}.")],
+    goal: Annotated[str, typer.Option(help=f"What the query must do then: {GOAL}.")],
     weight: MaybeWeight = None,
     unit_norm: UnitOption = False,
     values: ValuesOption = None,
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """The key that, in place of one of them, makes the same query average a set or select one."""
+    """Replace one key so that a given query reaches a goal."""
     from attnlab.construct.files import read_vector
     from attnlab.construct.replace import replace_key as solve
 
     aim = _goal(goal, weight)
     rows, worth = _matrices(keys, values)
-    found = solve(rows, read_vector(query, "query"), index, aim, unit_norm, scale.value, worth)
-    _answer(found, json, {index, *aim.members})
+    solved = solve(rows, read_vector(query, "query"), index, aim, unit_norm, scale.value, worth)
+    _answer(solved, json, {index, *aim.members})
 
 
 @construct.command("design")
 def design(  # noqa: PLR0913  (each is one documented option)
     keys: KeysOption,
-    free: Annotated[str, typer.Option(metavar="2", help="Which keys may change, from 0.")],
-    after: Annotated[str, typer.Option(help=f"What the query does then: {GOAL}.")],
-    before: Annotated[str | None, typer.Option(help=f"And with the keys as given: {GOAL}.")] = None,
+    free: Annotated[str, typer.Option(metavar="2", help="The keys to replace, counted from 0.")],
+    after: Annotated[str, typer.Option(help=f"What the query must do with the new keys: {GOAL}.")],
+    before: Annotated[
+        str | None, typer.Option(help=f"What it must do with the old keys: {GOAL}.")
+    ] = None,
     weight: MaybeWeight = None,
     unit_norm: UnitOption = False,
     values: ValuesOption = None,
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """A query and new keys together: it does --before, and --after once they are replaced."""
+    """Find a query and new keys that reach a goal together.
+
+    With the old keys the query does --before, with the new ones --after.
+    """
     from attnlab.construct.design import design as solve
     from attnlab.construct.files import indices
 
     places = indices(free, "--free")
     goals = (None if before is None else _goal(before, weight), _goal(after, weight))
     rows, worth = _matrices(keys, values)
-    found = solve(rows, goals, places, unit_norm, scale.value, worth)
-    _answer(found, json, {*places, *goals[1].members})
+    solved = solve(rows, goals, places, unit_norm, scale.value, worth)
+    _answer(solved, json, {*places, *goals[1].members})
 
 
 @construct.command("average-scale")
@@ -172,51 +194,59 @@ def average_scale(
     keys: KeysOption,
     targets: TargetsOption,
     tolerance: Annotated[
-        float, typer.Option(help="Each of the two weights is at least (1 - tolerance)/2.")
+        float, typer.Option(help="Both weights must be at least (1 - tolerance)/2.")
     ] = 0.01,
     values: ValuesOption = None,
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """How large β must be for q = β(k_a + k_b) to average two keys."""
+    """Find the β for which q = β(k_a + k_b) averages two keys.
+
+    It is the smallest one for which both weights are within --tolerance.
+    """
     from attnlab.construct.files import indices
     from attnlab.construct.pair import average_scale as solve
     from attnlab.core.errors import UsageError
 
     members = indices(targets, "--targets")
     if len(members) != 2:
-        raise UsageError(f"--targets {targets}: two keys, as in 0,1")
+        raise UsageError(f"--targets {targets}: give two keys, as in 0,1")
     rows, worth = _matrices(keys, values)
     _answer(solve(rows, *members, tolerance, scale.value, worth), json, members)
 
 
 @construct.command("extract")
 def extract(
-    basis_a: Annotated[str, typer.Option(metavar="FILE", help="Vectors that span v_a, as rows.")],
-    basis_b: Annotated[str, typer.Option(metavar="FILE", help="Vectors that span v_b, as rows.")],
-    columns: Annotated[bool, typer.Option("--columns", help="Vectors are columns.")] = False,
+    basis_a: Annotated[str, typer.Option(metavar="FILE", help="Vectors that span A, one per row.")],
+    basis_b: Annotated[str, typer.Option(metavar="FILE", help="Vectors that span B, one per row.")],
+    columns: Annotated[
+        bool, typer.Option("--columns", help="The files hold one vector per column.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """The matrix M with M(v_a + v_b)/2 = v_a for all v_a in span A and v_b in span B."""
+    """Find the matrix that extracts one of two averaged values.
+
+    M(v_a + v_b)/2 = v_a for all v_a in the span of A and v_b in the span of B.
+    """
     from attnlab.construct.extract import extract as solve
     from attnlab.construct.files import read_matrix, vectors_are_columns
 
     a, b = read_matrix(basis_a, "vectors"), read_matrix(basis_b, "vectors")
     if not columns and vectors_are_columns(a, b):
         columns = True
-        note("more rows than columns: the columns are taken as the basis")
+        note("the files have more rows than columns: each column is taken as one vector")
     _answer(solve(a, b, columns), json)
 
 
 def _matrices(keys: str, values: str | None) -> tuple[Any, Any]:
-    """Keys, and values where given."""
+    """Read the matrix of keys, and that of values if one is given."""
     from attnlab.construct.files import read_matrix
 
     return read_matrix(keys, "keys"), None if values is None else read_matrix(values, "values")
 
 
 def _goal(text: str, weight: float | None) -> Any:
-    """The goal, with the weight of --weight unless it brings its own."""
+    """Parse a goal; --weight sets its weight, which `select:2@0.9` may do instead."""
     from dataclasses import replace
 
     from attnlab.construct.goals import parse_goal
@@ -226,10 +256,10 @@ def _goal(text: str, weight: float | None) -> Any:
     if weight is None:
         return goal
     if goal.weight is not None:
-        raise UsageError(f"{text} brings its weight: no --weight, please")
+        raise UsageError(f"{text} already has a weight: leave out --weight")
     return replace(goal, weight=weight)
 
 
-def _answer(found: "Construction", json: bool, named: Collection[int] = ()) -> None:
-    """What was found; that it cannot be done is an answer too. Of many keys, show the `named`."""
-    say_json(found.as_json()) if json else say_construction(found, named)
+def _answer(solved: "Construction", json: bool, named: Collection[int] = ()) -> None:
+    """Print a solution, or that there is none; of many keys, the `named` ones are shown."""
+    say_json(solved.as_json()) if json else say_construction(solved, named)

@@ -18,26 +18,26 @@ ROUNDING = 1e-15
 APART = ("why", "weights", "feasible", "certificate", "also")
 
 
-def say_construction(found: "Construction", named: Collection[int]) -> None:
+def say_construction(solved: "Construction", named: Collection[int]) -> None:
     """The sentence, weights by key (the `named` ones first of all), quantities, what proves it."""
-    document = found.as_json()
-    _say_sentence(found.why)
+    document = solved.as_json()
+    _say_sentence(solved.why)
     if weights := document.get("weights"):
         say()
         _say_weights(weights, named)
     kept = {k: v for k, v in document.items() if k not in APART}
-    _say_quantities("quantity", {"feasible": _mark(found.feasible), **kept})
+    _say_quantities("quantity", {"feasible": _mark(solved.feasible), **kept})
     _say_quantities("certificate", document.get("certificate", {}))
     _say_quantities("also", document.get("also", {}))
 
 
-def say_constructions(found: "Constructions") -> None:
+def say_constructions(solved: "Constructions") -> None:
     """The sentence, then one line a key: can it be selected, with what weight, at what length."""
-    _say_sentence(found.why)
+    _say_sentence(solved.why)
     say()
     rows = [
         [str(i), _mark(row.feasible), _weight(_own(row, i)), number(row.norm)]
-        for i, row in enumerate(found.rows)
+        for i, row in enumerate(solved.rows)
     ]
     rest = len(rows) - MOST_ROWS
     say_table(["key", "selected", "weight", "norm"], rows[:MOST_ROWS])

@@ -15,11 +15,15 @@ def register(app: typer.Typer) -> None:
 
 def export(
     target: TargetArgument,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Write the model of a run so that transformers' AutoModelForCausalLM reads it."""
+    """Write a GPT as a Hugging Face folder.
+
+    AutoModelForCausalLM.from_pretrained(DIR) loads it; a model with parts that neither GPT-2 nor
+    Llama has needs `import attnlab.models.hugging_face` first.
+    """
     from attnlab.api.questions import export_target
 
     files = export_target(target, folder, out)

@@ -1,4 +1,4 @@
-"""attnlab finetune: an encoder adapted to your labelled texts; `attnlab predict` asks it."""
+"""attnlab finetune: fine-tune an encoder on your own labelled texts."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +10,11 @@ from attnlab.cli.console import (
     DeviceOption,
     JsonOption,
     OutOption,
-    SetOption,
+    QuietOption,
     say,
     say_json,
     say_table,
+    set_option,
 )
 from attnlab.cli.training import TrainingProgress
 
@@ -26,32 +27,45 @@ def register(app: typer.Typer) -> None:
 def finetune(  # noqa: PLR0913  (each is one documented option)
     data: Annotated[
         str,
-        typer.Option(help="A .csv, .tsv, .jsonl, a folder of splits, sentiment, boolq or snli."),
+        typer.Option(
+            help="A .csv, .tsv or .jsonl file, a folder with one file per split, or one of "
+            "sentiment, boolq and snli."
+        ),
     ],
-    text: Annotated[str, typer.Option(help="Column of the text.")] = "text",
-    label: Annotated[str, typer.Option(help="Column of the label.")] = "label",
-    second: Annotated[str, typer.Option(help="Column of a second text, for pairs.")] = "",
-    method: Annotated[str, typer.Option(help="full, head, prefix, prefix-layers or lora.")] = (
-        "full"
-    ),
+    text: Annotated[str, typer.Option(help="Name of the text column.")] = "text",
+    label: Annotated[str, typer.Option(help="Name of the label column.")] = "label",
+    second: Annotated[
+        str, typer.Option(help="Name of the column of the second text, for pairs.")
+    ] = "",
+    method: Annotated[
+        str, typer.Option(help="What to train: full, head, prefix, prefix-layers or lora.")
+    ] = "full",
     model: Annotated[
-        str, typer.Option(help="An asset, a Hugging Face folder, or a hub's name.")
+        str, typer.Option(help="An asset, a Hugging Face folder or a hub name.")
     ] = "minilm-l6",
-    epochs: Annotated[float, typer.Option(help="Passes over the training rows.")] = 3.0,
+    epochs: Annotated[float, typer.Option(help="Passes over the training data.")] = 3.0,
     seed: Annotated[
-        int, typer.Option(min=0, help="Random seed of the new weights and of the order of rows.")
+        int, typer.Option(min=0, help="Random seed of the new weights and the data order.")
     ] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: cores.")] = None,
-    set_: SetOption = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads; default: one per core.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, set_option("`attnlab show finetune` lists all settings.")
+    ] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Fine-tune an encoder on labelled texts; stopped, the same command goes on from there."""
+    """Fine-tune an encoder on your own labelled texts.
+
+    `attnlab predict RUN` then classifies new texts. After a stop or a crash, the same command
+    continues from the last checkpoint.
+    """
     from attnlab.api.finetuning import finetune_document, plan_finetuning
     from attnlab.api.running import run
-    from attnlab.cli.settings import assigned
+    from attnlab.cli.settings import parse_settings
 
     chosen = {
         "data": data,
@@ -66,7 +80,7 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
         "device": device,
         "first_seed": seed,
     }
-    planned = plan_finetuning(chosen, assigned(set_))
+    planned = plan_finetuning(chosen, parse_settings(set_))
     shown = TrainingProgress(planned, quiet, f"{method} on {model}")
     done = run(planned, out=out, engine="inline", progress=shown.progress)
     shown.check(done, "accuracy")
@@ -77,25 +91,25 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
         _show(document, done)
 
 
-def _show(found: dict[str, Any], done: Any) -> None:
-    """A collapse in the first line; then accuracy beside what needs no model."""
+def _show(summary: dict[str, Any], done: Any) -> None:
+    """Print the answer, which names a collapse first, then the quantities and failed audits."""
     say(done.results["answer"])
-    low, high = found["interval"]
-    counts, row = found["parameters"], done.table.rows[0]
+    low, high = summary["interval"]
+    counts, row = summary["parameters"], done.table.rows[0]
     say_table(
         ["quantity", "value"],
         [
-            ["test accuracy", f"{found['accuracy']:.4f} [{low:.4f}, {high:.4f}]"],
-            ["  most frequent answer", f"{found['majority']:.4f}"],
-            ["test rows", f"{found['tested']:,}"],
-            ["dev accuracy", f"{row['dev_accuracy']:.4f} (best of the steps, {row['best_step']})"],
-            ["numbers trained", f"{counts['trained']:,}"],
-            ["  stored", f"{counts['stored']:,}"],
-            ["  of the head", f"{counts['head']:,}"],
+            ["test accuracy", f"{summary['accuracy']:.4f} [{low:.4f}, {high:.4f}]"],
+            ["  always the most frequent label", f"{summary['majority']:.4f}"],
+            ["test rows", f"{summary['tested']:,}"],
+            ["dev accuracy", f"{row['dev_accuracy']:.4f} (best, at step {row['best_step']:,})"],
+            ["trained parameters", f"{counts['trained']:,}"],
+            ["  stored in the run", f"{counts['stored']:,}"],
+            ["  in the classifier head", f"{counts['head']:,}"],
             ["training texts", str(row["cut"])],
         ],
     )
     for audit in done.results["audits"]:
         if audit["verdict"] == "fail":
             say(f"✗ {audit['name']}: {audit['why']}")
-    say(found["path"])
+    say(summary["path"])

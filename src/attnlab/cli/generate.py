@@ -1,4 +1,4 @@
-"""attnlab generate TARGET: what a model goes on with, by one strategy or several."""
+"""attnlab generate TARGET: continue a prompt with one decoding strategy or several."""
 
 import sys
 from collections.abc import Sequence
@@ -27,35 +27,41 @@ def generate(  # noqa: PLR0913  (each is one documented option)
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="A run, RUN@TRIAL, model folder, .gguf, asset or hub name."
+            metavar="TARGET",
+            help="A run, RUN@TRIAL, model folder, .gguf file, asset or hub name (owner/name).",
         ),
     ] = "smollm2",
-    prompt: Annotated[str, typer.Option(help="What it goes on from.")] = "",
+    prompt: Annotated[str, typer.Option(help="The text to continue.")] = "",
     prompt_file: Annotated[
-        Path | None, typer.Option(help="The prompt from a UTF-8 file, less its last line break.")
+        Path | None,
+        typer.Option(help="Read the prompt from a UTF-8 file; its last newline is dropped."),
     ] = None,
     strategy: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME:KEY=VALUE,…",
             help="greedy, sample, temperature:t=, top-k:k=, top-p:p=, min-p:p=, typical:p= or "
-            f"beam:width=; repeat to compare. Default: {DEFAULT}",
+            "beam:width=; repeat the option to compare. "
+            f"Default: {DEFAULT}",
         ),
     ] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Texts of each strategy.")] = 1,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="At most so many tokens.")] = 60,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other draws.")] = 0,
+    n: Annotated[int, typer.Option("--n", min=1, help="Texts per strategy.")] = 1,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest text, in tokens.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sampling.")] = 0,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Go on from a prompt; the first text of a strategy is shown as it comes on a terminal."""
+    """Continue a prompt with a language model.
+
+    On a terminal the first text of each strategy is shown while it is generated.
+    """
     from attnlab.api.generating import generate
 
     names = strategy or [DEFAULT]
     prompt = _prompt(prompt, prompt_file)
     listener = Quiet() if json else Printer(prompt, len(names) == 1 and n == 1)
-    found = generate(
+    document = generate(
         target,
         prompt,
         out,
@@ -67,7 +73,7 @@ def generate(  # noqa: PLR0913  (each is one documented option)
         listener=listener,
     )
     if json:
-        say_json(found)
+        say_json(document)
 
 
 def _prompt(prompt: str, file: Path | None) -> str:
@@ -77,36 +83,36 @@ def _prompt(prompt: str, file: Path | None) -> str:
     from attnlab.tasks.corpus import read_text
 
     if prompt:
-        raise UsageError("generate takes --prompt or --prompt-file, not both")
+        raise UsageError("give --prompt or --prompt-file, not both")
     return str(read_text(file)).removesuffix("\n").removesuffix("\r")
 
 
 class Quiet:
-    """Remarks on stderr, nothing else; the `Listener` of api/generating.py."""
+    """A `Listener` (api/generating.py) that prints remarks on stderr and no text."""
 
     def remark(self, text: str) -> None:
-        """On stderr."""
+        """Print the remark on stderr."""
         note(f"attnlab: {text}")
 
     def begins(self, strategy: "Strategy") -> None:
-        """Nothing."""
+        """Print nothing: `--json` prints everything at the end."""
 
     def piece(self, text: str) -> None:
-        """Nothing."""
+        """Print nothing."""
 
     def ends(self, texts: "Sequence[Generated]") -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 class Printer(Quiet):
-    """One text alone: prompt and text. Otherwise the prompt, then a paragraph a strategy."""
+    """Prints prompt and text; of several texts, the prompt and then a paragraph per strategy."""
 
     def __init__(self, prompt: str, alone: bool) -> None:
         self.prompt, self.alone, self.live = prompt, alone, sys.stdout.isatty()
         self.started, self.at_line_start = False, False
 
     def begins(self, strategy: "Strategy") -> None:
-        """The prompt once, and which strategy this is."""
+        """Print the name of the strategy, and the prompt before the first one."""
         if not self.alone:
             if not self.started:
                 say(_shown(self.prompt))
@@ -116,12 +122,12 @@ class Printer(Quiet):
             self._write(self.prompt if self.alone else _number(0))
 
     def piece(self, text: str) -> None:
-        """At once, on a terminal."""
+        """Print more of the first text at once, on a terminal only."""
         if self.live:
             self._write(text)
 
     def ends(self, texts: "Sequence[Generated]") -> None:
-        """What was not shown yet; a text that is the same every time once."""
+        """Print the texts that were not shown yet; n equal texts are printed once."""
         self.at_line_start = False
         if self.live:
             say()
@@ -135,7 +141,7 @@ class Printer(Quiet):
             say(f"{INDENT}({len(texts)} times the same)")
 
     def _write(self, text: str) -> None:
-        """Beside others, a text's later lines are set in; empty ones stay empty."""
+        """Write to stdout; of several texts, indent every line after the first."""
         if not self.alone:
             first, *later = text.split("\n")
             first = INDENT + first if self.at_line_start and first else first
@@ -150,5 +156,5 @@ def _number(number: int) -> str:
 
 
 def _shown(text: str) -> str:
-    """A model may write anything: control characters are spelt out."""
+    """The text with control characters escaped, which would disturb a terminal."""
     return "".join(repr(c)[1:-1] if category(c) == "Cc" and c not in "\n\t" else c for c in text)

@@ -1,4 +1,4 @@
-"""attnlab perplexity TARGET FILE: how surprised a model is by a text."""
+"""attnlab perplexity TARGET FILE: the perplexity of a text under a model."""
 
 import sys
 from contextlib import redirect_stdout
@@ -25,29 +25,37 @@ def register(app: typer.Typer) -> None:
 
 def perplexity(  # noqa: PLR0913  (each is one documented option)
     target: TargetArgument,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A UTF-8 text.")] = None,
-    text: Annotated[str | None, typer.Option(help="A text instead of FILE.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line is a sentence.")] = False,
-    stride: Annotated[int | None, typer.Option(min=1, help="Default: the context.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="A UTF-8 text file.")] = None,
+    text: Annotated[str | None, typer.Option(help="A text, instead of FILE.")] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Score every line as a text of its own.")
+    ] = False,
+    stride: Annotated[
+        int | None,
+        typer.Option(min=1, help="New tokens per window; default: the model's context length."),
+    ] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """exp(Σ NLL / Σ tokens) of a text; with --lines also the mean over lines of exp(loss)."""
+    """Compute the perplexity of a text under a model.
+
+    That is exp(Σ NLL / Σ tokens). With --lines, also the mean of the perplexities of all lines.
+    """
     from attnlab.api.questions import perplexity
     from attnlab.core.errors import UsageError
     from attnlab.tasks.corpus import read_text
 
     if (file is None) == (text is None):
-        raise UsageError("perplexity needs FILE or --text, one of them")
+        raise UsageError("give either FILE or --text")
     read = text if file is None else read_text(file)
-    with redirect_stdout(sys.stderr):  # what a person's own model prints is no answer of ours
-        found = perplexity(target, str(read), out, device, lines=lines, stride=stride)
+    with redirect_stdout(sys.stderr):  # a user's model may print
+        scores = perplexity(target, str(read), out, device, lines=lines, stride=stride)
     if json:
-        say_json(found)
+        say_json(scores)
     else:
         say_table(
-            ["quantity", "value"], [[k, _shown(v)] for k, v in found.items() if v is not None]
+            ["quantity", "value"], [[k, _shown(v)] for k, v in scores.items() if v is not None]
         )
 
 

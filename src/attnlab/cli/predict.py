@@ -1,4 +1,4 @@
-"""attnlab predict RUN: the class of a text, by a classifier that `attnlab finetune` left."""
+"""attnlab predict RUN: classify texts with a model that `attnlab finetune` has trained."""
 
 from typing import Annotated
 
@@ -24,21 +24,29 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     run: RunArgument,
-    text: Annotated[list[str], typer.Option(help="A text; repeat for more.")],
-    second: Annotated[list[str] | None, typer.Option(help="Its partner, for pairs.")] = None,
+    text: Annotated[
+        list[str], typer.Option(metavar="TEXT", help="A text to classify; can be repeated.")
+    ],
+    second: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="The second text of a pair, one for each --text."),
+    ] = None,
     device: DeviceOption = "cpu",
     out: OutOption = RUNS,
     json: JsonOption = False,
 ) -> None:
-    """Say which class a text belongs to, and how sure the classifier is."""
+    """Classify texts with a fine-tuned model.
+
+    RUN comes from `attnlab finetune`. Prints each text's most probable label and its probability.
+    """
     from attnlab.api.finetuning import predict
 
-    found = predict(run, text, out, device, second or [])
+    document = predict(run, text, out, device, second or [])
     if json:
-        say_json(found)
+        say_json(document)
         return
     rows = [
         [p["label"], f"{p['probabilities'][p['label']]:.3f}", " ".join(p["text"].split())[:SHOWN]]
-        for p in found["predictions"]
+        for p in document["predictions"]
     ]
     say_table(["label", "probability", "text"], rows)

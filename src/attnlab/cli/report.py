@@ -1,4 +1,4 @@
-"""attnlab report RUN: write the report again, from the run folder alone."""
+"""attnlab report RUN: write the report of a stored run again."""
 
 import sys
 from contextlib import redirect_stdout
@@ -17,9 +17,14 @@ def register(app: typer.Typer) -> None:
 def report(
     run: RunArgument,
     out: OutOption = RUNS,
-    pdf: Annotated[bool, typer.Option("--pdf", help="Also draw the figures as PDF.")] = False,
+    pdf: Annotated[
+        bool, typer.Option("--pdf", help="Also write the figures as PDF files.")
+    ] = False,
 ) -> None:
-    """Write RUN's report.html from what is stored, reusing its figures."""
+    """Write the report of a stored run again.
+
+    report.html is built from the stored results and figures; no trial is run.
+    """
     from attnlab.lab.runs import find_run
     from attnlab.report.build import write_report
 
@@ -27,7 +32,7 @@ def report(
     if pdf:
         from attnlab.api.conclude import draw_pdf
 
-        with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
+        with redirect_stdout(sys.stderr):  # a user's study may print
             drawn = draw_pdf(path)
         for made in drawn:
             say(str(made))

@@ -1,4 +1,4 @@
-"""attnlab run STUDY: trials, claims, audits, figures, report."""
+"""attnlab run STUDY: run its trials, judge its claims and write its report."""
 
 import sys
 from collections.abc import Mapping
@@ -13,14 +13,16 @@ from attnlab.cli.console import (
     DeviceOption,
     JsonOption,
     OutOption,
+    QuietOption,
     ScaleOption,
-    SetOption,
     StudyArgument,
     note,
     say,
     say_json,
     say_table,
+    set_option,
 )
+from attnlab.core.plural import counted
 
 MOST_LINES = 20
 
@@ -33,21 +35,32 @@ def register(app: typer.Typer) -> None:
 def run(  # noqa: PLR0913  (each is one documented option)
     study: StudyArgument,
     scale: ScaleOption = "quick",
-    set_: SetOption = None,
-    config: Annotated[Path | None, typer.Option(help="Settings from a TOML file.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Independent instances.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes (default: cores).")] = None,
-    engine: Annotated[str, typer.Option(help="local or ray.")] = "local",
+    set_: Annotated[
+        list[str] | None, set_option("`attnlab show STUDY` lists all settings.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Read settings from a TOML file.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of random seeds.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Worker processes; default: one per core.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Where trials run: local or ray.")] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster: host:port or auto (default: one here).")
+        str | None,
+        typer.Option(help="Ray cluster: host:port or auto; default: start one on this machine."),
     ] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the trials and run none.")
+    ] = False,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Answer a question: run what is missing of STUDY and write its report."""
+    """Run a study and write its report.
+
+    Trials that are already stored are not run again, so the same command continues a stopped run.
+    Exit code 1: a trial or an audit failed.
+    """
     from attnlab.api.progress import progress_for
     from attnlab.api.running import plan
     from attnlab.api.running import run as execute
@@ -56,7 +69,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
 
     chosen = engine_named(engine, address)
     settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
-    with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
+    with redirect_stdout(sys.stderr):  # a user's study may print
         planned = plan(study, scale, settings)
     name, trials, made = planned.name, planned.trials, planned.study
     if dry_run:
@@ -66,13 +79,14 @@ def run(  # noqa: PLR0913  (each is one documented option)
         expected = made.expected.get(scale)
         note(made.question)
         about = f", {expected}" if expected else ""
-        note(f"run {name}: {len(trials)} trials on {made.settings.device}{about}")
+        count = counted(len(trials), "trial")
+        note(f"run {name}: {count} on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
     with redirect_stdout(sys.stderr):
         done = execute(planned, out=out, workers=workers, engine=chosen, progress=progress)
     if progress and not progress.started:
-        note("every trial is stored already: nothing was run again")
-    _explain_failures(done)  # first: the last line a person sees is the report's path
+        note("all trials are already stored: nothing was run again")
+    _explain_failures(done)  # first, so that the last line is the path of the report
     if json:
         say_json(done.as_json())
     else:
@@ -83,7 +97,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
 
 
 def print_results(results: Mapping[str, Any]) -> None:
-    """The answer, the claims and the audits."""
+    """Print the answer, a table of the claims, and a line per audit."""
     from attnlab.audit.finding import AUDIT_MARKS
     from attnlab.lab.claim import MARKS
     from attnlab.report.text import number, with_interval
@@ -111,20 +125,20 @@ def _dry_run(name: str, trials: Any, as_json: bool) -> None:
     if as_json:
         say_json({"run": name, "trials": len(trials), "parts": dict(parts)})
         return
-    say(f"{name}: {len(trials)} trials")
+    say(f"{name}: {counted(len(trials), 'trial')}")
     for part, count in parts.items():
         say(f"  {part}: {count}")
 
 
 def _explain_failures(done: Any) -> None:
-    """Which trials have no result, and which audits found something; a long list is cut."""
+    """Name the trials without a result and the failed audits on stderr; a long list is cut."""
     bad = [row for row in done.table if row.state not in ("done", "diverged")]
     for row in bad[:MOST_LINES]:
         last = row.error.strip().splitlines()[-1] if row.error.strip() else ""
         note(f"trial {row.id} {row.state}: {last}")
     if len(bad) > MOST_LINES:
-        note(f"and {len(bad) - MOST_LINES} more: attnlab table {done.path}")
+        note(f"and {len(bad) - MOST_LINES} more: see `attnlab table {done.path}`")
     if bad:
-        note("the same command runs only these again")
+        note("the same command runs only these trials again")
     if done.failed_audits:
         note(f"audits failed: {', '.join(done.failed_audits)}")

@@ -1,4 +1,4 @@
-"""attnlab runs: what is stored, and how to remove it."""
+"""attnlab runs: list the stored runs, or remove one."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,9 @@ def register(app: typer.Typer) -> None:
 
 def runs(
     out: OutOption = RUNS,
-    remove: Annotated[str | None, typer.Option(metavar="RUN", help="Remove this run.")] = None,
+    remove: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Remove this run and its files.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """List the stored runs, or remove one."""
@@ -22,18 +24,18 @@ def runs(
     from attnlab.lab.runs import find_run, list_runs, remove_run
 
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out}: not a folder")
+        raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
     if remove is not None:
         path = find_run(remove, out)
         remove_run(path)
         say_json({"removed": path.name}) if json else say(f"removed {path.name}")
         return
-    found = list_runs(out)
+    stored = list_runs(out)
     if json:
-        say_json({"runs": [info.as_json() for info in found]})
-    elif found:
+        say_json({"runs": [info.as_json() for info in stored]})
+    elif stored:
         columns = ["run", "scale", "trials", "state", "created", "size"]
-        say_table(columns, [_cells(info) for info in found])
+        say_table(columns, [_cells(info) for info in stored])
     else:
         say(f"no runs in {out}")
 

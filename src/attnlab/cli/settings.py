@@ -1,7 +1,7 @@
-"""Settings from `--set` and `--config`: refused while they are still text if they are a bomb.
+"""Settings from `--set` and `--config`.
 
-A dotted key of n parts costs tomllib n² memory: half a megabyte of `a.a.a…` is more than a machine
-has. Depth is therefore bounded before anything is parsed.
+A dotted key of n parts costs tomllib n² memory: half a megabyte of `a.a.a…` needs more than a
+machine has. So the nesting is checked on the text, before it is parsed.
 """
 
 import re
@@ -25,9 +25,12 @@ def settings_from(
     device: str,
     here: bool = True,
 ) -> dict[str, Any]:
-    """File, then --set, then --seeds and --device: later wins. `here`: the device must be."""
+    """Merge the file, --set, --seeds and --device; a later one overrides an earlier one.
+
+    With `here`, the device must exist on this machine.
+    """
     chosen = read_config(config) if config else {}
-    chosen.update(assigned(assignments))
+    chosen.update(parse_settings(assignments))
     if seeds is not None:
         chosen["seeds"] = seeds
     if device != "auto" or chosen.get("device", "auto") == "auto":
@@ -35,15 +38,15 @@ def settings_from(
     return chosen
 
 
-def assigned(assignments: list[str] | None) -> dict[str, Any]:
-    """The values of all `--set KEY=VALUE`, the last of a key winning."""
+def parse_settings(assignments: list[str] | None) -> dict[str, Any]:
+    """Parse all `--set KEY=VALUE`; the last value of a key is used."""
     for text in assignments or []:
         _refuse_bomb(f"--set {text.partition('=')[0][:60]}", text)
     return dict(parse_assignment(text) for text in assignments or [])
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file; a folder, a device, a bomb or anything else is refused."""
+    """Read the settings in a TOML file; anything but a plain, small file is refused."""
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"{path}: not a file")
@@ -64,4 +67,4 @@ def _refuse_bomb(where: str, text: str) -> None:
         depth += 1 if bracket[0] in "[{" else -1
         deepest = max(deepest, depth)
     if deepest > DEEPEST or _DOTTED.search(text):
-        raise UsageError(f"{where}: nested more than {DEEPEST} deep, which no setting is")
+        raise UsageError(f"{where}: nested more than {DEEPEST} levels deep; settings are not")

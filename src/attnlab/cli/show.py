@@ -1,4 +1,4 @@
-"""attnlab list, attnlab show STUDY: which questions there are, and their settings."""
+"""attnlab list and attnlab show STUDY: the studies, their questions and settings."""
 
 import sys
 from contextlib import redirect_stdout
@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 import typer
 
 from attnlab.cli.console import JsonOption, ScaleOption, StudyArgument, say, say_json, say_table
+from attnlab.core.plural import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -15,15 +16,15 @@ def register(app: typer.Typer) -> None:
 
 
 def list_studies(json: JsonOption = False) -> None:
-    """The built-in studies and the question each answers."""
+    """List the built-in studies and the question each answers."""
     from attnlab.lab.source import load_study_class
     from attnlab.studies import study_names
 
-    found = [(name, load_study_class(name)) for name in study_names()]
+    studies = [(name, load_study_class(name)) for name in study_names()]
     if json:
-        say_json({"studies": [{"name": n, "question": k.question} for n, k in found]})
+        say_json({"studies": [{"name": n, "question": k.question} for n, k in studies]})
         return
-    say_table(["study", "question"], [[n, k.question] for n, k in found])
+    say_table(["study", "question"], [[n, k.question] for n, k in studies])
 
 
 def show(
@@ -31,10 +32,10 @@ def show(
     scale: ScaleOption = "quick",
     json: JsonOption = False,
 ) -> None:
-    """A study's question, settings at a scale, and how long it should take."""
+    """Show a study's question, settings and expected time."""
     from attnlab.api.running import plan
 
-    with redirect_stdout(sys.stderr):  # what a study prints is no answer of ours
+    with redirect_stdout(sys.stderr):  # a user's study may print
         planned = plan(study, scale, {"device": "cpu"})  # no need to look for a GPU
     made, trials = planned.study, len(planned.trials)
     fields = type(made.settings).model_fields
@@ -56,7 +57,7 @@ def show(
     if made.source:
         say(f"source: {made.source}")
     expected = made.expected.get(scale, "not measured")
-    say(f"{trials} trials at scale {scale}; expected time: {expected}")
+    say(f"{counted(trials, 'trial')} at scale {scale}; expected time: {expected}")
     rows = [[n, _short(str(v)), fields[n].description or ""] for n, v in values.items()]
     say_table(["setting", "value", "meaning"], rows)
 

@@ -1,4 +1,4 @@
-"""attnlab table RUN: the trials as a table, as CSV or as JSON."""
+"""attnlab table RUN: print the trials of a run as a table, as CSV or as JSON."""
 
 import sys
 from collections.abc import Sequence
@@ -26,11 +26,14 @@ def register(app: typer.Typer) -> None:
 def table(
     run: RunArgument,
     out: OutOption = RUNS,
-    csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
-    cost: Annotated[bool, typer.Option("--cost", help="Add seconds and memory.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Add columns for time and memory.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Every trial of RUN with its settings and metrics, sorted by id."""
+    """Print the trials of a run with settings and metrics.
+
+    A terminal shows the columns that differ between trials and fit; --csv and --json show all.
+    """
     from attnlab.lab.record import Record
     from attnlab.lab.runs import find_run
     from attnlab.lab.table import csv_text, flat
@@ -46,7 +49,7 @@ def table(
 
 
 def _say_fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """In a pipe every column; on a terminal those that differ between trials and fit its width."""
+    """Print all columns in a pipe; on a terminal those that differ between trials and fit."""
     from attnlab.lab.table import FIRST
 
     room, shown = terminal_width(), list(range(len(columns)))
@@ -60,4 +63,4 @@ def _say_fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
                 shown.append(i)
     say_table([columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
     if len(shown) < len(columns):
-        note(f"{len(shown)} of {len(columns)} columns; --csv and --json have all")
+        note(f"{len(shown)} of {len(columns)} columns; --csv and --json print all")

@@ -1,4 +1,4 @@
-"""attnlab train: a GPT from parts, trained on your text; the run is a target like any model."""
+"""attnlab train: train a small GPT on your own text."""
 
 import os
 import sys
@@ -12,11 +12,12 @@ from attnlab.cli.console import (
     DeviceOption,
     JsonOption,
     OutOption,
-    SetOption,
+    QuietOption,
     note,
     say,
     say_json,
     say_table,
+    set_option,
 )
 from attnlab.cli.training import TrainingProgress
 
@@ -27,39 +28,56 @@ def register(app: typer.Typer) -> None:
 
 
 def train(  # noqa: PLR0913  (each is one documented option)
-    text: Annotated[str, typer.Option(help="A UTF-8 file, a folder of .txt, or an asset.")],
-    size: Annotated[str, typer.Option(help="nano, micro or mini.")] = "nano",
-    tokenizer: Annotated[str, typer.Option(help="char, word or bpe.")] = "char",
+    text: Annotated[str, typer.Option(help="A UTF-8 file, a folder of .txt files, or an asset.")],
+    size: Annotated[str, typer.Option(help="Model size: nano, micro or mini.")] = "nano",
+    tokenizer: Annotated[str, typer.Option(help="Tokens: char, word or bpe.")] = "char",
     position: Annotated[
-        str, typer.Option(help="learned, sinusoidal, rotary, alibi or none.")
+        str, typer.Option(help="Positions: learned, sinusoidal, rotary, alibi or none.")
     ] = "learned",
-    steps: Annotated[int, typer.Option(help="Updates of the weights.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and sample.")] = 0,
-    prompt: Annotated[str, typer.Option(help="What the sample goes on from.")] = "",
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: cores / processes.")] = None,
+    steps: Annotated[int, typer.Option(help="Training steps.")] = 2000,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of weights, data order and sample.")
+    ] = 0,
+    prompt: Annotated[str, typer.Option(help="Start of the sample printed at the end.")] = "",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads per process; default: cores / processes.")
+    ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, max=1024, help="Share each batch; a lost one is replaced.")
+        int,
+        typer.Option(
+            min=1,
+            max=1024,
+            help="Split each batch over this many processes; one that dies is restarted.",
+        ),
     ] = 1,
     sharded: Annotated[
-        bool, typer.Option("--sharded", help="Each process holds a part of the model.")
+        bool, typer.Option("--sharded", help="Shard the model over the processes (FSDP).")
     ] = False,
-    set_: SetOption = None,
+    set_: Annotated[
+        list[str] | None, set_option("`attnlab show train` lists all settings.")
+    ] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no remarks.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Train a small GPT on a text; killed or stopped, the same command goes on from there."""
+    """Train a small GPT on your own text.
+
+    The run is then a TARGET for generate, attend, audit and the other commands. After a stop or a
+    crash, the same command continues from the last checkpoint.
+    """
     from attnlab.api.training import plan_training, train_distributed, training_summary
-    from attnlab.cli.settings import assigned
+    from attnlab.cli.settings import parse_settings
     from attnlab.core.errors import UsageError
     from attnlab.lab.supervise import LEASH, obey_leash, supervise
 
     if sharded and processes == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        raise UsageError("--sharded: needs several processes: --processes N, or torchrun")
+        raise UsageError("--sharded needs several processes: add --processes N, or use torchrun")
     if processes > 1 and LEASH not in os.environ:
         if "RANK" in os.environ:
-            raise UsageError("--processes: torchrun has started them already; leave it out")
+            raise UsageError(
+                "--processes: leave it out, torchrun has already started the processes"
+            )
         command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
         raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
     obey_leash()
@@ -74,7 +92,7 @@ def train(  # noqa: PLR0913  (each is one documented option)
         "device": device,
         "first_seed": seed,
     }
-    planned = plan_training(chosen, assigned(set_), sharded)
+    planned = plan_training(chosen, parse_settings(set_), sharded)
     shown = TrainingProgress(planned, quiet)
     done = train_distributed(planned, out, sharded, shown.progress)
     if done is None:  # not the first process of several
@@ -94,7 +112,7 @@ def _show(summary: dict[str, Any], row: Any) -> None:
             ["train perplexity", f"{summary['train_perplexity']:.3f}"],
             [
                 "dev perplexity",
-                f"{summary['dev_perplexity']:.3f} (best of the steps, {row['best_step']})",
+                f"{summary['dev_perplexity']:.3f} (best, at step {row['best_step']:,})",
             ],
             *[[f"  {name}, dev", f"{value:.3f}"] for name, value in summary["baselines"].items()],
             ["vocabulary", f"{summary['vocabulary']:,}"],

@@ -1,4 +1,4 @@
-"""What `attnlab train` and `attnlab finetune` show while one model is trained, and if it fails."""
+"""What `attnlab train` and `attnlab finetune` print during a training, and when it fails."""
 
 from typing import TYPE_CHECKING
 
@@ -24,9 +24,9 @@ class TrainingProgress:
         self.progress = progress_for(planned.trials, quiet)
 
     def check(self, done: "Run", metric: str) -> None:
-        """Exit 1 with the reason where the training gave no model; say when nothing was run."""
+        """Exit with 1 and the reason if there is no model; say so if nothing had to be run."""
         if self.progress and not self.progress.started:
-            note("this training is stored already: nothing was run again")
+            note("this training is already stored: nothing was run again")
         for row in done.table:
             if row.state != "done":
                 why = row.reasons.get(metric) or (row.error.strip().splitlines() or [""])[-1]

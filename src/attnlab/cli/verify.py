@@ -1,4 +1,4 @@
-"""attnlab verify RUN: is every byte what was written?"""
+"""attnlab verify RUN: check a stored run for damage."""
 
 import typer
 
@@ -11,18 +11,21 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(run: RunArgument, out: OutOption = RUNS, json: JsonOption = False) -> None:
-    """Check every file and row of RUN against its hash; exit 3 on any damage."""
+    """Check every file and row of a run against its hash.
+
+    Exit code 3: something is damaged.
+    """
     from attnlab.lab.runs import find_run
     from attnlab.lab.verify import verify_run
 
-    found = verify_run(find_run(run, out))
+    verification = verify_run(find_run(run, out))
     if json:
-        say_json(found.as_json())
+        say_json(verification.as_json())
     else:
-        state = "complete" if found.complete else "unfinished"
-        say(f"{found.run}: {state}, {'undamaged' if found.ok else 'DAMAGED'}")
-        for problem in found.problems:
+        state = "complete" if verification.complete else "unfinished"
+        say(f"{verification.run}: {state}, {'undamaged' if verification.ok else 'DAMAGED'}")
+        for problem in verification.problems:
             say(f"  {problem}")
-        say(f"digest {found.digest or 'none: the run is damaged'}")
-    if not found.ok:
+        say(f"digest {verification.digest or 'none: the run is damaged'}")
+    if not verification.ok:
         raise typer.Exit(3)

@@ -1,4 +1,4 @@
-"""The `width` likeliest unfinished texts go on at every step; the likeliest endings are the answer.
+"""Beam search: keep the `width` likeliest unfinished texts, return the likeliest finished ones.
 
 Of all one-token continuations of the texts in the beam, those that end and are among the `width`
 best are kept as endings; the `width` best that do not end go on. A text's score is the sum of its
@@ -21,7 +21,7 @@ from attnlab.models.protocol import LanguageModel
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A text, its score, and log p of its tokens under the model."""
+    """A text, its score, and the log-probabilities of its tokens under the model."""
 
     score: float
     ids: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Search:
-    """What a beam search is told."""
+    """The settings of a beam search."""
 
     width: int
     filters: Filters
@@ -43,7 +43,7 @@ class Search:
 
 
 def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
-    """The n best texts after a prompt (fewer where there are not so many)."""
+    """The n best texts after a prompt, or fewer if the search has fewer."""
     ids, _ = pad_prompts([row.prompt], model.context)
     stepper = stepper_for(model, how.width, ids.shape[1] + how.stop.tokens - 1)
     logits = stepper.start(ids.expand(how.width, -1), None)
@@ -71,7 +71,7 @@ def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
 
 
 def _is_settled(endings: list[Hypothesis], beam: list[Hypothesis], n: int) -> bool:
-    """No text that goes on can still come among the n best."""
+    """Whether no unfinished text can still become one of the n best."""
     best = sorted(h.score for h in endings)[-n:]
     return not beam or (len(best) == n and best[0] >= beam[0].score)
 
@@ -109,7 +109,7 @@ def _continuations(
 
 
 def _best(scores: Float[Tensor, " place"], k: int) -> Int[Tensor, " place"]:
-    """Indices of the k highest that are possible at all, highest first, the lowest among equals."""
+    """Indices of the k highest finite scores, highest first; among equals the lowest index."""
     kept = top_k(scores[None], k)[0]
     flat = torch.isfinite(kept).nonzero()[:, 0]
     return flat[scores[flat].sort(descending=True, stable=True).indices]

@@ -1,12 +1,13 @@
-"""argmax_i (l_i + g_i), g_i = −log(−log u_i): an id with probability softmax(l)_i (Gumbel 1954).
+"""Draw an id with probability softmax(l)_i by the Gumbel-max trick (Gumbel 1954).
 
-It is drawn twice over: first the block of 256 ids by the blocks' log-sum-exp, then the id in it.
+That is argmax_i (l_i + g_i) with g_i = −log(−log u_i). It is used twice: to draw a block of 256 ids
+by the blocks' log-sum-exp, then an id of that block.
 
-Why not the inverse of the cumulative sum: logits of one text differ by rounding when its neighbours
-in the batch differ. Rounding moves every border of a cumulative sum, and a uniform number that lies
-next to any of thousands of borders gives another id; here only a near-tie of the two largest sums
-does. (SmolLM2, one text alone and padded in a batch, 3e-5 apart in logits: 9e-5 of the draws differ
-by cumulative sum, 2e-7 so.)
+Why not the inverse of the cumulative sum: the logits of a text change by rounding with its
+neighbours in the batch. Rounding moves every border of a cumulative sum, and a uniform number next
+to any of thousands of borders then gives another id; here only a near-tie of the two largest sums
+does. (SmolLM2, one text alone and padded in a batch, logits 3e-5 apart: 9e-5 of the draws differ
+with the cumulative sum, 2e-7 with this method.)
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,12 @@ Uniforms = Float[Tensor, "row number"]
 
 
 def uniforms_per_draw(vocabulary: int) -> int:
-    """Uniform numbers for one draw: one a block, one an id of a block."""
+    """How many uniform numbers a draw uses: one per block and one per id of a block."""
     return _blocks(vocabulary) + min(BLOCK, vocabulary)
 
 
 def draw(logits: Scores, uniforms: Uniforms) -> Int[Tensor, " row"]:
-    """One id a row; a function of the row's logits and numbers alone."""
+    """Draw one id per row, as a function of the row's logits and uniform numbers alone."""
     rows, size = logits.shape
     blocks, width = _blocks(size), min(BLOCK, size)
     noise = -torch.log(-torch.log(uniforms.clamp_min(torch.finfo(uniforms.dtype).tiny)))
@@ -45,7 +46,7 @@ def _blocks(vocabulary: int) -> int:
 
 
 def sample(logits: Scores, *, generator: torch.Generator, **filters: float) -> Int[Tensor, " row"]:
-    """One id a row: `sample(logits, generator=g, temperature=0.8, top_k=20)`."""
+    """Draw one id per row: `sample(logits, generator=g, temperature=0.8, top_k=20)`."""
     kept = Filters(**filters)(logits.double())  # pyright: ignore[reportArgumentType]
     shape = (len(logits), uniforms_per_draw(logits.shape[-1]))
     uniforms = torch.rand(shape, generator=generator, dtype=torch.float64)
@@ -53,7 +54,7 @@ def sample(logits: Scores, *, generator: torch.Generator, **filters: float) -> I
 
 
 class UniformStream:
-    """Uniform numbers for one draw after the other, of every row from a generator of its own."""
+    """Uniform numbers for one draw after another; each row has its own generator."""
 
     def __init__(self, seeds: Sequence[Seed], vocabulary: int, device: torch.device) -> None:
         self._generators = [seed.torch_generator() for seed in seeds]
@@ -61,7 +62,7 @@ class UniformStream:
         self._ahead, self._used = torch.empty(0), AHEAD
 
     def next(self) -> Uniforms:
-        """The numbers of one step."""
+        """The numbers for the next draw of every row."""
         if self._used == AHEAD:
             numbers = [
                 torch.rand(self._shape, generator=g, dtype=torch.float64) for g in self._generators

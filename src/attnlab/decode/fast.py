@@ -1,8 +1,8 @@
-"""The shortest exact way to decode a GPT token by token on this machine, where there is one.
+"""Fast exact decoding of a GPT, where this machine offers it.
 
-On a GPU its steps are a recorded graph, of our own kernels where they apply; what was recorded is
-stored for the next text of the same shape. On a CPU a large model runs from packed weights. A GPT-2
-or Llama of transformers is decoded as a GPT of ours.
+On a GPU a step is a recorded CUDA graph, of our own kernels where they apply; the recording is kept
+for the next text of the same shape. On a CPU a large model uses packed weights. A GPT-2 or Llama of
+transformers is converted to our own GPT first.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ _CONVERTED: "WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], GPT]]" = WeakKe
 
 
 def fast_stepper(model: Any, batch: int, length: int) -> "PackedSteps | StaticGPT | None":
-    """Something with `start`, `step` and `take`, or None: the model's own cache then has to do."""
+    """A fast stepper (`start`, `step`, `take`) for the model, or None if there is none."""
     if isinstance(model, HubModel) and why_not_ours(model.library) is None:
         model = convert(model.library)
         return fast_stepper(model, batch, length) or PackedSteps(model, length)
@@ -42,9 +42,9 @@ def fast_stepper(model: Any, batch: int, length: int) -> "PackedSteps | StaticGP
 
 
 def convert(library: nn.Module) -> GPT:
-    """The library model as a GPT; made once for as long as its weights stay what they are.
+    """Convert a transformers model to our GPT; converted again only when its weights change.
 
-    A writing into weights that it shares is seen, and into those that it copied too: both count.
+    A change is noticed by the address and the version counter of every weight.
     """
     state = tuple(n for p in library.parameters() for n in (p.data_ptr(), _version(p)))
     stored = _CONVERTED.get(library)
@@ -59,7 +59,7 @@ def _version(weight: Tensor) -> int:
 
 
 class PackedSteps:
-    """A GPT with its cache: equal prompts are read once, and weights are packed for long texts."""
+    """A GPT with a cache; equal prompts are read once, and weights are packed for long texts."""
 
     cached: CachedGPT
 
@@ -68,7 +68,7 @@ class PackedSteps:
         self.packed = False
 
     def start(self, ids: Tensor, key_padding_mask: Tensor | None) -> Tensor:
-        """Read the prompts; scores after the last position."""
+        """Read the prompts; logits after the last position."""
         different, padding, which = distinct(ids, key_padding_mask)
         self.cached = self.model.cached(len(different), self.length)
         mask = padding if bool(padding.any()) else None
@@ -79,19 +79,19 @@ class PackedSteps:
         return logits[which]
 
     def step(self, ids: Tensor) -> Tensor:
-        """Scores after one more id a row."""
+        """Append one id to each row; logits after it."""
         if not self.packed:
             return self.cached.step(ids[:, None])[:, -1]
         with packed_maps(self.model, len(ids)):
             return self.cached.step(ids[:, None])[:, -1]
 
     def take(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Replace row i by the former row rows[i], for every i."""
         self.cached.take(rows)
 
 
 def recorded_steps(model: GPT, batch: int, length: int) -> StaticGPT:
-    """Steps of this shape: those stored from before, or new ones."""
+    """A stepper of this shape: one with a stored recording, or a new one."""
     length = min(model.context, -(-length // ROUND) * ROUND)
     shape, spare = _RECORDINGS.pop(model, (None, None))  # nobody else has it while it is in use
     if spare is not None and shape == _shape(model, batch, length):
@@ -102,12 +102,12 @@ def recorded_steps(model: GPT, batch: int, length: int) -> StaticGPT:
 
 
 def keep_recording(stepper: Any) -> None:
-    """A stepper that is done: its recording serves the next text of that shape."""
+    """Keep the recording of a finished stepper for the next text of the same shape."""
     if isinstance(stepper, StaticGPT) and stepper.recorded is not None:
         model, stepper.model = stepper.model, None  # pyright: ignore[reportAttributeAccessIssue]
         _RECORDINGS[model] = (_shape(model, stepper.batch, stepper.length), stepper)
 
 
 def _shape(model: GPT, batch: int, length: int) -> Shape:
-    """A recording reads the weights where they lay: values may change, addresses may not."""
+    """Batch, length and weight addresses: a recording is valid only while these stay the same."""
     return batch, length, tuple(p.data_ptr() for p in model.parameters())

@@ -1,4 +1,4 @@
-"""logits -> logits: what a filter removes becomes −inf, the rest stays (temperature: is scaled).
+"""Filters of logits: removed tokens become −inf, others are unchanged (temperature scales them).
 
     kept = Filters(temperature=0.8, top_k=20)(logits)       # (row, vocab) -> (row, vocab)
 
@@ -27,14 +27,14 @@ FEW = 128  # the likeliest tokens, sorted first: a nucleus is seldom larger
 
 
 def check_finite(logits: Scores) -> Scores:
-    """The logits, if every row is numbers or −inf and has a token that can come."""
+    """Return the logits; UsageError for NaN, +inf, or a row in which every token is −inf."""
     if not bool(torch.isfinite(logits.amax(dim=-1)).all()):
-        raise UsageError("the model's logits are not numbers: nothing can be drawn from them")
+        raise UsageError("the model's logits are NaN or infinite: no token can be chosen")
     return logits
 
 
 def likeliest(logits: Scores) -> Int[Tensor, " row"]:
-    """The id with the largest logit, the lowest among equals."""
+    """The id with the largest logit; among equals the lowest id."""
     return logits.argmax(dim=-1)
 
 
@@ -57,7 +57,7 @@ def temperature(logits: Scores, t: float) -> Scores:
 
 
 def top_k(logits: Scores, k: int) -> Scores:
-    """The k likeliest; 0, or at least the vocabulary: all."""
+    """Keep the k likeliest tokens; 0, or the vocabulary size or more: keep all."""
     _count(k)
     if k == 0 or k >= logits.shape[-1]:
         return logits
@@ -71,13 +71,13 @@ def top_k(logits: Scores, k: int) -> Scores:
 
 
 def top_p(logits: Scores, p: float) -> Scores:
-    """The fewest of the likeliest whose probability reaches p (Holtzman et al. 2020); 1: all."""
+    """Keep the fewest likeliest tokens with total probability p (Holtzman et al. 2020); 1: all."""
     _share("top-p", p)
     return logits if p == 1 else _fewest(logits, check_finite(logits), p)
 
 
 def min_p(logits: Scores, p: float) -> Scores:
-    """Tokens at least p times as likely as the likeliest (Nguyen et al. 2024); 1: it alone."""
+    """Keep tokens at least p times as likely as the likeliest (Nguyen et al. 2024); 1: only it."""
     _share("min-p", p)
     if p == 0:
         return logits
@@ -101,7 +101,7 @@ def typical(logits: Scores, p: float) -> Scores:
 
 
 def _fewest(rank: Scores, logits: Scores, p: float) -> Scores:
-    """Tokens from the highest rank on, until their probability reaches p; at least one."""
+    """Keep tokens from the highest rank down until their probability reaches p; at least one."""
     log_total, size = logits.logsumexp(dim=-1, keepdim=True), logits.shape[-1]
     sorted_few = FEW
     while True:
@@ -163,7 +163,7 @@ ORDER: dict[str, Callable[[Scores, Any], Scores]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """All of them, in their order; the defaults change nothing."""
+    """All filters in their fixed order; the default values change nothing."""
 
     repetition: float = 1.0
     temperature: float = 1.0
@@ -180,7 +180,7 @@ class Filters:
             _share(name.replace("_", "-"), getattr(self, name))
 
     def __call__(self, logits: Scores, seen: Seen | None = None) -> Scores:
-        """The logits after every filter; `seen` are the tokens of the text so far."""
+        """Apply all filters; `seen` masks the tokens of the text so far."""
         logits = check_finite(logits)
         if seen is not None:
             logits = repetition_penalty(logits, self.repetition, seen)
@@ -190,7 +190,7 @@ class Filters:
 
     @property
     def active(self) -> tuple[tuple[str, float], ...]:
-        """Name and value of those that do something, in their order."""
+        """Name and value of every filter that has an effect, in order."""
         plain = Filters()
         values = ((name, getattr(self, name)) for name in ("repetition", *ORDER))
         return tuple((name.replace("_", "-"), v) for name, v in values if v != getattr(plain, name))

@@ -37,7 +37,7 @@ VOCABULARY = 4096  # logits of a chunk
 
 
 def why_not_fused(model: "GPT") -> str | None:
-    """Why the kernels do not apply; None when they do."""
+    """The reason why the kernels cannot be used for this model, or None."""
     usual = (Linear, Learned, Causal, Softmax, Concat, Layer, Gelu)
     dims = model.config.dims
     if dims.kv_heads != dims.heads or dims.heads * dims.d_head != dims.d_model:
@@ -58,7 +58,7 @@ def why_not_fused(model: "GPT") -> str | None:
 
 
 class FusedGPT(StaticGPT):
-    """The prompt is read as StaticGPT reads it; every later token by the kernels."""
+    """Reads the prompt like StaticGPT and every later token with the kernels."""
 
     def __init__(self, model: "GPT", batch: int, length: int) -> None:
         super().__init__(model, batch, length)
@@ -79,7 +79,7 @@ class FusedGPT(StaticGPT):
         self.early = {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
 
     def start(self, ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """Read prompts padded on the left where the mask is True; logits after the last one."""
+        """Read prompts that are left-padded where the mask is True; logits after the last token."""
         logits = super().start(ids, key_padding_mask)
         self.padding[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
         return logits
@@ -212,7 +212,7 @@ class FusedGPT(StaticGPT):
 
 
 def _tiles(inputs: int, outputs: int) -> dict[str, int]:
-    """What was fastest on an H200 for 64 rows, for each of the five products of GPT-2's shape."""
+    """Tile sizes that were fastest on an H200 for 64 rows, for GPT-2's five matrix products."""
     if outputs > MANY:
         return {"TILE": 128, "CHUNK": 64, "SPLIT": 1, "num_stages": 3}
     split = 4 if inputs > outputs and inputs % (4 * CHUNK) == 0 else 1
@@ -222,7 +222,7 @@ def _tiles(inputs: int, outputs: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Map:
-    """A linear map, and the norm before it."""
+    """A linear map and the layer norm before it, if there is one."""
 
     weight: Tensor
     bias: Tensor | None
@@ -230,31 +230,31 @@ class Map:
 
     @property
     def shifts(self) -> bool:
-        """Whether the norm adds something."""
+        """Whether the norm has a bias."""
         return self.norm is not None and self.norm.bias is not None
 
     @property
     def of_norm(self) -> tuple[Tensor, Tensor]:
-        """Gain and shift; the weight, which is then not read, for what is missing."""
+        """Gain and bias of the norm; the weight stands in for a missing one and is not read."""
         gain = self.weight if self.norm is None else self.norm.weight
         shift = None if self.norm is None else self.norm.bias
         return gain, self.weight if shift is None else shift
 
 
 def _kernels() -> Any:
-    """Compiled by triton, which torch brings along on a machine with a GPU only."""
+    """Import the kernels here: torch installs triton only on machines with a GPU."""
     from attnlab.decode import kernels
 
     return kernels
 
 
 def _token_kernels() -> Any:
-    """The embedding of a token and the choice of the next, for the same reason."""
+    """Import the kernels for embedding and choosing tokens, here for the same reason."""
     from attnlab.decode import token_kernels
 
     return token_kernels
 
 
 def _power(number: int) -> int:
-    """The smallest power of two that is not below it."""
+    """The smallest power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()

@@ -1,11 +1,11 @@
-"""Texts from any language model: one call for every strategy, batched, seeded row by row.
+"""Generate texts with any language model and any strategy, in batches, each with its own seed.
 
     generate(model, [[5, 3, 8]], parse_strategy("top-p:p=0.7"), n=10, max_new_tokens=40, seed=0)
 
-Text j of a prompt is drawn from a stream of its own, named by the seed, the prompt's ids and j: it
-stays the same with other prompts beside it, in another order or batch, with a larger n, and with a
-larger max_new_tokens it begins with the same tokens. Strategies share these streams, so that they
-can be compared draw by draw. A prompt longer than the model's context is read from its end.
+Text j of a prompt has its own random stream, which depends on the seed, the prompt's ids and j. So
+it stays the same with other prompts, in another order or batch and with a larger n; with a larger
+max_new_tokens it begins with the same tokens. All strategies use the same streams, so they can be
+compared draw by draw. Of a prompt longer than the model's context only the end is read.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 import torch
 
 from attnlab.core.errors import UsageError
+from attnlab.core.plural import counted
 from attnlab.core.seeds import Seed
 from attnlab.decode.beam import Search, search
 from attnlab.decode.loop import Generated, OnToken, Row, Stop, run
@@ -40,10 +41,10 @@ def generate(  # noqa: PLR0913  (what decides a text is this much)
     on_token: OnToken | None = None,
     batch: int = BATCH,
 ) -> list[Generated]:
-    """n texts after each prompt: those of the first prompt, then those of the second …
+    """Generate n texts per prompt: those of the first prompt, then those of the second …
 
-    `decode` gives texts beside ids, and is needed for stop strings. `on_token(i, id)` hears every
-    token of text i as it comes (not of a beam, where none is final). `batch` rows run at once.
+    `decode` adds the texts to the ids and is needed for stop strings. `on_token(i, id)` is called
+    for every new token of text i (not for a beam, where none is final). `batch` rows run at once.
     """
     stop = Stop(max_new_tokens, frozenset(stop_ids), tuple(stop_strings), decode)
     _check(model, prompts, stop, n, batch)
@@ -68,7 +69,7 @@ def generate(  # noqa: PLR0913  (what decides a text is this much)
 
 
 def _rows(prompts: Sequence[Sequence[int]], n: int, root: Seed) -> list[Row]:
-    """A seed for each text; a prompt that comes again goes on counting its texts."""
+    """One row per text, each with its seed; a repeated prompt continues the numbering."""
     texts, rows = Counter[tuple[int, ...]](), []
     for prompt in prompts:
         ids = tuple(int(i) for i in prompt)
@@ -83,15 +84,15 @@ def _beams(
 ) -> list[Generated]:
     width = strategy.width or 1
     if n > width:
-        raise UsageError(f"{strategy} gives {width} texts at most, not {n}")
+        raise UsageError(f"{strategy} gives at most {width} texts, not {n}: use a larger width")
     if stop.strings:
-        raise UsageError("beam search ends at tokens, not at strings: no text in it is final")
+        raise UsageError("beam search cannot end at stop strings: use stop_ids")
     how = Search(width, strategy.filters, stop)
     texts = []
     for row in _rows(prompts, 1, Seed(0)):
         best = search(model, row, how, n)
         if len(best) < n:
-            raise UsageError(f"{strategy}: there are {len(best)} possible texts, not {n}")
+            raise UsageError(f"{strategy}: only {counted(len(best), 'text')} possible, not {n}")
         texts += [text.done(stop) for text in best]
     return texts
 
@@ -103,9 +104,9 @@ def _check(
         if value < 1:
             raise UsageError(f"{name} must be at least 1, got {value}")
     if stop.strings and (stop.decode is None or not all(stop.strings)):
-        raise UsageError("stop strings are not empty, and need `decode`")
+        raise UsageError("stop strings must not be empty, and they need `decode`")
     for number, prompt in enumerate(prompts):
         if not len(prompt):
-            raise UsageError(f"prompt {number} has no token to go on from")
+            raise UsageError(f"prompt {number} has no token: at least one is needed")
         if not 0 <= min(prompt) <= max(prompt) < model.vocabulary:
-            raise UsageError(f"prompt {number}: ids are 0 … {model.vocabulary - 1}")
+            raise UsageError(f"prompt {number}: ids must lie in 0 … {model.vocabulary - 1}")

@@ -101,7 +101,7 @@ def norm(
     BLOCK: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """out = LN(x), a row a program."""
+    """out = LN(x), one row per program."""
     inputs = tl.arange(0, BLOCK)
     inside = inputs < INPUTS
     gains = tl.load(gain + inputs, mask=inside, other=0.0).to(tl.float32)

@@ -1,4 +1,4 @@
-"""The loop: scores, one id a row, again; rows that have ended are carried along and ignored.
+"""The decoding loop: compute logits, choose one id per row, repeat; rows that ended are ignored.
 
 A row's ids are a function of its prompt, its seed and the model: neighbours, their number and their
 order change its logits by rounding only (see `draw.py` for what that can do).
@@ -25,12 +25,12 @@ from attnlab.models.protocol import LanguageModel
 Ending = Literal["token", "string", "length"]
 OnToken = Callable[[int, int], None]  # a row's number and its next id
 AT_ONCE = 16  # steps between two looks at whether every row has ended
-NO_NUMBERS = "the model's logits are not numbers: nothing can be chosen from them"
+NO_NUMBERS = "the model's logits are NaN or infinite: no token can be chosen"
 
 
 @dataclass(frozen=True)
 class Generated:
-    """What follows a prompt. The stop token is not part of it, its probability not either.
+    """The text after a prompt, without the stop token and its probability.
 
     With a stop string the text ends before it, while `ids` keep the tokens that spell it.
     """
@@ -48,7 +48,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class Stop:
-    """When a text is over."""
+    """When a text ends: a number of tokens, stop ids, stop strings."""
 
     tokens: int  # at most so many
     ids: Collection[int] = ()
@@ -58,7 +58,7 @@ class Stop:
 
 @dataclass
 class Row:
-    """One text in the making."""
+    """One text while it is generated."""
 
     prompt: Sequence[int]
     seed: Seed
@@ -67,7 +67,7 @@ class Row:
     ended: Ending | None = None
 
     def add(self, token: int, logprob: float, stop: Stop) -> bool:
-        """Take one more token; whether it is part of the text."""
+        """Append a token; False if it is the stop token, which is not part of the text."""
         if token in stop.ids:
             self.ended = "token"
             return False
@@ -80,7 +80,7 @@ class Row:
         return True
 
     def text(self, stop: Stop) -> str | None:
-        """The ids as text, where a decoder was given."""
+        """The decoded text, if a decoder was given."""
         return None if stop.decode is None else continuation(stop.decode, self.prompt, self.ids)
 
     def done(self, stop: Stop) -> Generated:
@@ -95,7 +95,7 @@ class Row:
 def pad_prompts(
     prompts: Sequence[Sequence[int]], context: int
 ) -> tuple[Int[Tensor, "row pos"], Tensor | None]:
-    """The last `context` ids of each, id 0 on the left where one is shorter, and where that is."""
+    """The last `context` ids of each prompt, left-padded with id 0, and the padding mask."""
     kept = [list(prompt[-context:]) for prompt in prompts]
     width = max(map(len, kept))
     ids = torch.tensor([[0] * (width - len(row)) + row for row in kept])
@@ -110,7 +110,7 @@ def run(
     stop: Stop,
     on_token: OnToken = lambda row, token: None,
 ) -> None:
-    """Go on with every row until it ends."""
+    """Generate every row to its end."""
     ids, key_padding_mask = pad_prompts([row.prompt for row in rows], model.context)
     stepper = stepper_for(model, len(rows), ids.shape[1] + stop.tokens - 1)
     chooser = Chooser(filters, rows, model)
@@ -133,7 +133,7 @@ def _append_tokens(
     stop: Stop,
     on_token: OnToken,
 ) -> bool:
-    """One more id for every row that has not ended; whether one is left."""
+    """Append an id to every row that has not ended; whether any row is left."""
     for index, row in enumerate(rows):
         if row.ended is None and row.add(ids[index], logprobs[index], stop):
             on_token(index, ids[index])
@@ -143,7 +143,7 @@ def _append_tokens(
 def _go_ahead(
     stepper: WindowStepper, first: Tensor, rows: Sequence[Row], stop: Stop, on_token: OnToken
 ) -> None:
-    """Greedy, several steps at a time: while one lot is read here, the next is being computed."""
+    """Greedy decoding in chunks: while one chunk is copied here, the next is computed."""
     left, lots = stop.tokens - 1, deque[AsyncCopy]()
     while left or lots:
         while left and len(lots) <= 1:
@@ -160,7 +160,7 @@ def _go_ahead(
 
 
 class AsyncCopy:
-    """Tensors on their way to the host, which goes on until it needs them."""
+    """Tensors that are being copied to the host, which does not wait for them."""
 
     def __init__(self, *tensors: Tensor) -> None:
         self.copies = [t.to("cpu", non_blocking=True) for t in tensors]
@@ -169,7 +169,7 @@ class AsyncCopy:
             self.arrived.record()
 
     def lists(self) -> list[list[Any]]:
-        """Their values, once they are here."""
+        """Wait for the copy and return the values as lists."""
         if self.arrived is not None:
             self.arrived.synchronize()
         return [copy.tolist() for copy in self.copies]
@@ -177,7 +177,7 @@ class AsyncCopy:
 
 @dataclass(frozen=True)
 class TokenChoice:
-    """One id a row, on the device and here, and log p of it under the model."""
+    """The chosen id of each row, on the device and on the host, and its log-probability."""
 
     tensor: Int[Tensor, " row"]
     ids: list[int]
@@ -185,7 +185,7 @@ class TokenChoice:
 
 
 class Chooser:
-    """Filters, then the likeliest or a draw."""
+    """Chooses ids: applies the filters, then takes the likeliest id or draws one."""
 
     def __init__(self, filters: Filters, rows: Sequence[Row], model: LanguageModel) -> None:
         device = device_of(model)
@@ -199,7 +199,7 @@ class Chooser:
         self.uniforms = UniformStream([row.seed for row in rows], model.vocabulary, device)
 
     def choose(self, logits: Scores, ended: list[bool]) -> TokenChoice:
-        """One id a row, and log p of it under the model."""
+        """Choose an id for each row; with its log-probability under the model."""
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         if any(ended):  # whatever they are now, nothing is refused for it
             logits = logits.masked_fill(torch.tensor(ended, device=logits.device)[:, None], 0.0)
@@ -225,7 +225,7 @@ class Chooser:
 def token_mask(
     texts: Sequence[Sequence[int]], vocabulary: int, device: torch.device
 ) -> Bool[Tensor, "row vocab"]:
-    """True at every id that a row's text holds."""
+    """A mask that is True at every id that occurs in a row's text."""
     seen = torch.zeros((len(texts), vocabulary), dtype=torch.bool, device=device)
     for row, text in enumerate(texts):
         seen[row, list(text)] = True

@@ -1,12 +1,12 @@
-"""What the loop of generation asks of a model: read the prompts, then one more id a row.
+"""Steppers read the prompts, then append one id per row at a time and return the next logits.
 
     stepper = stepper_for(model, batch=3, length=40)
     logits = stepper.start(ids, key_padding_mask)      # (row, vocab)
     logits = stepper.step(chosen)
 
-A row reads its last `context` tokens and nothing before them. While they fit, what has been read is
-kept; from the first token that does not fit, every step reads the last `context` tokens anew, since
-each of them has then moved to another place.
+A row reads its last `context` tokens and nothing before them. While they fit, keys and values are
+cached; from the first token that does not fit, every step reads the last `context` tokens again,
+because each of them has moved to another position.
 """
 
 import inspect
@@ -29,24 +29,24 @@ Chosen = Int[Tensor, " row"]
 
 
 class Stepper(Protocol):
-    """A model in the middle of a text; what it gives is valid until it is asked again."""
+    """A model that decodes step by step; returned logits are valid until the next call."""
 
     def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read prompts padded on the left where the mask is True; scores after the last one."""
+        """Read prompts that are left-padded where the mask is True; logits after the last token."""
         ...
 
     def step(self, ids: Chosen) -> Scores:
-        """Scores after one more id a row."""
+        """Append one id to each row; logits after it."""
         ...
 
     def take(self, rows: Chosen) -> None:
-        """Row i becomes what row rows[i] was; as many rows as before."""
+        """Replace row i by the former row rows[i]; the number of rows stays the same."""
         ...
 
 
 @runtime_checkable
 class GreedyStepper(Protocol):
-    """A stepper that goes on with the likeliest by itself, without waiting for the host."""
+    """A stepper that can decode several greedy steps on the device without the host."""
 
     def ahead(self, ids: Chosen, count: int) -> tuple[Tensor, Tensor]:
         """(step, row) of what is likeliest after `ids`, and so on, and log p of it."""
@@ -54,13 +54,13 @@ class GreedyStepper(Protocol):
 
 
 def stepper_for(model: LanguageModel, batch: int, length: int) -> "WindowStepper":
-    """The fastest exact way through `length` positions of `batch` rows, and on beyond them."""
+    """The fastest exact stepper for `batch` rows of `length` positions; longer texts work too."""
     length = min(length, model.context)
     return WindowStepper(model, _cached_stepper(model, batch, length), length)
 
 
 def _cached_stepper(model: LanguageModel, batch: int, length: int) -> Stepper | None:
-    """A stepper with a cache; None where a cache is not known to be exact."""
+    """A stepper with a key/value cache; None if the cache is not known to be exact."""
     if (fast := fast_stepper(model, batch, length)) is not None:
         return fast
     if isinstance(model, GPT):
@@ -75,14 +75,14 @@ def _cached_stepper(model: LanguageModel, batch: int, length: int) -> Stepper | 
 
 @torch.no_grad()
 def _gives_cache(model: HubModel) -> bool:
-    """Whether one token leaves a cache whose rows can be chosen."""
+    """Whether the model returns a cache whose rows can be reordered."""
     token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
     answer = model.library(input_ids=token, use_cache=True)
     return hasattr(getattr(answer, "past_key_values", None), "batch_select_indices")
 
 
 def device_of(model: Any) -> torch.device:
-    """Where a model wants its ids."""
+    """The device on which the model expects its ids."""
     if isinstance(model, torch.nn.Module):
         return next(model.parameters()).device
     return torch.device(getattr(model, "device", "cpu"))
@@ -90,29 +90,29 @@ def device_of(model: Any) -> torch.device:
 
 @dataclass
 class UncachedStepper:
-    """Every row alone, unpadded, from its first real token: exact for any model."""
+    """Reads every row alone and without padding at each step: slow, but exact for any model."""
 
     model: LanguageModel
     _texts: list[list[int]] = field(default_factory=list, init=False)
     _new: list[Chosen] = field(default_factory=list, init=False)  # not yet in the texts
 
     def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Scores after each whole prompt."""
+        """Read the prompts; logits after each of them."""
         self.set_prompts(ids, key_padding_mask)
         return self.read_all()
 
     def step(self, ids: Chosen) -> Scores:
-        """Scores after each whole text, one id longer."""
+        """Append one id to each text and read all of it again; logits after it."""
         self.append(ids)
         return self.read_all()
 
     def take(self, rows: Chosen) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Replace row i by the former row rows[i], for every i."""
         texts = self.texts()
         self._texts = [list(texts[row]) for row in rows.tolist()]
 
     def set_prompts(self, ids: Ids, key_padding_mask: PaddingMask) -> None:
-        """The real ids of every row."""
+        """Store the prompts without their padding."""
         skipped = (
             [0] * len(ids) if key_padding_mask is None else key_padding_mask.sum(dim=1).tolist()
         )
@@ -120,11 +120,11 @@ class UncachedStepper:
         self._new = []
 
     def append(self, ids: Chosen) -> None:
-        """One more id a row; where they are is not asked before it matters (a GPU would wait)."""
+        """Append one id to each row, without copying it from the GPU before it is needed."""
         self._new.append(ids)
 
     def texts(self) -> list[list[int]]:
-        """Every row's real ids so far."""
+        """The ids of every row so far, without padding."""
         if self._new:
             for text, new in zip(self._texts, torch.stack(self._new, dim=1).tolist(), strict=True):
                 text += new
@@ -132,7 +132,7 @@ class UncachedStepper:
         return self._texts
 
     def read_all(self) -> Scores:
-        """Scores after the last `context` tokens of every row."""
+        """Read the last `context` tokens of every row; logits after them."""
         device, context = device_of(self.model), self.model.context
         rows = (torch.tensor([text[-context:]], device=device) for text in self.texts())
         return torch.cat([self.model.logits(row)[:, -1] for row in rows])
@@ -140,14 +140,14 @@ class UncachedStepper:
 
 @dataclass
 class WindowStepper(UncachedStepper):
-    """`cache` while the rows fit into `room` positions, whole windows afterwards."""
+    """Uses `cache` while the rows fit into `room` positions, then reads whole windows."""
 
     cache: Stepper | None
     room: int
     filled: int = field(default=0, init=False)
 
     def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts; scores after the last position."""
+        """Read the prompts; logits after the last position."""
         self.set_prompts(ids, key_padding_mask)
         self.filled = ids.shape[1]
         if self.cache is None:
@@ -158,7 +158,7 @@ class WindowStepper(UncachedStepper):
         )
 
     def step(self, ids: Chosen) -> Scores:
-        """Scores after one more id a row, from the cache if there is room for it."""
+        """Append one id to each row; logits after it, from the cache while it has room."""
         self.append(ids)
         self.filled += 1
         if self.filled > self.room:
@@ -166,23 +166,23 @@ class WindowStepper(UncachedStepper):
         return self.read_all() if self.cache is None else self.cache.step(ids)
 
     def take(self, rows: Chosen) -> None:
-        """Row i becomes what row rows[i] was, in the cache too."""
+        """Replace row i by the former row rows[i], in the cache as well."""
         super().take(rows)
         if self.cache is not None:
             self.cache.take(rows)
 
     def can_run_ahead(self, count: int) -> bool:
-        """Whether the cache chooses the likeliest itself, and has room for so many."""
+        """Whether the cache can decode `count` more tokens greedily by itself."""
         return isinstance(self.cache, GreedyStepper) and self.filled + count <= self.room
 
     def ahead(self, ids: Chosen, count: int) -> tuple[Tensor, Tensor]:
-        """`ids`, then the likeliest each time: what followed `count` times, and log p of it."""
+        """Append `ids`, then decode `count` greedy tokens; return them with log-probabilities."""
         assert isinstance(self.cache, GreedyStepper)
         self.filled += count
         return self.cache.ahead(ids, count)
 
     def done(self) -> None:
-        """Nothing more will be asked."""
+        """Release the cache and keep its recording: no further step will follow."""
         if self.cache is not None:
             keep_recording(self.cache)
             self.cache = None
@@ -190,29 +190,29 @@ class WindowStepper(UncachedStepper):
 
 @dataclass
 class GPTStepper:
-    """A GPT of ours with the keys and values of its layers (`models/cached.py`)."""
+    """Our own GPT with a key/value cache (`models/cached.py`)."""
 
     model: GPT
     length: int
     cached: CachedGPT = field(init=False)
 
     def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts; scores after the last position."""
+        """Read the prompts; logits after the last position."""
         self.cached = self.model.cached(len(ids), self.length)
         return self.cached.step(ids, key_padding_mask)[:, -1]
 
     def step(self, ids: Chosen) -> Scores:
-        """Scores after one more id a row."""
+        """Append one id to each row; logits after it."""
         return self.cached.step(ids[:, None])[:, -1]
 
     def take(self, rows: Chosen) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Replace row i by the former row rows[i], for every i."""
         self.cached.take(rows)
 
 
 @dataclass
 class HubStepper:
-    """A transformers model with the cache it makes for itself."""
+    """A transformers model with its own cache."""
 
     model: HubModel
     known: frozenset[str]
@@ -221,7 +221,7 @@ class HubStepper:
     cache: Any = field(default=None, init=False)
 
     def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts, equal ones once; scores after the last position."""
+        """Read the prompts, equal ones only once; logits after the last position."""
         read, padding, rows = distinct(ids, key_padding_mask)
         self.visible, self.padded, self.cache = (~padding).long(), bool(padding.any()), None
         logits = self._read(read)
@@ -229,12 +229,12 @@ class HubStepper:
         return logits[rows]
 
     def step(self, ids: Chosen) -> Scores:
-        """Scores after one more id a row."""
+        """Append one id to each row; logits after it."""
         self.visible = torch.cat([self.visible, torch.ones_like(ids)[:, None]], dim=1)
         return self._read(ids[:, None])
 
     def take(self, rows: Chosen) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Replace row i by the former row rows[i], for every i."""
         self.visible = self.visible[rows]
         self.cache.batch_select_indices(rows)
 

@@ -1,4 +1,4 @@
-"""How the next token is chosen, as a person writes it and as the loop reads it.
+"""Decoding strategies: how the next token is chosen, and how a user writes it.
 
     parse_strategy("top-k:k=20,temperature=0.8").order     # temperature 0.8 → top-k 20 → draw
 
@@ -68,7 +68,7 @@ class Strategy:
 
     @property
     def filters(self) -> Filters:
-        """What is done to the logits; greedy is temperature 0."""
+        """The filters of this strategy; greedy is temperature 0."""
         named = {_known(self.name)[k]: v for k, v in self.settings.items() if k != "width"}
         if self.name == "greedy":
             named["temperature"] = 0.0
@@ -77,12 +77,12 @@ class Strategy:
 
     @property
     def width(self) -> int | None:
-        """Beams; None for a strategy that goes on with one text."""
+        """The number of beams; None for any other strategy."""
         return self.settings.get("width")  # pyright: ignore[reportReturnType]
 
     @property
     def order(self) -> str:
-        """The filters that do something, in their order, and how a token is then taken."""
+        """The active filters in order and how the token is then chosen, as `top-k 20 → draw`."""
         steps = [f"{name} {value:g}" for name, value in self.filters.active]
         if self.name == "greedy":
             steps = steps[:-1]  # temperature 0 is how greedy is done, not what was asked for
@@ -94,7 +94,7 @@ class Strategy:
         return " → ".join([*steps, last])
 
     def __str__(self) -> str:
-        """As `parse_strategy` reads it."""
+        """The form that `parse_strategy` reads."""
         given = ",".join(f"{key}={value!r}" for key, value in self.settings.items())
         return f"{self.name}:{given}" if given else self.name
 
@@ -109,7 +109,7 @@ class Strategy:
 
 
 def parse_strategy(text: str) -> Strategy:
-    """'name' or 'name:key=value,…'; anything else is one UsageError line."""
+    """Parse 'name' or 'name:key=value,…'; UsageError for anything else."""
     name, colon, rest = text.strip().partition(":")
     settings: dict[str, float] = {}
     for piece in rest.split(",") if colon else ():
@@ -130,7 +130,7 @@ def _number(text: str, key: str, value: str) -> float:
 
 
 def _known(name: str) -> dict[str, str]:
-    """Setting -> the filter it sets."""
+    """The settings a strategy knows, each with the filter it sets."""
     own = _OWN[name]
     added: Iterable[str] = _ADDED.get(name, (*FILTERS, "repetition"))
     known = {key: key for key in added if own is None or key != own[1]}

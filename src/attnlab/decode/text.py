@@ -1,4 +1,4 @@
-"""Ids as text: what follows a prompt, where it ends, and pieces of it as they come."""
+"""Decode generated ids: the text after a prompt, up to a stop string, or piece by piece."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ UNFINISHED = "\ufffd"  # what decoders write for a character of which some bytes
 
 
 def continuation(decode: Decode, prompt: Sequence[int], ids: Sequence[int]) -> str:
-    """decode(prompt, ids) without decode(prompt): a first space, say, depends on what is before."""
+    """The text of `ids` after `prompt`; decoded together, since a first space may depend on it."""
     whole, read = decode([*prompt, *ids]), decode(prompt)
     return whole[len(read) :] if whole.startswith(read) else decode(ids)
 
 
 def text_before(text: str, strings: Sequence[str]) -> str | None:
-    """The text before the first of the strings in it; None when none is."""
+    """The text before the first occurrence of any of the strings; None if there is none."""
     starts = [at for string in strings if (at := text.find(string)) >= 0]
     return text[: min(starts)] if starts else None
 
 
 @dataclass
 class Stream:
-    """Tokens in, pieces of text out; the pieces together are the text."""
+    """Turns tokens into pieces of text, as they come; the pieces add up to the whole text."""
 
     decode: Decode
     prompt: Sequence[int]
@@ -29,12 +29,12 @@ class Stream:
     emitted: str = field(default="", init=False)
 
     def piece(self, token: int) -> str:
-        """What this token adds; nothing while a character is unfinished."""
+        """The text that this token adds; nothing while a character is incomplete."""
         self.ids.append(token)
         return self._rest(continuation(self.decode, self.prompt, self.ids).rstrip(UNFINISHED))
 
     def last(self, text: str) -> str:
-        """What the finished text has beyond the pieces."""
+        """The part of the finished text that no piece has held yet."""
         return self._rest(text)
 
     def _rest(self, text: str) -> str:

@@ -65,9 +65,7 @@ class Outcome:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     curves: Mapping[str, list[float]] = field(default_factory=dict)
     samples: list[str] = field(default_factory=list)
-    documents: Mapping[str, str] = field(
-        default_factory=dict
-    )  # texts by name: a tokenizer, a model's config
+    documents: Mapping[str, str] = field(default_factory=dict)  # by name: a model's config, say
     reasons: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Finding] = ()  # what audits said of this trial; the lab sums them up
 

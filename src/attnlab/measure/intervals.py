@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 AT_ONCE = 1 << 22  # items of a bootstrap held in memory together
 LEVEL = 0.95
+MIN_BOOTSTRAP_ITEMS = 20
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def bootstrap_mean(
 ) -> Estimate:
     """Percentile bootstrap of the mean over items (test rows); not for a few seeds."""
     v = np.asarray(items, dtype=float)
-    if v.size < 20:
+    if v.size < MIN_BOOTSTRAP_ITEMS:
         raise ValueError(f"bootstrap over {v.size} items: too few, use mean_interval")
     rows = max(1, AT_ONCE // v.size)  # drawn in pieces: 10,000 draws of 50,000 items are 4 GB
     means = np.concatenate(
@@ -100,6 +101,15 @@ def quantile_interval(
     again = partial(quantile_interval, value, draws, method, n)
     words = f"{method}, {percent(level)}"
     return Estimate(value, float(low), float(high), n, words, recompute=again)
+
+
+def mean_over_items(items: np.ndarray, rng: np.random.Generator, level: float = LEVEL) -> Estimate:
+    """The mean over test items: a bootstrap, or Student's t where there are fewer than 20."""
+    if items.size >= MIN_BOOTSTRAP_ITEMS:
+        return bootstrap_mean(items, rng, level)
+    return mean_interval(items, level).transform(
+        lambda e: replace(e, method=e.method.replace("over runs", "over items"))
+    )
 
 
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:

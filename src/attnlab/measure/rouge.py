@@ -30,15 +30,13 @@ from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
-from attnlab.measure.intervals import Estimate, bootstrap_mean, mean_interval
+from attnlab.measure.intervals import MIN_BOOTSTRAP_ITEMS, Estimate, mean_over_items
 from attnlab.measure.sentences import sentences
 from attnlab.measure.words import has_non_ascii_letters, words
 
 KINDS = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 MEASURES = ("precision", "recall", "f")
 TOKENIZERS, SPLITTERS = ("ascii", "unicode"), ("newline", "sentence")
-MIN_BOOTSTRAP_ITEMS = 20  # items for a bootstrap; below, a t interval
-DRAWS = 10_000
 Measure = Literal["precision", "recall", "f"]
 
 
@@ -218,11 +216,11 @@ def difference(
 
 
 def _mean_over_items(items: NDArray[np.float64], seed: Seed, least: float = 0.0) -> Estimate:
+    e = mean_over_items(items, seed.numpy_generator())
     if items.size >= MIN_BOOTSTRAP_ITEMS:
-        return bootstrap_mean(items, seed.numpy_generator(), draws=DRAWS)
-    e = mean_interval(items)
-    low, high = max(e.low, least), min(e.high, 1.0)  # a mean of scores cannot lie outside
-    return replace(e, low=low, high=high, method=e.method.replace("over runs", "over items"))
+        return e
+    # a mean of scores cannot lie outside
+    return replace(e, low=max(e.low, least), high=min(e.high, 1.0))
 
 
 def _interval_json(e: Estimate) -> dict[str, float]:

@@ -16,15 +16,7 @@ from functools import partial
 import numpy as np
 
 from attnlab.core.seeds import Seed
-from attnlab.measure.intervals import (
-    LEVEL,
-    Estimate,
-    bootstrap_mean,
-    mean_interval,
-    percent,
-    t_quantile,
-)
-from attnlab.measure.rouge import MIN_BOOTSTRAP_ITEMS
+from attnlab.measure.intervals import LEVEL, Estimate, mean_over_items, percent, t_quantile
 
 
 def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
@@ -50,9 +42,5 @@ def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
 
 def item_interval(values: np.ndarray, name: str, level: float = LEVEL) -> Estimate:
     """Mean over items: a bootstrap seeded by `name`, or Student's t where items are few."""
-    if values.size >= MIN_BOOTSTRAP_ITEMS:
-        rng = Seed(0).child("distillation", name).numpy_generator()
-        return bootstrap_mean(values, rng, level)
-    return mean_interval(values, level).transform(
-        lambda e: replace(e, method=e.method.replace("over runs", "over items"))
-    )
+    rng = Seed(0).child("distillation", name).numpy_generator()
+    return mean_over_items(values, rng, level)

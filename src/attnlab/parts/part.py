@@ -116,9 +116,16 @@ class Part(nn.Module):
         super().__init__()
         self.config = config
 
-    def __init_subclass__(cls, name: str | None = None, **rest: object) -> None:
-        """File a variant under its seam, tie its Config to it; refuse a clash or a mutable one."""
+    def __init_subclass__(
+        cls, name: str | None = None, abstract: bool = False, **rest: object
+    ) -> None:
+        """File a variant under its seam, tie its Config to it; refuse a clash or a mutable one.
+
+        `abstract`: what several variants share, not a variant itself.
+        """
         super().__init_subclass__(**rest)
+        if abstract:
+            return
         if Part in cls.__bases__:
             cls.seam, cls.variants = cls.__name__.lower(), {}
             return

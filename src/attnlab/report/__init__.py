@@ -1,1 +1,1 @@
-"""A run folder becomes one page: question, answer, claims, figures, method, trials."""
+"""Reports as one HTML page, figures, attention maps, and numbers as text."""

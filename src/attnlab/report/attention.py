@@ -37,7 +37,7 @@ Cells = tuple[list[str], list[list[str]]]
 def table(
     maps: AttentionMaps, layer: int | None = None, head: int | None = None, top: int = 3
 ) -> Cells:
-    """With a layer: where each token looks, by one head or the mean of all. Without: all heads."""
+    """With a layer, what each token attends to most (one head, or their mean); else all heads."""
     if top < 1:
         raise UsageError(f"top is {top}: show at least one token")
     layers, heads = maps.chosen(layer, head)
@@ -47,8 +47,8 @@ def table(
 
 
 def _heads_table(maps: AttentionMaps, layers: list[int], heads: list[int]) -> Cells:
-    found = summary(maps)
-    numbers = [found.entropy, found.distance, found.first, found.previous, found.itself]
+    s = summary(maps)
+    numbers = [s.entropy, s.distance, s.first, s.previous, s.itself]
     places = (2, 1, 3, 3, 3)
     rows = [
         [str(i), str(j), *(_fixed(x[i, j], p) for x, p in zip(numbers, places, strict=True))]
@@ -72,7 +72,7 @@ def _tokens_table(maps: AttentionMaps, weights: np.ndarray, top: int) -> Cells:
 
 
 def rank_columns(top: int) -> list[str]:
-    """looks most at, 2nd, 3rd, 4th …"""
+    """The column titles: looks most at, 2nd, 3rd, 4th …"""
     ends = {1: "st", 2: "nd", 3: "rd"}
     later = (
         f"{i}{ends.get(i % 10, 'th') if i // 10 % 10 != 1 else 'th'}" for i in range(2, top + 1)
@@ -81,7 +81,7 @@ def rank_columns(top: int) -> list[str]:
 
 
 def weight_text(weight: float) -> str:
-    """0.042; a weight too small for three digits is not shown as none."""
+    """A weight to three digits, as 0.042; a smaller one is not shown as 0."""
     return f"{weight:.3f}" if weight >= 0.0005 else "<0.001"
 
 
@@ -99,14 +99,14 @@ def as_json(maps: AttentionMaps) -> dict[str, Any]:
 
 
 def picture(maps: AttentionMaps, layer: int | None = None, head: int | None = None) -> "Figure":
-    """Small maps of all layers and heads that are meant, or one large map with every token."""
+    """Small maps of the chosen layers and heads, or one large map with its tokens."""
     from attnlab.report.attention_picture import draw
 
     return draw(maps, layer, head)
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """The picture in the form the name ends with: .png, .svg or .pdf."""
+    """Save the picture as .png, .svg or .pdf, by the ending of the name."""
     from attnlab.report import style
 
     savers = {".png": style.save_png, ".svg": style.save_svg, ".pdf": style.save_pdf}
@@ -117,12 +117,12 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def page(maps: AttentionMaps) -> str:
-    """One HTML file that loads nothing: pick a layer, a head and a token; under 5 MB."""
+    """An HTML page under 5 MB to explore layers, heads and tokens; it loads nothing."""
     from attnlab.report.attention_page import render
 
     return render(maps)
 
 
 def write_page(maps: AttentionMaps, path: Path) -> None:
-    """`page`, whole or not at all."""
+    """Write `page` to a file in one step."""
     write_text(path, page(maps))

@@ -35,7 +35,7 @@ def blank(width: float, height: float) -> Figure:
 
 
 def place_axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes by inches from the left and the top edge."""
+    """Add axes, placed in inches from the left and the top edge."""
     w, h = figure.get_size_inches()
     ax = figure.add_axes((left / w, 1 - (top + height) / h, width / w, height / h))
     ax.grid(visible=False)
@@ -45,7 +45,7 @@ def place_axes(figure: Figure, left: float, top: float, width: float, height: fl
 def write(
     figure: Figure, left: float, top: float, text: str, *, align: str = "left", bold: bool = False
 ) -> None:
-    """A line of text, its upper corner by inches from the left and the top edge; $ is a dollar."""
+    """Write a line of text, placed in inches from the left and the top; $ is not math mode."""
     width, height = figure.get_size_inches()
     figure.text(
         left / width,
@@ -60,20 +60,20 @@ def write(
 
 
 def write_title(figure: Figure, target: str, rest: str, room: float) -> None:
-    """The target and what follows it, the target cut until both fit into `room` inches."""
+    """Write target and title; the target is cut until both fit into `room` inches."""
     left = room / _BOLD - text_width(rest)
     name = fitted(drawable(visible(target, spaces=False)), left)
     write(figure, EDGE, EDGE, name + rest, bold=True)
 
 
 def map_of(maps: AttentionMaps, layer: int, head: int) -> np.ndarray:
-    """(query, key): weights within 0 … 1, NaN where there is none to show."""
+    """The weights (query, key) clipped to 0 … 1; NaN where a cell is left empty."""
     weights = np.clip(maps.weights[layer, head], 0, 1)
     return np.where(maps.empty[layer, head], np.float32(np.nan), weights)
 
 
 def pooled(weights: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` cells a side, each the largest weight of its block: thin lines stay seen."""
+    """Max-pool to at most `most` cells a side, so that thin lines stay visible."""
     n = len(weights)
     if n <= most:
         return weights
@@ -84,14 +84,14 @@ def pooled(weights: np.ndarray, most: int) -> np.ndarray:
 
 
 def draw_weights(ax: Axes, weights: np.ndarray) -> AxesImage:
-    """The cells, first query on top."""
+    """Draw the cells of a map, the first query on top."""
     colours = mpl.colormaps["viridis"].with_extremes(bad=_PAPER)
     data = np.ma.masked_invalid(weights)
     return ax.imshow(data, cmap=colours, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
 
 
 def draw_bar(figure: Figure, image: AxesImage, ax: Axes, *, horizontal: bool) -> None:
-    """The one colour bar, in axes of its own."""
+    """Draw the colour bar in its own axes."""
     direction = "horizontal" if horizontal else "vertical"
     made = figure.colorbar(image, cax=ax, orientation=direction, ticks=[0, 0.5, 1])
     made.outline.set_visible(False)
@@ -99,7 +99,7 @@ def draw_bar(figure: Figure, image: AxesImage, ax: Axes, *, horizontal: bool) ->
 
 
 def drawable(text: str) -> str:
-    """A character the font lacks is written as its code: an empty box would say nothing."""
+    """The text with characters that the font lacks replaced by their codes."""
     known = _letters()
     return "".join(
         c if ord(c) in known else c.encode("unicode_escape").decode("ascii") for c in text
@@ -107,7 +107,7 @@ def drawable(text: str) -> str:
 
 
 def fitted(text: str, inches: float) -> str:
-    """The text, cut until it is at most so wide as a label."""
+    """The text, cut to the largest width of a label."""
     for longest in range(min(len(text), _LONGEST), 1, -1):
         short = cut(text, longest)
         if text_width(short) <= inches:
@@ -117,7 +117,7 @@ def fitted(text: str, inches: float) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def text_width(text: str) -> float:
-    """Inches of a line of label text."""
+    """The width of a line of label text, in inches."""
     figure = _ruler()
     made = figure.text(0, 0, text, size=LABEL_POINTS, family="DejaVu Sans", parse_math=False)
     width = float(made.get_window_extent().width) / figure.dpi
@@ -132,6 +132,6 @@ def _ruler() -> Figure:
 
 @functools.cache
 def _letters() -> frozenset[int]:
-    """The characters the house's font can draw."""
+    """The characters that the font of the figures can draw."""
     file = font_manager.findfont(FontProperties(family="DejaVu Sans"))
     return frozenset(font_manager.get_font(file).get_charmap())

@@ -41,7 +41,7 @@ _CELLS_AN_INCH = 100  # what the smallest dpi anyone saves with can still show
 
 @dataclass(frozen=True)
 class _Grid:
-    """Which map stands where; units are cells of a map, each map `n` wide, `gap` to the next."""
+    """The position of each map, in units of cells: maps are `n` wide and `gap` apart."""
 
     chosen: list[list[tuple[int, int]]]  # (layer, head), row by row
     numbered: bool  # rows are layers and columns heads; otherwise each map is named
@@ -54,12 +54,12 @@ class _Grid:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height; a named map has its name in the gap above it."""
+        """Width and height of the grid; the name of a map is written in the gap above it."""
         height = len(self.chosen) * self.pitch - (self.gap if self.numbered else 0)
         return len(self.chosen[0]) * self.pitch - self.gap, height
 
     def corners(self) -> list[tuple[int, int, tuple[int, int]]]:
-        """x and y of each map's first cell, and which map it is."""
+        """Yield x and y of each map's first cell, and the map's layer and head."""
         lift = 0 if self.numbered else self.gap
         return [
             (column * self.pitch, row * self.pitch + lift, which)
@@ -69,7 +69,7 @@ class _Grid:
 
 
 def draw_grid(maps: AttentionMaps, layers: Sequence[int], heads: Sequence[int]) -> Figure:
-    """Every map of these layers and heads; those of one layer or one head alone are wrapped."""
+    """Draw the maps of these layers and heads; maps of one layer or head wrap into rows."""
     numbered = len(layers) > 1 and len(heads) > 1
     rows = [[(i, j) for j in heads] for i in layers] if numbered else _wrapped(layers, heads)
     left = EDGE + (2 * LINE + 0.12 if numbered else 0.0)
@@ -98,7 +98,7 @@ def draw_grid(maps: AttentionMaps, layers: Sequence[int], heads: Sequence[int]) 
 
 
 def _cells(tokens: int, side: float) -> int:
-    """Cells of a map in the image: enough for a seam of part of a token, no more than is seen."""
+    """The number of image cells per map: enough for its details, no more than are visible."""
     most = round(side * _CELLS_AN_INCH)
     return (
         tokens * math.ceil(_FEWEST_CELLS / tokens) if tokens < _FEWEST_CELLS else min(tokens, most)
@@ -112,7 +112,7 @@ def _wrapped(layers: Sequence[int], heads: Sequence[int]) -> list[list[tuple[int
 
 
 def _mosaic(maps: AttentionMaps, grid: _Grid) -> np.ndarray:
-    """All maps in one array, empty cells between them."""
+    """All maps in one array, with empty cells between them."""
     width, height = grid.size
     times = max(1, grid.n // len(maps.tokens))
     made = np.full((height, width), np.nan, dtype=np.float32)
@@ -123,7 +123,7 @@ def _mosaic(maps: AttentionMaps, grid: _Grid) -> np.ndarray:
 
 
 def _frames(ax: Axes, grid: _Grid) -> None:
-    """A hairline around each map: what is white inside it belongs to it."""
+    """Draw a thin frame around each map, to separate its white cells from the background."""
     n = grid.n
     around = np.array([(0, 0), (n, 0), (n, n), (0, n), (0, 0)]) - 0.5
     lines = [around + np.array([x, y]) for x, y, _ in grid.corners()]
@@ -132,7 +132,7 @@ def _frames(ax: Axes, grid: _Grid) -> None:
 
 
 def _number(ax: Axes, grid: _Grid, cell: float) -> None:
-    """Layers down the left, heads along the top; numbers are skipped where they would touch."""
+    """Number the layers on the left and the heads on top; overlapping numbers are left out."""
     ax.tick_params(length=0, pad=3)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")

@@ -64,12 +64,12 @@ class AttentionMaps:
 
     @property
     def layers(self) -> int:
-        """How many layers."""
+        """The number of layers."""
         return self.weights.shape[0]
 
     @property
     def heads(self) -> int:
-        """How many heads a layer."""
+        """The number of heads per layer."""
         return self.weights.shape[1]
 
     @functools.cached_property
@@ -79,7 +79,7 @@ class AttentionMaps:
 
     @functools.cached_property
     def causal(self) -> bool:
-        """No query looks at a later token: weights[…, q, k] = 0 exactly for k > q."""
+        """Whether no query attends to a later token: weights[…, q, k] = 0 exactly for k > q."""
         return not np.triu(self.weights, 1).any()
 
     @functools.cached_property
@@ -90,12 +90,12 @@ class AttentionMaps:
         return later | (self.weights.sum(-1, keepdims=True) == 0)
 
     def chosen(self, layer: int | None, head: int | None) -> tuple[list[int], list[int]]:
-        """The layers and heads that are meant; None means all of them."""
+        """The chosen layers and heads; None means all of them."""
         return _one_or_all("layer", layer, self.layers), _one_or_all("head", head, self.heads)
 
 
 def _check(layer: int, maps: np.ndarray) -> None:
-    """Rows over keys sum to 1 or 0 and nothing is negative; else say where."""
+    """Raise IntegrityError, with the place, unless weights are >= 0 and rows sum to 1 or 0."""
     total = maps.sum(-1, dtype=np.float64)
     off = np.minimum(np.abs(total - 1), np.abs(total)) > TOLERANCE
     # NaN compares false with everything: ask for what is good, not for what is bad
@@ -137,13 +137,13 @@ class Summary:
 
 
 def summary(maps: AttentionMaps) -> Summary:
-    """What each head does, in five numbers."""
-    found = np.stack([_five(w) for w in maps.weights])
-    return Summary(*np.moveaxis(found, -1, 0))
+    """Five numbers that describe each head."""
+    numbers = np.stack([_five(w) for w in maps.weights])
+    return Summary(*np.moveaxis(numbers, -1, 0))
 
 
 def _five(weights: np.ndarray) -> np.ndarray:
-    """(head, 5) of the maps of one layer."""
+    """The five numbers of every head of one layer, shape (head, 5)."""
     w = np.clip(weights[:, 1:].astype(np.float64), 0, None)
     query, key = np.ogrid[1 : w.shape[2], 0 : w.shape[2]]
     bits = -(w * np.log2(w, out=np.zeros_like(w), where=w > 0)).sum(-1)

@@ -1,4 +1,4 @@
-"""Attention maps become one HTML file: nothing is loaded from outside, nothing in a token can run.
+"""Attention maps as one HTML file that loads nothing from outside and runs no code of a token.
 
 Weights travel as thousandths, deflated, in a block that is no script; tokens are text that
 Jinja2 has escaped, and the page's own script reads them from there. The policy of the page
@@ -34,7 +34,7 @@ _LONGEST_TOKEN = 40
 
 
 def render(maps: AttentionMaps) -> str:
-    """The page as text, under LIMIT_BYTES."""
+    """Render the page; UsageError if it would be larger than LIMIT_BYTES."""
     if maps.weights.size > _MOST_WEIGHTS:
         raise _too_large(maps, maps.weights.size // 2)
     script = _resource("attention.js")
@@ -67,7 +67,7 @@ def render(maps: AttentionMaps) -> str:
 
 
 def packed(weights: np.ndarray) -> str:
-    """Thousandths 0 … 1000: all low bytes, then all high bytes, deflated, in base64."""
+    """Weights in thousandths as base64 of deflated bytes: all low bytes, then all high bytes."""
     thousandths = np.rint(np.clip(weights, 0, 1) * 1000).astype("<u2")
     planes = thousandths.reshape(-1, 1).view(np.uint8).T.tobytes()  # high bytes are mostly 0
     return base64.b64encode(zlib.compress(planes, 9)).decode()
@@ -83,7 +83,7 @@ def _too_large(maps: AttentionMaps, size: int) -> UsageError:
 
 
 def _looks(weights: np.ndarray) -> list[list[tuple[str, int]]]:
-    """For every token the weights and places of what it looks at most."""
+    """For every token, the largest weights and their positions."""
     return [
         [(attention.weight_text(weight), key) for key, weight in most_looked_at(row, TOP)]
         for row in weights
@@ -98,7 +98,7 @@ def _thumbnails(maps: AttentionMaps) -> list[list[str]]:
 
 
 def _png(weights: np.ndarray) -> str:
-    """A data: URI, one pixel a cell; NaN is transparent, on light and on dark paper."""
+    """A PNG as a data: URI with one pixel per cell; NaN is transparent."""
     colours = mpl.colormaps["viridis"].with_extremes(bad=(0, 0, 0, 0))
     pixels = colours(np.ma.masked_invalid(weights), bytes=True)
     buffer = io.BytesIO()
@@ -108,7 +108,7 @@ def _png(weights: np.ndarray) -> str:
 
 
 def _palette() -> str:
-    """viridis as 256 times rrggbb, for the script."""
+    """The colour map viridis as 256 × rrggbb, for the script."""
     colours = mpl.colormaps["viridis"](np.arange(256), bytes=True)
     return np.ascontiguousarray(colours[:, :3]).tobytes().hex()
 

@@ -42,7 +42,7 @@ _DARK_BELOW = 0.42  # white figures on the dark end of viridis, black ones on th
 
 
 def draw(maps: AttentionMaps, layer: int | None = None, head: int | None = None) -> Figure:
-    """The maps that are meant: one of them large, several as a grid."""
+    """Draw the chosen maps: a single one large, several as a grid."""
     layers, heads = maps.chosen(layer, head)
     with house_style():
         if len(layers) == len(heads) == 1:
@@ -52,14 +52,14 @@ def draw(maps: AttentionMaps, layer: int | None = None, head: int | None = None)
 
 @dataclass(frozen=True)
 class _Labels:
-    """Labels of the near side and, if they would touch each other there, every second beyond."""
+    """Labels on one side of the map, or alternating between both sides if they would overlap."""
 
     near: dict[int, str]
     far: dict[int, str]
 
     @property
     def reach(self) -> tuple[float, float]:
-        """Inches the longest label of each side needs, with its tick."""
+        """The inches that the longest label of each side needs, with its tick."""
         near, far = (
             max(map(text_width, s.values()), default=-_TICK) for s in (self.near, self.far)
         )
@@ -67,7 +67,7 @@ class _Labels:
 
 
 def _fit(shown: tuple[str, ...]) -> tuple[_Labels, float]:
-    """Labels that do not touch, and the side of the map the printed width leaves, in inches."""
+    """Labels that do not overlap, and the side of the map that the page width leaves, in inches."""
     n, free = len(shown), PRINT_WIDTH - 2 * EDGE - LINE - _BAR_ROOM
     one = _Labels(dict(enumerate(fitted(text, _LONGEST) for text in shown)), {})
     side = min(free - one.reach[0], max(2.0, 0.5 * n))
@@ -134,7 +134,7 @@ def _label_axes(ax: Axes, labels: _Labels, upright: bool) -> None:
 
 
 def _write_weights(ax: Axes, weights: np.ndarray) -> None:
-    """Figures in the cells of a short text; what rounds to 0.00 stays unwritten."""
+    """Write the weights into the cells of a short text, except those that round to 0.00."""
     for (query, key), weight in np.ndenumerate(weights):
         if weight >= 0.005:
             colour = "white" if weight < _DARK_BELOW else "black"

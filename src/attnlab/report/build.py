@@ -1,12 +1,13 @@
-"""A run folder becomes one HTML file: nothing is loaded from outside, nothing stored can run.
+"""Write a run's report as one HTML file that loads nothing from outside and runs no script.
 
-What is in the folder is treated as text from a stranger: Jinja2 escapes every value, figures are
-images in data: URIs (a script inside an SVG image never runs), and the page's own policy
-forbids everything but its styles and those images. Same folder, same bytes.
+The content of the folder is not trusted: Jinja2 escapes every value, figures are images in data:
+URIs (a script inside an SVG image never runs), and the page's content security policy allows only
+its styles and those images. The same folder gives the same bytes.
 """
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -32,7 +33,7 @@ _TABLE_BYTES = 2_000_000  # with LISTED_BYTES for ids this leaves 200 kB for wor
 
 
 class RunSpecLike(Protocol):
-    """study.json: what was asked."""
+    """The content of study.json: which study, at which scale, with which settings."""
 
     @property
     def study(self) -> str:
@@ -51,7 +52,7 @@ class RunSpecLike(Protocol):
 
 
 class Readable(Protocol):
-    """What the page needs of a record; attnlab.lab.record.Record is one."""
+    """What the page needs of a record; attnlab.lab.record.Record has it."""
 
     @property
     def path(self) -> Path:
@@ -60,24 +61,24 @@ class Readable(Protocol):
 
     @property
     def spec(self) -> RunSpecLike:
-        """study.json."""
+        """The content of study.json."""
         ...
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Where it was computed: the entries of env.json."""
+        """The entries of env.json: the machines and versions that computed the run."""
         ...
 
     def table(self) -> Table:
-        """All trials that ended."""
+        """All trials that have ended."""
         ...
 
     def read_results(self) -> dict[str, Any]:
-        """results.json."""
+        """The content of results.json."""
         ...
 
 
 def write_report(run_folder: Path) -> Path:
-    """Write the run's report.html, whole or not at all; an equal one is left as it is.
+    """Write the run's report.html in one step; an identical file is left as it is.
 
     Takes the run's lock and seals the run again. Inside the lock use `add_report`.
     """
@@ -95,14 +96,14 @@ def write_report(run_folder: Path) -> Path:
 
 
 def add_report(record: Record) -> Path:
-    """The same for whoever owns the run: call it inside `record.lock()`, then seal."""
+    """Write the report of a run whose lock the caller holds; the caller then seals the run."""
     for name, data in _files(record).items():
         record.write_file(name, data)
     return record.path / REPORT
 
 
 def _files(record: Record) -> dict[str, bytes]:
-    """The page, and the trials beside it when they are too many for one."""
+    """report.html, and trials.csv if there are too many trials for a page."""
     table = record.table()
     files = {REPORT: render(record, table).encode()}
     return files | {CSV: every_trial(table)} if len(table) > MANY else files
@@ -113,7 +114,7 @@ def _is(path: Path, data: bytes) -> bool:
 
 
 def render(record: Readable, table: Table | None = None) -> str:
-    """The page as text, under LIMIT_BYTES."""
+    """Render the page; UsageError if it would be larger than LIMIT_BYTES."""
     results, table = record.read_results(), record.table() if table is None else table
     sets = view.TrialSets()
     claims = view.claims(results.get("claims") or [], sets)
@@ -154,16 +155,13 @@ def render(record: Readable, table: Table | None = None) -> str:
 
 
 def _counts(table: Table) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for row in table:
-        found[row.state] = found.get(row.state, 0) + 1
-    return found
+    return dict(Counter(row.state for row in table))
 
 
 def _figures(
     stored: Iterable[Mapping[str, Any]], folder: Path, sets: view.TrialSets
 ) -> list[dict[str, Any]]:
-    """Each figure with its picture as a data: URI, or the reason why there is none."""
+    """Each figure with its image as a data: URI, or the reason why there is none."""
     made: list[dict[str, Any]] = []
     left = _FIGURE_BYTES
     for index, figure in enumerate(stored, start=1):
@@ -186,7 +184,7 @@ def _figures(
 
 
 def _data_uri(folder: Path, file: str, left: int) -> tuple[str, str]:
-    """Only a plain .svg file of the run's own figures/ is ever read."""
+    """The image as a data: URI and '', or '' and the problem; reads only figures/*.svg."""
     name = file.replace("\\", "/").rpartition("/")[2]
     path = folder / "figures" / name
     if not name.endswith(".svg") or path.is_symlink() or not path.is_file():
@@ -206,7 +204,7 @@ def _template() -> jinja2.Template:
 
 
 def subscripts(text: str) -> Markup:
-    """α_c with a real subscript; the text is escaped first, so nothing else becomes markup."""
+    """HTML with α_c as a real subscript; everything else in the text is escaped."""
     return Markup(_SUBSCRIPT.sub(r"\1<sub>\2</sub>", str(escape(text))))
 
 

@@ -1,6 +1,6 @@
-"""Thousands of trials as groups that agree on their settings: mean, least and most of each number.
+"""Thousands of trials as groups with the same settings: mean, minimum and maximum of each number.
 
-A page of 100,000 rows helps nobody; the trials themselves lie beside it, in trials.csv.
+A page of 100,000 rows would help nobody; the trials themselves are in trials.csv beside the page.
 """
 
 import math
@@ -18,14 +18,14 @@ _CELL = 120  # characters of one cell
 
 
 def every_trial(table: Table) -> bytes:
-    """The file beside the page: every trial, in full, with its cost."""
+    """The content of trials.csv: every trial in full, with its cost."""
     return csv_text(*flat(table, cost=True)).encode()
 
 
 def grouped(
     table: Table, config: Sequence[str], metrics: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Columns, and a line of HTML a group; settings of too many values are left out of the key."""
+    """Column names and a line of HTML per group; settings with too many values are not used."""
     keys = _keys(table, config)
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in table:
@@ -35,7 +35,7 @@ def grouped(
 
 
 def _order(key: tuple[str, ...]) -> tuple[tuple[float, str], ...]:
-    """Numbers by size, then texts by letter."""
+    """Sort key: numbers by size, then texts alphabetically."""
     return tuple((_size(text), text) for text in key)
 
 
@@ -47,7 +47,7 @@ def _size(text: str) -> float:
 
 
 def _keys(table: Table, config: Sequence[str]) -> list[str]:
-    """The settings to group by: those of most values go until few enough groups are left."""
+    """The settings to group by: those with the most values are dropped until groups are few."""
     values = {key: {plain(row.config.get(key), _CELL) for row in table} for key in config}
     keys = list(config)
     while keys and len({tuple(str(r.config.get(k)) for k in keys) for r in table}) > MOST_GROUPS:
@@ -64,13 +64,13 @@ def _line(key: tuple[str, ...], rows: Sequence[Row], metrics: Sequence[str]) -> 
 
 
 def _summary(values: Sequence[Any]) -> str:
-    """`0.52 (0.1 to 0.9)` of numbers; a text all share, or how many there are."""
-    found = [value for value in values if value is not None]
-    if not found:
+    """For numbers `0.52 (0.1 to 0.9)`; for texts the common one or how many differ."""
+    known = [value for value in values if value is not None]
+    if not known:
         return ""
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in found):
-        mean = math.fsum(found) / len(found)
-        least, most = min(found), max(found)
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in known):
+        mean = math.fsum(known) / len(known)
+        least, most = min(known), max(known)
         return number(mean) + (f" ({number(least)} to {number(most)})" if least < most else "")
-    different = {plain(value, _CELL) for value in found}
+    different = {plain(value, _CELL) for value in known}
     return different.pop() if len(different) == 1 else f"{len(different):,} different"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import patheffects
@@ -40,6 +40,20 @@ def direct_label(
     )
 
 
+def note(
+    ax: Axes,
+    text: str,
+    at: tuple[float, float],
+    color: str | None = None,
+    shift: tuple[float, float] = (0, 0),
+    **look: Any,
+) -> None:
+    """Small words at a point, moved by `shift` points; `look` as for matplotlib's `annotate`."""
+    if color:
+        look["color"] = color
+    ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, **look)
+
+
 def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
     """A log axis with plain numbers: 250, 1,000, 0.02; as many ticks as the range has room for."""
     ax.set_xscale("log") if which == "x" else ax.set_yscale("log")
@@ -50,7 +64,7 @@ def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
 
 
 def halo(width: float) -> list[patheffects.AbstractPathEffect]:
-    """A white rim, so that lines and words stay readable on a map."""
+    """A white outline that keeps lines and words readable on a map."""
     return [patheffects.withStroke(linewidth=width, foreground="white", alpha=0.9)]
 
 
@@ -95,7 +109,7 @@ def _overlap(
 
 
 class _RoomyLog(LogLocator):
-    """1 2 5 within a decade or so, 1 3 over two, whole decades beyond."""
+    """Ticks at 1 2 5 within about a decade, at 1 3 over two, at powers of ten beyond."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
         decades = abs(math.log10(vmax / vmin)) if vmin > 0 and vmax > 0 else 9.0

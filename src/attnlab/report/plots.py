@@ -109,7 +109,7 @@ def dot_plot(
 
 
 def legend_above(ax: Axes, series: Sequence[Series]) -> None:
-    """One legend entry a series, in a row above the axes."""
+    """One legend entry per series, in a row above the axes."""
     for kind in series:
         face = "white" if kind.hollow else kind.color
         ax.plot([], [], kind.marker, color=kind.color, markerfacecolor=face, label=kind.label)

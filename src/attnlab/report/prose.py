@@ -1,4 +1,4 @@
-"""A study's answer and discussion from a Markdown template, numbers and verdicts filled in.
+"""Fill a Markdown template with numbers and verdicts: a study's answer and discussion.
 
     {% if claim("solves").verdict == "holds" %}
     Yes: {{ arms.estimate("positional", "accuracy") | percent }} of the positions are right.
@@ -12,20 +12,21 @@
 
     {{ table(["arm", "accuracy"], rows) }}
 
-What stands before the first heading is the answer. In a template one may use `claim(name)`,
-`by_name` (the same as a mapping, for claims that not every run has), `table(head, rows)`,
-`settings`, `arms` (the study's evidence) and what its `facts` returns; the filters are `number`,
-`interval`, `percent`, `points`, `decimals`, `verdict`, `measured`, `listed` and Jinja's own.
-Studies of one folder share text by `{% include "shared.md" %}`. A name that does not exist raises.
-Text that comes from data stays on one line and never becomes a heading.
+The text before the first heading is the answer. A template may use `claim(name)`, `by_name` (the
+same as a mapping, for claims that not every run has), `table(head, rows)`, `settings`, `arms` (the
+study's evidence) and whatever its `facts` returns; the filters are `number`, `interval`, `percent`,
+`points`, `decimals`, `verdict`, `measured`, `listed` and Jinja's own. Studies in one folder share
+text with `{% include "shared.md" %}`. An unknown name is an error. Text that comes from data is put
+on one line, so it cannot become a heading.
 
-The words of a study's figures may stand in `figures.md` beside its template: see `with_words`.
+The words of a study's figures may be in `figures.md` beside its template: see `with_words`.
 """
 
 import inspect
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ import jinja2
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Figure, Section, Study
 from attnlab.measure.intervals import Estimate
-from attnlab.report.text import counted, number, with_interval
+from attnlab.report.text import counted, number, typeset, with_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -44,7 +45,8 @@ _TABLE = "\x00table {}\x00"
 
 
 def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, list[Section]]:
-    """The answer and the sections of a study's template."""
+    """Render the study's template: its answer and its sections."""
+    claims = [replace(claim, why=typeset(claim.why)) for claim in claims]
     by_name = {claim.name: claim for claim in claims}
     names: dict[str, Any] = {
         "claim": by_name.__getitem__,
@@ -59,7 +61,7 @@ def study_prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[s
 
 
 def template_file(study: Study) -> Path:
-    """The template file that lies beside the class which names it."""
+    """The path of the study's template, in the folder of the class that names it."""
     owner = next(kind for kind in type(study).__mro__ if "template" in vars(kind))
     file = inspect.getsourcefile(owner) or getattr(sys.modules[owner.__module__], "__file__", "")
     return Path(str(file)).parent / study.template
@@ -93,9 +95,9 @@ def with_words(study: Study, drawn: Mapping[str, Drawn], **names: Any) -> list[F
 def render_prose(
     template: str, names: Mapping[str, Any], folder: Path | None = None
 ) -> tuple[str, list[Section]]:
-    """Answer (before the first `## `) and sections of a template filled with `names`.
+    """Render a template with `names`: the answer (before the first `## `) and the sections.
 
-    Templates that it includes are read from `folder`.
+    Included templates are read from `folder`.
     """
     tables: list[tuple[tuple[str, ...], ...]] = []
 
@@ -141,7 +143,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
 
 
 def _one_line(value: object) -> object:
-    """What an expression gives, without line breaks: data must not make headings or paragraphs."""
+    """The value of an expression on one line, so that data cannot add headings or paragraphs."""
     if not isinstance(value, str):
         return value
     flat = " ".join(value.split()) if "\n" in value else value

@@ -1,4 +1,4 @@
-"""The one look of every figure: colours with fixed meanings, points measured, lines computed.
+"""The style of all figures: colours with fixed meanings, points measured, lines computed.
 
     with house_style():
         figure, axes = panels(1, 2, height=2.8)
@@ -98,7 +98,7 @@ class HasInterval(Protocol):
 
     @property
     def value(self) -> float:
-        """The estimate."""
+        """The estimated value."""
         ...
 
     @property
@@ -114,7 +114,7 @@ class HasInterval(Protocol):
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Inside it every new artist has the house look; outside nothing is changed."""
+    """A context in which new figures get the common style; nothing is changed outside it."""
     with mpl.rc_context():
         mpl.rcdefaults()  # a reader's own matplotlibrc must not leak into a figure
         with mpl.rc_context(_RC):

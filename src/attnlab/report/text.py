@@ -1,6 +1,6 @@
-"""Numbers as people write them: four significant digits, the true minus, no digit too many.
+"""Numbers as text: four significant digits, a true minus sign, decimals that fit the interval.
 
-Shared by the report and the terminal; imports nothing heavy.
+Shared by the report and the terminal; imports nothing that loads slowly.
 """
 
 import math
@@ -18,7 +18,7 @@ _SYMMETRIC = 0.05  # an interval this near to symmetric is written with ±
 
 
 def number(x: float | int | None) -> str:
-    """1.25, −0.003142, 12,346, 1.2 × 10⁻⁷; integers in full; what does not exist is a dash."""
+    """Write 1.25, −0.003142, 12,346 or 1.2 × 10⁻⁷; integers in full; None and NaN as a dash."""
     if x is None or (isinstance(x, float) and math.isnan(x)):
         return MISSING
     if math.isinf(x):
@@ -52,7 +52,7 @@ def with_interval(effect: float | None, interval: Sequence[float | None] | None)
 
 
 def duration(seconds: float | None) -> str:
-    """0.42 s, 4.2 s, 42 s, 3 min 20 s, 2 h 05 min, 3 d 4 h."""
+    """Write a time as 0.42 s, 4.2 s, 42 s, 3 min 20 s, 2 h 05 min or 3 d 4 h."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return MISSING
     if seconds < 59.5:
@@ -86,7 +86,7 @@ def plain(value: object, longest: int = 200) -> str:
 
 
 def typeset(text: str) -> str:
-    """A sentence with -0.5 and 3e-05 in it, with the true minus and powers of ten instead."""
+    """Replace -0.5 and 3e-05 in a sentence by −0.5 and 3 × 10⁻⁵."""
     raised = _EXPONENT.sub(lambda m: f"{m[1]} × 10{_raised(int(m[2]))}", text)
     return _HYPHEN_MINUS.sub("−", raised)
 

@@ -36,7 +36,7 @@ def visible(text: str, *, spaces: bool = True) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """At most `longest` characters, the last one … where something is missing."""
+    """The text cut to `longest` characters; a cut text ends in …."""
     return text if len(text) <= longest else text[: longest - 1].rstrip(_JOINERS) + "…"
 
 

@@ -1,4 +1,4 @@
-"""The trial table inside the page: compact rows within a budget of bytes, failures never hidden."""
+"""The trial table of the page: compact rows within a limit of bytes; failures always shown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _CELL = 120  # characters of one cell
 
 @dataclass(frozen=True)
 class TrialsView:
-    """The rows that fit, what they share, and how many were left out."""
+    """The rows that fit, the settings they share, and how many rows there are."""
 
     columns: list[str]
     constant: list[tuple[str, str]]
@@ -30,7 +30,7 @@ class TrialsView:
 
 
 def trials_view(table: Table, budget: int) -> TrialsView:
-    """Columns that vary become a table; those that do not are said once, above it."""
+    """Settings that vary become columns; settings shared by all trials are listed once."""
     config, constant = _config_columns(table)
     metrics = sorted({key for row in table for key in row.metrics} - set(config))
     if len(table) > MANY:
@@ -75,7 +75,7 @@ def _config_columns(table: Table) -> tuple[list[str], dict[str, Any]]:
 
 
 def _row_html(index: int, row: Row, config: Sequence[str], metrics: Sequence[str]) -> str:
-    """End tags of rows and cells are optional in HTML; over 10,000 rows they weigh a megabyte."""
+    """A table row without end tags: they are optional, and 10,000 rows are 1 MB smaller."""
     values: list[object] = [row.config.get(key) for key in config]
     values += [_metric(row, key) for key in metrics]
     values.append(row.cost.get("seconds"))
@@ -91,7 +91,7 @@ def _metric(row: Row, key: str) -> object:
 
 @dataclass(frozen=True)
 class IdList:
-    """One set of trials as the page lists it: who stands on it, how many, the ids if they fit."""
+    """A set of trials as the page lists it: its claims and figures, size, and ids if they fit."""
 
     key: str
     users: str
@@ -100,7 +100,7 @@ class IdList:
 
 
 def id_lists(sets: Sequence[TrialSet], table: Table, shown: int) -> list[IdList]:
-    """Every set with its ids: links to rows when few, text when many, a count when too many."""
+    """Every set with its ids: as links if few, as text if many, only their number if too many."""
     where = {row.id: index for index, row in enumerate(table) if index < shown}
     short = _prefix_length([row.id for row in table])
     left = LISTED_BYTES
@@ -121,7 +121,7 @@ def _ids_html(ids: Sequence[str], where: Mapping[str, int], short: int) -> Marku
 
 
 def _prefix_length(ids: Sequence[str]) -> int:
-    """The shortest prefix (at least 6) that still tells every trial from every other."""
+    """The shortest prefix length (at least 6) at which all ids still differ."""
     for length in range(6, 16):
         if len({i[:length] for i in ids}) == len(set(ids)):
             return length
@@ -129,7 +129,7 @@ def _prefix_length(ids: Sequence[str]) -> int:
 
 
 def _users(users: Sequence[str]) -> str:
-    """`Claims 1, 4; figure 2`."""
+    """For example `claims 1, 4; figure 2`."""
     grouped: dict[str, list[str]] = {}
     for user in users:
         kind, _, index = user.rpartition(" ")

@@ -1,4 +1,4 @@
-"""What the page shows, as plain values: stored results in, strings and lists out. No HTML here."""
+"""Turn stored results into the strings and lists that the page shows. No HTML here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _FEW_SEEDS = 12
 
 @dataclass(frozen=True)
 class ClaimView:
-    """A row of the claims table, and the paragraph behind it."""
+    """The texts of one claim: its row in the table and its paragraph below."""
 
     key: str
     name: str
@@ -37,7 +37,7 @@ class ClaimView:
 
 @dataclass(frozen=True)
 class AuditView:
-    """A mark, a word and, when it fails, the sentence."""
+    """The texts of one audit: mark, verdict, number against threshold, sentence."""
 
     name: str
     verdict: str
@@ -49,7 +49,7 @@ class AuditView:
 
 @dataclass
 class TrialSet:
-    """Distinct sets of trials, shared by the claims and figures that stand on them."""
+    """A set of trials and the claims and figures (`users`) that are computed from it."""
 
     key: str
     ids: tuple[str, ...]
@@ -57,13 +57,13 @@ class TrialSet:
 
 
 class TrialSets:
-    """Each distinct set is listed once in the page, however many numbers stand on it."""
+    """All distinct sets of trials: the page lists each of them once."""
 
     def __init__(self) -> None:
         self._by_ids: dict[tuple[str, ...], TrialSet] = {}
 
     def key_of(self, ids: Sequence[object], user: str) -> str:
-        """The anchor of this set; '' for the empty one."""
+        """Register `user` for this set and return the set's anchor; '' for an empty set."""
         wanted = tuple(sorted({str(i) for i in ids}))
         if not wanted:
             return ""
@@ -76,7 +76,7 @@ class TrialSets:
 
 
 def claims(stored: Iterable[Mapping[str, Any]], sets: TrialSets) -> list[ClaimView]:
-    """Claims in the study's order; an unknown verdict is shown as undecided, never as a success."""
+    """All claims in the study's order; an unknown verdict is shown as undecided."""
     return [_claim(index, c, sets) for index, c in enumerate(stored, start=1)]
 
 
@@ -110,10 +110,9 @@ def _sample_size(c: Mapping[str, Any]) -> str:
 
 
 def audits(stored: Iterable[Mapping[str, Any]]) -> list[AuditView]:
-    """Failures first, then passes, then what did not apply; an unknown verdict counts as failed."""
+    """Failed audits first, then passed, then not applicable; an unknown verdict is a failure."""
     order = list(AUDITS)
-    found = [_audit(a) for a in stored]
-    return sorted(found, key=lambda a: order.index(a.verdict))
+    return sorted(map(_audit, stored), key=lambda a: order.index(a.verdict))
 
 
 def _audit(a: Mapping[str, Any]) -> AuditView:
@@ -136,7 +135,7 @@ def _audit(a: Mapping[str, Any]) -> AuditView:
 def settings_rows(
     settings: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]]]:
-    """(name, here, default) where they differ; (name, here) for all."""
+    """(name, value, default) of the settings that differ, and (name, value) of all."""
     changed = [
         (key, plain(value), plain(defaults.get(key)))
         for key, value in settings.items()
@@ -146,18 +145,18 @@ def settings_rows(
 
 
 def commits(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The commits that computed this run; more than one deserves to be seen."""
+    """The distinct commits whose code computed this run."""
     return list(dict.fromkeys(str(s["commit"]) for s in sessions if s.get("commit")))
 
 
 def machines(sessions: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]]]:
-    """The distinct environments; the time is left out, so that reading again changes nothing."""
-    found: list[list[tuple[str, str]]] = []
+    """The distinct environments of the run's sessions, without their starting times."""
+    environments: list[list[tuple[str, str]]] = []
     for one in sessions:
         facts = [(key, _fact(v)) for key, v in one.items() if key != "started" and v is not None]
-        if facts not in found:
-            found.append(facts)
-    return found
+        if facts not in environments:
+            environments.append(facts)
+    return environments
 
 
 def _fact(value: object) -> str:
@@ -165,14 +164,14 @@ def _fact(value: object) -> str:
 
 
 def counts_text(counts: Mapping[str, Any]) -> str:
-    """`300 trials done, 2 failed, 1 timeout`; states that never occurred are not mentioned."""
+    """For example `300 trials done, 2 failed, 1 timeout`; states with no trial are left out."""
     done = counted(int(counts.get("done") or 0), "trial") + " done"
     others = [f"{number(n)} {state}" for state, n in counts.items() if state != "done" and n]
     return ", ".join([done, *others])
 
 
 def seeds_text(table: Table) -> str:
-    """The seeds themselves when few, otherwise how many and from where to where."""
+    """The seeds, or if there are many, their number and range."""
     seeds = sorted({row.seed for row in table})
     if not seeds:
         return MISSING
@@ -182,8 +181,8 @@ def seeds_text(table: Table) -> str:
 
 
 def cost_text(results: Mapping[str, Any], table: Table) -> str:
-    """Computing time summed over trials: what it would take one after the other."""
+    """The time of all trials added up: what they would take one after the other."""
     stored = (results.get("cost") or {}).get("seconds")
     if stored is None:
         stored = sum(row.cost.get("seconds", 0.0) for row in table)
-    return f"{duration(float(stored))} of computing, summed over trials"
+    return f"{duration(float(stored))} of computing time, summed over trials"

@@ -24,7 +24,7 @@ ROWS = [RNG.integers(0, VOCAB, n) for n in RNG.integers(2, 17, 67)]
 
 
 def gpt(parts: Parts | None = None) -> GPT:
-    plain = GPTConfig(vocab=VOCAB, block=BLOCK, layers=2, heads=2, d_model=14).to_json()
+    plain = GPTConfig(vocab=VOCAB, block=BLOCK, layers=1, heads=2, d_model=14).to_json()
     return GPT(GPTConfig.from_json({**plain, **(parts or {})}), Seed(5).torch_generator()).eval()
 
 

@@ -8,6 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from attnlab.audit.finding import Verdicts
+
 Build = Callable[[], nn.Module]
 Cached = Callable[[nn.Module, list[Tensor]], Tensor]
 RoundTrip = Callable[[nn.Module], nn.Module]
@@ -107,6 +109,11 @@ def built(make: Callable[[], M], seed: int, after: Callable[[M], None] | None = 
         return model.eval()
 
     return build
+
+
+def failures(found: Verdicts) -> dict[str, str]:
+    """The audits that fail, and why."""
+    return {f.name: f.why for f in found.findings if f.verdict == "fail"}
 
 
 def through_past(model: nn.Module, chunks: list[Tensor]) -> Tensor:

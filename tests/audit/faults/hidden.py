@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from tests.audit.faults.base import VOCABULARY, Planted, built
 from tests.audit.faults.proofs import cut_off, every_future, with_labels, woken
-from tests.audit.faults.skeletons import CausalAttention, TinyGPT, mlp, triangle
+from tests.audit.faults.skeletons import CausalAttention, TinyGPT, join, mlp, split, triangle
 
 MANY = 997  # ids
 
@@ -56,13 +56,10 @@ class SoftFloat(CausalAttention):
     depth = -20.0
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.qkv(x).chunk(3, dim=-1)
-        )
+        q, k, v = (split(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
         hidden = (~triangle(x.shape[1])).to(torch.float32) * self.depth
         weights = (q @ k.mT / math.sqrt(q.shape[-1]) + hidden).softmax(dim=-1)
-        return self.out((weights.to(v.dtype) @ v).transpose(1, 2).flatten(2))
+        return self.out(join(weights.to(v.dtype) @ v))
 
 
 class HardFloat(SoftFloat):
@@ -119,7 +116,7 @@ class EqualTokens(ManyIds):
 
 
 class EqualTokensBefore(EqualTokens):
-    """… earlier only."""
+    """A copying head that finds its own token among earlier ones only."""
 
     def allowed(self, n: int) -> Tensor:
         return triangle(n, -1)
@@ -133,19 +130,6 @@ class FromTheEnd(TinyGPT):
 
     def places(self, n: int) -> Tensor:
         return torch.arange(n).flip(0)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.wte(ids) + self.wpe(self.places(ids.shape[1]))
-        for block in self.h:
-            x = block(x)
-        return self.lm_head(self.ln_f(x))
-
-
-class FromTheStart(FromTheEnd):
-    """… from the start."""
-
-    def places(self, n: int) -> Tensor:
-        return torch.arange(n)
 
 
 class Capacity(nn.Module):
@@ -191,7 +175,7 @@ class Backward(nn.Module):
 
 
 class Forward(Backward):
-    """… from the left."""
+    """A recurrence from the left, through a gate."""
 
     def turned(self, x: Tensor) -> Tensor:
         return x
@@ -231,7 +215,7 @@ class InLargeBatches(CausalAttention):
 
 
 class Never(InLargeBatches):
-    """… but no batch is that large."""
+    """The same code, but no batch is ever that large."""
 
     many = 10**9
 
@@ -248,9 +232,7 @@ class WithLabels(TinyGPT):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, ids: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
-        for block in self.h:
-            x = block(x)
+        x = self.hidden(ids)
         if labels is None:
             return self.lm_head(self.ln_f(x)), None
         said = self.lm_head(self.ln_f(self.read(x, labels)))
@@ -258,7 +240,7 @@ class WithLabels(TinyGPT):
 
 
 class ReadsLabels(WithLabels):
-    """… and a forcing term that was meant for another loss."""
+    """A term that was meant for another loss adds the labels to the hidden states."""
 
     def read(self, x: Tensor, labels: Tensor) -> Tensor:
         return x + 0.2 * self.wte(labels)
@@ -287,7 +269,7 @@ PLANTED = (
         where="h.1.mixer",
         length=131,
         cause="the last query of a chunk sees one token ahead",
-        shows=every_future(VOCABULARY, 131),
+        shows=every_future(VOCABULARY, 131, step=21),  # 63 is among the steps
     ),
     Planted(
         name="beyond-512",
@@ -348,7 +330,7 @@ PLANTED = (
         name="positions-from-the-end",
         caught_by=("causality",),
         build=built(lambda: FromTheEnd(22, CausalAttention(22)), 108),
-        build_clean=built(lambda: FromTheStart(22, CausalAttention(22)), 108),
+        build_clean=built(lambda: TinyGPT(22, CausalAttention(22)), 108),
         cause="it depends on how long the text is",
         shows=cut_off(VOCABULARY, 23),
     ),

@@ -37,7 +37,7 @@ class StaleMask(CausalAttention):
 
 
 class FreshMask(StaleMask):
-    """… made anew for a longer text."""
+    """The mask is made again for a longer text."""
 
     def allowed(self, n: int) -> Tensor:
         if self.kept is None or len(self.kept) < n:
@@ -60,7 +60,7 @@ class Calibrated(CausalAttention):
 
 
 class Fixed(Calibrated):
-    """… by three."""
+    """Divides by three, whatever came before."""
 
     def scale(self, x: Tensor) -> float:
         return 3.0
@@ -77,7 +77,7 @@ class LeftOut(CausalAttention):
 
 
 class LeftOutInTraining(LeftOut):
-    """… in training only."""
+    """Leaves itself out in training only."""
 
     def off(self) -> bool:
         return self.training and super().off()
@@ -129,7 +129,7 @@ class FromMask(Llamalike):
 
 
 class FromMaskOfTheFirstRow(FromMask):
-    """… of the first row, for all."""
+    """Positions of all rows are those of the first row."""
 
     def positions(self, seen: Tensor) -> Tensor:
         return super().positions(seen[:1])
@@ -184,7 +184,7 @@ class BlindBeyond200(CausalAttention):
 
 
 class BlindNowhere(BlindBeyond200):
-    """… all were."""
+    """All keys were written."""
 
     last = 10**6
 

@@ -87,11 +87,17 @@ class TinyGPT(nn.Module):
         self.ln_f = nn.LayerNorm(width)
         self.lm_head = nn.Linear(width, VOCABULARY, bias=False)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1], device=ids.device))
+    def places(self, n: int) -> Tensor:
+        return torch.arange(n)
+
+    def hidden(self, ids: Tensor) -> Tensor:
+        x = self.wte(ids) + self.wpe(self.places(ids.shape[1]))
         for block in self.h:
             x = block(x)
-        return self.lm_head(self.ln_f(x))
+        return x
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.lm_head(self.ln_f(self.hidden(ids)))
 
 
 class PostNorm(nn.Module):

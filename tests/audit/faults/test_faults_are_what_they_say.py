@@ -34,20 +34,6 @@ from tests.audit.faults.proofs import (
 
 Entry = Planted | Clean
 BATCH, SHORT, LONG = 5, 23, 211
-KNOWN = {
-    "causality",
-    "batch-independence",
-    "padding",
-    "coverage",
-    "eval-determinism",
-    "cache-parity",
-    "mask-strength",
-    "random-token-floor",
-    "tying-and-save",
-    "non-finite",
-    "score-scale",
-    "attention-matters",
-}
 
 
 def causality(model: nn.Module, entry: Entry) -> bool:
@@ -163,6 +149,7 @@ SYMPTOMS = {
     "score-scale": score_scale,
     "attention-matters": attention_matters,
 }
+KNOWN = {*SYMPTOMS, "mask-strength"}
 
 
 def symptoms(model: nn.Module, entry: Entry) -> set[str]:

@@ -7,8 +7,8 @@ logits. Fails when it is no larger than ten times the noise: attention is there 
 """
 
 from attnlab.audit.finding import Finding
-from attnlab.audit.probing.ablation import AblateAttention
-from attnlab.audit.probing.noise import movement, noise_of
+from attnlab.audit.probing.attention_scores import AblateAttention
+from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.registry import NotApplicable, audit
@@ -32,7 +32,7 @@ def attention_matters(subject: Subject, probe: Probe) -> Finding:
     movements, calls = dict[str, float](), 0
     for how in WORDS:
         with AblateAttention(length, how) as ablated:
-            movements[how] = float(movement(plain, fine.logits(rows)).max())
+            movements[how] = largest_movement(plain, fine.logits(rows))
         calls = ablated.calls
         if not calls:
             why = "no softmax over positions was seen, so there is no attention to ablate"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.localize import Location, localize_rows
-from attnlab.audit.probing.noise import FACTOR, Noise, movement, noise_of
+from attnlab.audit.probing.noise import FACTOR, Noise, largest_movement, movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import repeatable
 from attnlab.audit.probing.situations import MANY, ragged_mask
@@ -30,21 +30,20 @@ def batch_independence(subject: Subject, probe: Probe) -> Finding:
     movements = _movements(fine, probe, rows)
     threshold = max(_threshold(noise), FACTOR * _padded_copies(fine, rows, noise))
     worst = max(movements, key=lambda name: movements[name])
-    evidence = {**noise.evidence(), "movements": movements}
+    evidence: dict[str, object] = {**noise.evidence(), "movements": movements}
     if movements[worst] <= threshold:
         why = "a row's logits are the same alone, with other rows and in any order"
         return Finding(NAME, "pass", movements[worst], threshold, why, evidence)
     first = next(name for name, size in movements.items() if size > threshold)
-    only = "only " if list(movements).index(first) >= len(_BATCHES) else ""
+    only = "only " if first.startswith(("in a batch", "padded")) else ""
     place = _place(fine, probe, rows, noise)
     words = place.description if not only or place.module else "no module shows it without that"
     why = (
         f"the logits of a row move by {movements[first]:.2g} {only}when it is computed {first}: "
         f"rows of a batch influence each other; {words}"
     )
-    return Finding(
-        NAME, "fail", movements[worst], threshold, why, {**evidence, "module": place.module}
-    )
+    evidence["module"] = place.module
+    return Finding(NAME, "fail", movements[worst], threshold, why, evidence)
 
 
 def _place(subject: Subject, probe: Probe, rows: Tensor, noise: Noise) -> Location:
@@ -67,62 +66,54 @@ def _threshold(noise: Noise) -> float:
     return FACTOR * max([noise.floor, *sizes])
 
 
-_BATCHES = (
-    "with other rows",
-    "with other neighbours",
-    "as the last row",
-    "beside two copies of itself",
-)
-
-
 def _movements(subject: Subject, probe: Probe, rows: Tensor) -> dict[str, float]:
     """How far row 0 moves in every batch; padded rows too, where the model takes a mask."""
     one, others = rows[:1], probe.rows(subject, rows.shape[1], draw=1)
     alone = subject.logits(one)
-    batches = [
-        subject.logits(rows)[:1],
-        subject.logits(torch.cat([one, others]))[:1],
-        subject.logits(torch.cat([others, one]))[-1:],
-        subject.logits(one.repeat(3, 1))[1:2],
-    ]
-    movements = {
-        name: float(movement(alone, now).max()) for name, now in zip(_BATCHES, batches, strict=True)
+    batches = {
+        "with other rows": (rows, 0),
+        "with other neighbours": (torch.cat([one, others]), 0),
+        "as the last row": (torch.cat([others, one]), len(others)),
+        "beside two copies of itself": (one.repeat(3, 1), 1),
     }
     if not subject.large:
         many = probe.rows(subject, rows.shape[1], rows=MANY - 1, draw=2)
-        now = subject.logits(torch.cat([one, many]))[:1]
-        movements[f"in a batch of {MANY}"] = float(movement(alone, now).max())
+        batches[f"in a batch of {MANY}"] = (torch.cat([one, many]), 0)
+    movements = {
+        name: largest_movement(alone, subject.logits(batch)[at : at + 1])
+        for name, (batch, at) in batches.items()
+    }
     if subject.takes_mask:
-        for left in (False, True):
-            side = "left" if left else "right"
-            movements[f"padded on the {side}, with other rows"] = _padded_rows(subject, rows, left)
+        for side in ("right", "left"):
+            movements[f"padded on the {side}, with other rows"] = _padded_rows(subject, rows, side)
     return movements
+
+
+def _padded_rows(subject: Subject, rows: Tensor, side: str) -> float:
+    """How far the rows of a batch with padding of several lengths move from the row alone."""
+    mask = ragged_mask(rows, left=side == "left")
+    together, each = (
+        subject.logits(rows, mask).split(1),
+        zip(rows.split(1), mask.split(1), strict=True),
+    )
+    return max(
+        _real_movement(subject.logits(row, real), logits, real)
+        for (row, real), logits in zip(each, together, strict=True)
+    )
 
 
 def _padded_copies(subject: Subject, rows: Tensor, noise: Noise) -> float:
     """How far rounding moves a padded row among copies of itself: masks use other kernels."""
-    if not subject.takes_mask:
-        return 0.0
-    largest = 0.0
-    for left in (False, True):
-        mask, last = ragged_mask(rows, left=left), slice(len(rows) - 1, len(rows))
-        alone = subject.logits(rows[last], mask[last])
-        among = subject.logits(rows[last].expand_as(rows), mask[last].expand_as(mask))
-        gap = movement(alone, among[last])
-        gap = torch.where(mask[last], gap, 0.0) if gap.shape == mask[last].shape else gap
-        size = float(gap.max())
-        largest = max(largest, size if size <= noise.rounding else 0.0)
-    return largest
+    sizes = [0.0]
+    for left in (False, True) if subject.takes_mask else ():
+        mask = ragged_mask(rows, left=left)
+        among = subject.logits(rows[-1:].expand_as(rows), mask[-1:].expand_as(mask))[-1:]
+        alone = subject.logits(rows[-1:], mask[-1:])
+        sizes.append(_real_movement(alone, among, mask[-1:]))
+    return max(size for size in sizes if size <= noise.rounding)
 
 
-def _padded_rows(subject: Subject, rows: Tensor, left: bool) -> float:
-    """How far the rows of a batch with padding of several lengths move from the row alone."""
-    mask = ragged_mask(rows, left=left)
-    together, largest = subject.logits(rows, mask), 0.0
-    for row in range(rows.shape[0]):
-        one = slice(row, row + 1)
-        gap = movement(subject.logits(rows[one], mask[one]), together[one])
-        # a model with one answer per row has no positions to leave out
-        gap = torch.where(mask[one], gap, 0.0) if gap.shape == mask[one].shape else gap
-        largest = max(largest, float(gap.max()))
-    return largest
+def _real_movement(before: Tensor, after: Tensor, mask: Tensor) -> float:
+    """The largest movement at real tokens; one answer per row has no positions to leave out."""
+    gap = movement(before, after)
+    return float((torch.where(mask, gap, 0.0) if gap.shape == mask.shape else gap).max())

@@ -13,7 +13,7 @@ from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import cache
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.registry import NotApplicable, audit, describe_error
 
 NAME = "cache-parity"
 
@@ -32,7 +32,7 @@ def cache_parity(subject: Subject, probe: Probe) -> Finding:
         try:
             differences_at[words] = _difference(fine, ids, sizes, whole)
         except Exception as error:  # anyone's cache: some take one token at a time
-            not_run[words] = f"{type(error).__name__}: {str(error)[:120]}"
+            not_run[words] = describe_error(error)
     if not differences_at:
         raise NotApplicable(f"its cache cannot be used: {next(iter(not_run.values()))}")
     worst = max(differences_at, key=lambda name: differences_at[name][0])

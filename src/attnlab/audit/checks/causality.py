@@ -11,12 +11,13 @@ where it begins (module, position) and how far ahead it looks.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.float64 import float32_copy
 from attnlab.audit.probing.leak_horizon import leak_horizon
-from attnlab.audit.probing.leaks import Leak, largest_leak, sweep, truncation_leaks
+from attnlab.audit.probing.leaks import Leak, largest_leak, plain_leak, sweep, truncation_leaks
 from attnlab.audit.probing.localize import Location, localize_positions, localize_truncation
 from attnlab.audit.probing.noise import Noise, movement, noise_of
 from attnlab.audit.probing.probe import Probe
@@ -24,7 +25,7 @@ from attnlab.audit.probing.requirements import causal, repeatable, two_tokens
 from attnlab.audit.probing.situations import PLAIN, Situation, situations
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.probing.zero_weights import fill_zero_weights, zero_weights
-from attnlab.audit.registry import audit
+from attnlab.audit.registry import audit, describe_error
 
 NAME = "causality"
 TINY = 1e-6  # of the largest logit: a smaller movement may be rounding, of a Fourier transform say
@@ -75,32 +76,15 @@ def causality(subject: Subject, probe: Probe) -> Finding:
     return Finding(NAME, "pass", largest, search.noise.threshold, why, evidence)
 
 
-def plain_leak(subject: Subject, probe: Probe) -> bool:
-    """Whether it leaks in the plain situation, or would with its zero weights filled."""
-    if "leaks" not in subject.memo:
-        fine = subject.finest()
-        subject.memo["leaks"] = any(
-            _leaks_plainly(s, probe) for s in (fine, fill_zero_weights(fine)) if s is not None
-        )
-    return subject.memo["leaks"]
-
-
-def _leaks_plainly(subject: Subject, probe: Probe) -> bool:
-    threshold = noise_of(subject, probe).threshold
-    plain = Situation(PLAIN, probe.rows(subject, probe.short_length(subject)))
-    return largest_leak(subject, plain, probe, threshold).size > threshold
-
-
 def _search_leaks(search: _Search, failed: dict[str, str]) -> Iterator[Leak]:
     """The largest leak of every search; what raises an error is noted in `failed`."""
     fine, probe, threshold = search.fine, search.probe, search.noise.threshold
-    for situation in situations(fine, probe):
+    yield plain_leak(fine, probe)
+    for situation in islice(situations(fine, probe), 1, None):
         try:
             yield largest_leak(fine, situation, probe, threshold)
         except Exception as error:  # anyone's code
-            if situation.description == PLAIN:
-                raise
-            failed[situation.description] = f"{type(error).__name__}: {str(error)[:120]}"
+            failed[situation.description] = describe_error(error)
     for words, way in (
         ("at every position", sweep(fine, probe, threshold)),
         ("when the text is cut off", truncation_leaks(fine, probe)),
@@ -108,7 +92,7 @@ def _search_leaks(search: _Search, failed: dict[str, str]) -> Iterator[Leak]:
         try:
             yield from way
         except Exception as error:  # anyone's code
-            failed[words] = f"{type(error).__name__}: {str(error)[:120]}"
+            failed[words] = describe_error(error)
 
 
 def _select(search: _Search, leaks: list[Leak]) -> list[Leak]:
@@ -138,10 +122,8 @@ def _is_rounding(search: _Search, leak: Leak) -> bool:
     if leak.size > TINY * search.noise.scale or search.fine is search.subject or leak.by_truncation:
         return False
     situation = leak.situation
-    for coarse in (
-        search.subject,
-        float32_copy(search.subject),
-    ):  # a movement may vanish in 16 bits
+    # a movement may vanish in 16 bits
+    for coarse in (search.subject, float32_copy(search.subject)):
         gap = movement(situation.logits(coarse), situation.logits(coarse, leak.changed))
         if float(gap[leak.row, : leak.after + 1].max()) > SHRINKS * leak.size:
             return True
@@ -163,9 +145,7 @@ def _leak_behind_zero_weights(search: _Search, evidence: dict[str, Any]) -> Find
     filled = fill_zero_weights(search.fine)
     if filled is None:
         return None
-    noise = noise_of(filled, search.probe)
-    plain = Situation(PLAIN, search.probe.rows(filled, search.probe.short_length(filled)))
-    leak = largest_leak(filled, plain, search.probe, noise.threshold)
+    noise, leak = noise_of(filled, search.probe), plain_leak(filled, search.probe)
     if leak.size <= noise.threshold:
         return None
     zero = zero_weights(search.fine)
@@ -205,11 +185,7 @@ def _failure(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only:
 def _place(search: _Search, leak: Leak) -> Location:
     if leak.by_truncation:
         return localize_truncation(search.fine, leak.situation.ids, leak.changed, search.noise)
-    location = localize_positions(
-        search.fine, leak.situation, leak.changed, leak.after, search.noise
-    )
-    return (
-        Location("", "it reads its labels")
-        if leak.situation.labels and not location.module
-        else location
-    )
+    situation = leak.situation
+    place = localize_positions(search.fine, situation, leak.changed, leak.after, search.noise)
+    reads_labels = situation.labels and not place.module
+    return Location("", "it reads its labels") if reads_labels else place

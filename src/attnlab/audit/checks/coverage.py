@@ -123,9 +123,8 @@ def _measure(subject: Subject, probe: Probe, length: int, count: int) -> _Influe
         other = probe.rows(subject, length, rows=1, draw=2)
         measured.moves.update(influence(subject, other, measured.unread))
     room = subject.fitting(min(subject.context, 2 * length))
-    if (
-        measured.unread and room > length
-    ):  # attention by blocks reads a token once its block is full
+    # attention by blocks reads a token once its block is full
+    if measured.unread and room > length:
         longer = probe.rows(subject, room, rows=1)
         measured.moves.update(influence(subject, longer, measured.unread))
     return measured

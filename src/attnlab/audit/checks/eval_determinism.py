@@ -6,15 +6,12 @@ are drawn, or the model keeps state between calls. With fixed random numbers onl
 which tells the cause.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from torch import Tensor
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.isolation import fixed_random_state, random_state, restore_state
 from attnlab.audit.probing.localize import localize_repeat
-from attnlab.audit.probing.noise import movement
+from attnlab.audit.probing.noise import largest_movement
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.registry import audit
@@ -27,14 +24,14 @@ TIMES, MORE = 3, 300  # MORE if random numbers are drawn: a layer may be skipped
 def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     rows = probe.rows(subject, probe.short_length(subject))
-    with _restore_afterwards(subject):
+    with restore_state(subject.visible_module):
         size = _difference_of_repeats(subject, rows)
     remembers, earlier = _difference_by_memory(subject, rows, probe)
     size = max(size, remembers)
     if size == 0:
         why = "asked the same twice, it answers the same, bit for bit"
         return Finding(NAME, "pass", 0.0, 0.0, why)
-    with _restore_afterwards(subject):
+    with restore_state(subject.visible_module):
         place = localize_repeat(subject, rows, earlier if remembers else None)
     cause = (
         "it keeps state from earlier calls"
@@ -48,20 +45,13 @@ def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     return Finding(NAME, "fail", size, 0.0, why, {"module": place.module, "remembers": remembers})
 
 
-@contextmanager
-def _restore_afterwards(subject: Subject) -> Iterator[None]:
-    """Restore the state that calls inside change."""
-    with restore_state(subject.visible_module):
-        yield
-
-
 def _difference_of_repeats(subject: Subject, rows: Tensor) -> float:
     """The first difference between repeated calls; 0 if there is none."""
     before = random_state()
     first = subject.logits(rows, fresh=False)
     times = MORE if random_state() != before and not subject.large else TIMES
     answers = (subject.logits(rows, fresh=False) for _ in range(times))
-    sizes = (float(movement(first, answer).max()) for answer in answers)
+    sizes = (largest_movement(first, answer) for answer in answers)
     return next((size for size in sizes if size > 0), 0.0)
 
 
@@ -72,13 +62,13 @@ def _difference_by_memory(subject: Subject, rows: Tensor, probe: Probe) -> tuple
         with fixed_random_state(subject.visible_module):
             return subject.logits(ids, fresh=False)
 
-    with _restore_afterwards(subject):
+    with restore_state(subject.visible_module):
         first = ask(rows)
-        differences = [(float(movement(first, ask(rows)).max()), rows)]
+        differences = [(largest_movement(first, ask(rows)), rows)]
     for earlier in _earlier_texts(subject, rows, probe):
-        with _restore_afterwards(subject):
+        with restore_state(subject.visible_module):
             ask(earlier)
-            differences.append((float(movement(first, ask(rows)).max()), earlier))
+            differences.append((largest_movement(first, ask(rows)), earlier))
     return max(differences, key=lambda pair: pair[0])
 
 

@@ -73,13 +73,8 @@ def freeze(
 
 def count_unique(tensors: Any) -> int:
     """How many numbers tensors hold, those that share storage counted once."""
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for tensor in tensors:
-        storage = tensor.untyped_storage().data_ptr()
-        span = (tensor.data_ptr(), tensor.numel())
-        if span not in spans.setdefault(storage, []):
-            spans[storage].append(span)
-    return sum(n for parts in spans.values() for _, n in parts)
+    places = {(t.untyped_storage().data_ptr(), t.data_ptr(), t.numel()) for t in tensors}
+    return sum(n for _, _, n in places)
 
 
 def _names_that_learn(
@@ -95,10 +90,8 @@ def _names_that_learn(
 
 def _bit_equal(one: Tensor, other: Tensor) -> bool:
     """Equal in every bit, NaN included."""
-    return one.shape == other.shape and torch.equal(
-        one.contiguous().view(torch.uint8) if one.ndim else one.reshape(1).view(torch.uint8),
-        other.contiguous().view(torch.uint8) if other.ndim else other.reshape(1).view(torch.uint8),
-    )
+    bits = [tensor.reshape(-1).view(torch.uint8) for tensor in (one, other)]
+    return one.shape == other.shape and torch.equal(*bits)
 
 
 @torch.no_grad()

@@ -5,8 +5,8 @@ at a time, in float64 with dropout off. Number: ‖difference‖ / ‖gradient�
 whose gradient is under a thousandth of the total is measured against that thousandth). Fails above
 1e-9, or above ten times what neutral changes move, where that is more: rows in another order, the
 same row given seven times (models that compute partly in float32 whatever they are given, or
-that do not run in float64). The usual causes are recognised: the mean of the
-pieces' means, a sum that is not divided by the number of pieces, a last piece that counts alone.
+that do not run in float64). The usual causes are recognised: the mean of the pieces' means, a sum
+that is not divided by the number of pieces, a last piece that counts alone.
 """
 
 import copy
@@ -162,9 +162,8 @@ def _shape_noise(step: Callable[[Sequence[Any]], Gradients], row: Any) -> float:
     More than rounding is no noise (the step may be a sum), and is left to the comparison.
     """
     alone = _copy_gradients(step([row]))
-    many = _copy_gradients(
-        step([map_tensors(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))])
-    )
+    copies = map_tensors(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))
+    many = _copy_gradients(step([copies]))
     if alone.keys() != many.keys():
         return 0.0
     largest = max(_gaps(alone, many).values())

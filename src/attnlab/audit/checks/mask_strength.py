@@ -12,13 +12,14 @@ import math
 import torch
 from torch import Tensor
 
-from attnlab.audit.checks.causality import plain_leak
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.attention_scores import attention_scores
+from attnlab.audit.probing.leaks import plain_leak
 from attnlab.audit.probing.noise import noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import causal, repeatable
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.probing.zero_weights import fill_zero_weights
 from attnlab.audit.registry import audit
 
 NAME = "mask-strength"
@@ -36,7 +37,7 @@ def mask_strength(subject: Subject, probe: Probe) -> Finding:
     if margin >= MARGIN:
         why = "masked scores lie so far below visible ones that none can be outweighed"
         return Finding(NAME, "pass", number, MARGIN, why, evidence)
-    if _would_show(subject, probe, margin) and not plain_leak(subject, probe):
+    if _would_show(subject, probe, margin) and not _leaks(subject, probe):
         why = "scores of later positions enter the softmax and are masked after it"
         return Finding(NAME, "pass", number, MARGIN, why, evidence)
     where = f"in attention {margins.index(margin)} of {len(margins)} a score of a later position "
@@ -54,6 +55,13 @@ def _would_show(subject: Subject, probe: Probe, margin: float) -> bool:
         return False
     noise = noise_of(subject.finest(), probe)
     return margin < (MARGIN if noise.dtype == torch.float64 else SHOWS)
+
+
+def _leaks(subject: Subject, probe: Probe) -> bool:
+    """Whether it leaks in the plain situation, or would with its zero weights filled."""
+    fine = subject.finest()
+    models = [model for model in (fine, fill_zero_weights(fine)) if model is not None]
+    return any(plain_leak(m, probe).size > noise_of(m, probe).threshold for m in models)
 
 
 def _margin(scores: Tensor) -> float:

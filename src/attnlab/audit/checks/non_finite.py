@@ -19,7 +19,6 @@ from attnlab.audit.registry import audit
 
 NAME = "non-finite"
 TOKENS = 3e9  # parameters × tokens for trying the vocabulary, or a part of it
-LEAST = 50_000
 
 
 @audit(NAME, question="Is every prediction a finite number?")
@@ -47,11 +46,8 @@ def _bad_logits(subject: Subject, situation: Situation) -> Tensor:
     logits = situation.logits(subject)
     bad = logits.isnan() | (logits == torch.inf)
     if situation.attention_mask is not None:
-        real = (
-            situation.attention_mask
-            if subject.per_position
-            else situation.attention_mask.any(1, keepdim=True)
-        )
+        mask = situation.attention_mask
+        real = mask if subject.per_position else mask.any(1, keepdim=True)
         bad = bad & real[..., None]
     return bad
 
@@ -72,7 +68,7 @@ def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
     yield Situation("in a text that repeats itself", probe.repeating(subject, n))
     if subject.step == 1:
         yield Situation("for one token alone", rows[:, :1])
-    tokens = min(subject.vocabulary, int(TOKENS / max(subject.work, LEAST)))
+    tokens = min(subject.vocabulary, int(TOKENS / subject.work))
     every = probe.rows(subject, n, rows=-(-tokens // n), draw=5)
     for some in every.split(subject.rows_per_call(n)):
         yield Situation("for some token", some)

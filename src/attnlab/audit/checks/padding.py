@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.finding import Finding
-from attnlab.audit.probing.noise import movement, noise_of
+from attnlab.audit.probing.noise import largest_movement, movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import padding_mask, repeatable
 from attnlab.audit.probing.subject import Subject
@@ -75,7 +75,7 @@ def _reads_pads(subject: Subject, text: Tensor, left: bool, threshold: float) ->
     """Whether logits of real tokens move when padding has other ids under the same mask."""
     kinds = sorted({0, 1 % subject.vocabulary, subject.vocabulary // 2, subject.vocabulary - 1})
     logits = [_padded_logits(subject, text, left, pad) for pad in kinds]
-    return any(float(movement(logits[0], other).max()) > threshold for other in logits[1:])
+    return any(largest_movement(logits[0], other) > threshold for other in logits[1:])
 
 
 def _reads_real_tokens(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
@@ -89,9 +89,7 @@ def _reads_real_tokens(subject: Subject, text: Tensor, left: bool, threshold: fl
 def _movement(subject: Subject, text: Tensor, left: bool, pad: int) -> float:
     """How far logits of real tokens move when padding is added."""
     real = torch.ones_like(text, dtype=torch.bool)
-    return float(
-        movement(subject.logits(text, real), _padded_logits(subject, text, left, pad)).max()
-    )
+    return largest_movement(subject.logits(text, real), _padded_logits(subject, text, left, pad))
 
 
 def _padded_logits(subject: Subject, text: Tensor, left: bool, pad: int) -> Tensor:

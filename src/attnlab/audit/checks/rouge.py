@@ -177,14 +177,11 @@ def _variant_problems(named: Mapping[str, Any] | None, shown: Mapping[str, str])
 
 def _line_problems(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
     count = sum(map(shares_a_line, texts)) if shown["splitter"] == "newline" else 0
-    return (
-        [
-            f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
-            "line ends: split by sentence"
-        ]
-        if count
-        else []
+    why = (
+        f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
+        "line ends: split by sentence"
     )
+    return [why] if count else []
 
 
 def _repeat_problems(score: Score) -> list[str]:

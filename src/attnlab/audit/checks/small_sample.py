@@ -22,21 +22,16 @@ def small_sample(counts: Mapping[str, tuple[int, int]], effect: float) -> Findin
     if not counts or not abs(effect) > 0:
         raise NotApplicable("no accuracy was given" if not counts else "no effect is claimed")
     claimed, empty = abs(effect), [name for name, (_, n) in counts.items() if n == 0]
+    counted = {"counts": {name: list(pair) for name, pair in counts.items()}}
     if empty:
-        return Finding(
-            NAME,
-            "fail",
-            math.inf,
-            claimed,
-            f"{empty[0]!r} was scored on no item",
-            {"counts": {name: list(pair) for name, pair in counts.items()}},
-        )
+        why = f"{empty[0]!r} was scored on no item"
+        return Finding(NAME, "fail", math.inf, claimed, why, counted)
     intervals = {name: wilson(*pair) for name, pair in counts.items()}
     widest = max(intervals, key=lambda name: intervals[name].half_width)
     half, e = intervals[widest].half_width, intervals[widest]
     evidence = {
         "intervals": {name: [x.low, x.high] for name, x in intervals.items()},
-        "counts": {name: list(pair) for name, pair in counts.items()},
+        **counted,
         "items_needed": items_needed(e.value, claimed),
     }
     share = f"{widest!r}, {e.value:.1%} of {e.n} items,"

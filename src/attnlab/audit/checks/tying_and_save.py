@@ -10,11 +10,11 @@ from collections import defaultdict
 from torch import nn
 
 from attnlab.audit.finding import Finding
-from attnlab.audit.probing.noise import movement
+from attnlab.audit.probing.noise import largest_movement
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import module
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.registry import NotApplicable, audit, describe_error
 
 NAME = "tying-and-save"
 
@@ -33,10 +33,10 @@ def tying_and_save(subject: Subject, probe: Probe) -> Finding:
     try:
         loaded = subject.save_load()
     except Exception as error:  # anyone's files
-        why = f"saving and loading raised {type(error).__name__}: {str(error)[:120]}"
+        why = f"saving and loading raised {describe_error(error)}"
         return Finding(NAME, "fail", None, 0.0, why)
     rows = probe.rows(subject, probe.short_length(subject))
-    size = float(movement(subject.logits(rows), loaded.logits(rows)).max())
+    size = largest_movement(subject.logits(rows), loaded.logits(rows))
     assert loaded.module is not None
     lost = [tie for tie in ties if tie not in tied_parameters(loaded.module)]
     evidence = {"ties": ties, "lost": lost}

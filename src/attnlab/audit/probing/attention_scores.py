@@ -1,9 +1,10 @@
-"""The scores of every attention in a forward pass, as they enter the softmax, mask included.
+"""Attention inside a forward pass: its scores recorded, or its weights replaced (an ablation).
 
-Calls of softmax and of torch's fused attention are intercepted while the model runs; the scores
-that a fused call never stores are computed beside it.
+Calls of softmax over positions and of torch's fused attention are intercepted while the model runs;
+the scores that a fused call never stores are computed beside it. The model itself is not changed.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,62 +18,115 @@ if TYPE_CHECKING:
     from attnlab.audit.probing.probe import Probe
     from attnlab.audit.probing.subject import Subject
 
-SOFTMAX = (
-    torch.softmax,
-    functional.softmax,
-    Tensor.softmax,
-    torch.log_softmax,
-    functional.log_softmax,
-    Tensor.log_softmax,
-)
+SOFTMAX = (torch.softmax, functional.softmax, Tensor.softmax)
+LOG_SOFTMAX = (torch.log_softmax, functional.log_softmax, Tensor.log_softmax)
 BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax written out
 FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
-class RecordScores(TorchFunctionMode):
-    """`scores` collects tensors (…, length, length) in the order of the calls.
+class _InterceptAttention(TorchFunctionMode):
+    """Calls `on_scores` and `on_fused` for every attention over `length` positions."""
+
+    functions: tuple[Callable[..., Any], ...] = SOFTMAX
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+        self.fused = 0  # calls of fused attention, whatever it attends to
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        output = func(*args, **given)
+        if func in self.functions and args and isinstance(args[0], Tensor):
+            scores = args[0]
+            square = scores.ndim >= 2 and scores.shape[-2:] == (self.length, self.length)
+            return self.on_scores(scores, output) if square else output
+        if func is functional.scaled_dot_product_attention:
+            self.fused += 1
+            arguments = fused_arguments(args, given)
+            if arguments["query"].shape[-2] == arguments["key"].shape[-2] == self.length:
+                return self.on_fused(arguments, output)
+        return output
+
+    def on_scores(self, scores: Tensor, output: Tensor) -> Tensor:
+        """What the softmax of these scores is to return, instead of `output`."""
+        raise NotImplementedError
+
+    def on_fused(self, arguments: dict[str, Any], output: Tensor) -> Tensor:
+        """What a fused call is to return, instead of `output`."""
+        raise NotImplementedError
+
+
+class RecordScores(_InterceptAttention):
+    """`scores` collects tensors (…, length, length) in the order of the calls, masks included.
 
     `by_hand`: also what enters an exponential, as in a softmax written out.
     """
 
     def __init__(self, length: int, *, by_hand: bool = False) -> None:
-        super().__init__()
-        self.length, self.scores = length, list[Tensor]()
-        self.fused = 0  # calls of fused attention, whatever it attends to
-        self.functions = (*SOFTMAX, *BY_HAND) if by_hand else SOFTMAX
+        super().__init__(length)
+        self.scores = list[Tensor]()
+        self.functions = (*SOFTMAX, *LOG_SOFTMAX, *(BY_HAND if by_hand else ()))
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if func in self.functions and args and isinstance(args[0], Tensor):
-            self._record(args[0])
-        elif func is functional.scaled_dot_product_attention:
-            self.fused += 1
-            arguments = {**dict(zip(FUSED, args, strict=False)), **given}
-            if arguments["query"].shape[-2] == arguments["key"].shape[-2] == self.length:
-                self._record(fused_scores(arguments))
-        return func(*args, **given)
+    def on_scores(self, scores: Tensor, output: Tensor) -> Tensor:
+        """Keep floating-point scores."""
+        self.scores += [scores.detach()] if scores.is_floating_point() else []
+        return output
 
-    def _record(self, scores: Tensor) -> None:
-        square = scores.ndim >= 2 and scores.shape[-2:] == (self.length, self.length)
-        if square and scores.is_floating_point():
-            self.scores.append(scores.detach())
+    def on_fused(self, arguments: dict[str, Any], output: Tensor) -> Tensor:
+        """Keep the scores that the fused call does not store."""
+        return self.on_scores(fused_scores(arguments), output)
+
+
+class AblateAttention(_InterceptAttention):
+    """`how`: "uniform" (equal weights on all visible positions) or "zero" (no weights)."""
+
+    def __init__(self, length: int, how: str) -> None:
+        super().__init__(length)
+        self.how, self.calls = how, 0
+
+    def on_scores(self, scores: Tensor, output: Tensor) -> Tensor:
+        """The ablated weights."""
+        return self._weights(scores).to(output.dtype)
+
+    def on_fused(self, arguments: dict[str, Any], output: Tensor) -> Tensor:
+        """The ablated weights times the values, repeated where query heads share them."""
+        values = _repeat_heads(arguments["value"], arguments["query"])
+        return (self._weights(fused_scores(arguments)) @ values).to(output.dtype)
+
+    def _weights(self, scores: Tensor) -> Tensor:
+        self.calls += 1
+        if self.how == "zero":
+            return torch.zeros_like(scores)
+        never = torch.finfo(scores.dtype).min / 4  # finite masks stand for −∞
+        visible = (scores > never).to(scores.dtype)
+        return visible / visible.sum(dim=-1, keepdim=True).clamp_min(1)
+
+
+def fused_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call of fused attention by name."""
+    return {**dict(zip(FUSED, args, strict=False)), **kwargs}
 
 
 def fused_scores(arguments: dict[str, Any]) -> Tensor:
     """scale · q kᵀ + mask, of a fused call."""
-    q, k, mask = arguments["query"], arguments["key"], arguments.get("attn_mask")
-    if k.shape[-3] != q.shape[-3]:  # grouped queries
-        k = k.repeat_interleave(q.shape[-3] // k.shape[-3], dim=-3)
+    q, mask = arguments["query"], arguments.get("attn_mask")
+    k = _repeat_heads(arguments["key"], q)
     scores = q @ k.transpose(-2, -1) * (arguments.get("scale") or q.shape[-1] ** -0.5)
-    n = scores.shape[-1]
     if arguments.get("is_causal"):
-        later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
+        later = torch.ones_like(scores, dtype=torch.bool).triu(1)
         scores = scores.masked_fill(later, -torch.inf)
     if mask is None:
         return scores
     if mask.dtype == torch.bool:
         return scores.masked_fill(~mask, -torch.inf)
     return scores + mask
+
+
+def _repeat_heads(x: Tensor, query: Tensor) -> Tensor:
+    """Keys or values as often as query heads share them."""
+    groups = query.shape[-3] // x.shape[-3]
+    return x if groups == 1 else x.repeat_interleave(groups, dim=-3)
 
 
 def attention_scores(subject: "Subject", probe: "Probe", *, by_hand: bool = False) -> list[Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.probing.call_convention import POSITION_NAMES
+from attnlab.audit.probing.call_convention import POSITION_NAMES, first_known
 from attnlab.audit.probing.output import extract_logits
 from attnlab.audit.probing.subject import Cache
 from attnlab.core.errors import UsageError
@@ -38,23 +38,23 @@ def module_cache(module: nn.Module, name: str) -> Cache | None:
         known = inspect.signature(module.forward).parameters
     except (TypeError, ValueError):
         return None
-    argument = next((argument for argument in CACHE_NAMES if argument in known), None)
+    argument, position_argument = (
+        first_known(CACHE_NAMES, known),
+        first_known(POSITION_NAMES, known),
+    )
     if argument is None:
         return None
-    position_argument = next((argument for argument in POSITION_NAMES if argument in known), None)
     more = {"use_cache": True} if "use_cache" in known else {}
 
     def cache(chunks: Sequence[Tensor]) -> list[Tensor]:
         past, done, logits = None, 0, []
         for chunk in chunks:
-            n = chunk.shape[1]
-            at = (
-                {}
-                if position_argument is None
-                else {position_argument: torch.arange(done, done + n).expand_as(chunk)}
-            )
-            output = module(chunk, **{argument: past}, **more, **at)
-            past, done = _returned_cache(output, argument), done + n
+            given: dict[str, Any] = {argument: past, **more}
+            if position_argument is not None:
+                positions = torch.arange(done, done + chunk.shape[1])
+                given[position_argument] = positions.expand_as(chunk)
+            output = module(chunk, **given)
+            past, done = _returned_cache(output, argument), done + chunk.shape[1]
             logits.append(extract_logits(output, chunk, name))
         return logits
 

@@ -5,7 +5,7 @@ takes positions, labels, a start position; whether ids must be int32, or texts o
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from attnlab.audit.probing.closure import captured_modules, device_of
 from attnlab.audit.probing.output import extract_logits
 from attnlab.audit.probing.subject import AttentionMask
+from attnlab.audit.registry import describe_error
 from attnlab.core.errors import UsageError
 
 MASK_NAMES = ("attention_mask", "mask", "visible")  # names of masks in which 1 is a real token
@@ -91,32 +92,32 @@ class Caller:
     @cached_property
     def device(self) -> torch.device | None:
         """The device of its weights, to which inputs are moved; None: it has no weights."""
-        inner = (
-            self.function
-            if isinstance(self.function, nn.Module)
-            else captured_modules(self.function)
-        )
-        return device_of(inner)
+        return device_of(captured_modules(self.function))
 
 
 def find_call_convention(function: Callable[..., Any], name: str) -> tuple[Caller, int]:
     """The function with its convention, and the number of tokens it reads texts in multiples of."""
     known = _parameters(function)
-    masks = [word for word in (*MASK_NAMES, *PADDING_MASK_NAMES) if word in known]
+    mask = first_known((*MASK_NAMES, *PADDING_MASK_NAMES), known)
+    marks_padding = mask in PADDING_MASK_NAMES
     first = CallConvention(
-        mask=masks[0] if masks else None,
-        pads_are_true=bool(masks) and masks[0] in PADDING_MASK_NAMES,
-        mask_type=torch.bool if masks and masks[0] in PADDING_MASK_NAMES else torch.long,
-        positions=next((word for word in POSITION_NAMES if word in known), None),
-        labels=next((word for word in LABEL_NAMES if word in known), None),
-        needed=frozenset(list(known)[1:])
-        & frozenset(w for w, p in known.items() if _is_required(p)),
+        mask=mask,
+        pads_are_true=marks_padding,
+        mask_type=torch.bool if marks_padding else torch.long,
+        positions=first_known(POSITION_NAMES, known),
+        labels=first_known(LABEL_NAMES, known),
+        needed=frozenset(w for w, p in list(known.items())[1:] if _is_required(p)),
         ids_name=next((w for w, p in list(known.items())[:1] if p.kind is p.KEYWORD_ONLY), None),
         more={word: 0 for word in START_NAMES if word in known and _is_required(known[word])},
     )
     caller, length = _first_that_runs(function, first, name)
     caller = _with_labels(caller, length)
     return _with_mask(caller, length), 1 if length == TRIED_LENGTHS[0] else length
+
+
+def first_known(names: Sequence[str], parameters: Container[str]) -> str | None:
+    """The first of these names that is a parameter."""
+    return next((name for name in names if name in parameters), None)
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -154,7 +155,8 @@ def _first_that_runs(
                 first = first or error
     if isinstance(first, UsageError):
         raise first
-    raise UsageError(f"{name}: {type(first).__name__}: {str(first)[:200]}") from first
+    assert first is not None
+    raise UsageError(f"{name}: {describe_error(first, most=200)}") from first
 
 
 def _with_labels(caller: Caller, length: int) -> Caller:
@@ -184,11 +186,8 @@ def _with_mask(caller: Caller, length: int) -> Caller:
             masked = replace(caller, convention=form)
             logits = _try(lambda masked=masked: masked(ids, everything))
             if logits is not None:
-                return (
-                    _resolve_polarity(masked, ids, logits)
-                    if convention.mask in AMBIGUOUS_MASK_NAMES
-                    else masked
-                )
+                ambiguous = convention.mask in AMBIGUOUS_MASK_NAMES
+                return _resolve_polarity(masked, ids, logits) if ambiguous else masked
     return replace(caller, convention=replace(convention, mask=None, positions=None))
 
 

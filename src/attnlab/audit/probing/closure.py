@@ -25,7 +25,7 @@ class Collection(nn.Module):
 
 
 def captured_modules(function: Any) -> nn.Module | None:
-    """The module a function uses, or a collection of several; None where there is none."""
+    """The module a function is or uses, or a collection of several; None: there is none."""
     items = list({id(item): item for item in _walk(function, DEPTH, set())}.values())
     modules = [item for item in items if isinstance(item, nn.Module)]
     tensors = [item for item in items if isinstance(item, Tensor)]

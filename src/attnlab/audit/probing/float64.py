@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from attnlab.audit.probing.noise import LIMITS, coarsest_dtype, finite_values, movement
+from attnlab.audit.probing.noise import LIMITS, coarsest_dtype, finite_values, largest_movement
 from attnlab.audit.probing.subject import Subject
 
 P = ParamSpec("P")
@@ -31,7 +31,7 @@ BIT_VIEWS = (Tensor.view,)  # the same bits read as another type: no cast
 
 def finest_copy(subject: Subject) -> Subject | None:
     """None where no finer copy can be made; the subject itself where it is float64 already."""
-    if subject.device.type != "cpu" or (subject.module is None and subject.inner is None):
+    if subject.device.type != "cpu" or subject.visible_module is None:
         return None
     if subject.module is None:
         if subject.large:
@@ -183,6 +183,6 @@ def _answers_agree(subject: Subject, made: Subject, *, compare: bool) -> bool:
             return False
         scale = float(finite_values(original).abs().nan_to_num().max())
         copied, original = copied.nan_to_num(), original.nan_to_num()
-        if compare and float(movement(original, copied).max()) > limit * scale:
+        if compare and largest_movement(original, copied) > limit * scale:
             return False
     return True

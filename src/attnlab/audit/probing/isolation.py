@@ -17,12 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from attnlab.audit.probing.attention_scores import FUSED
+from attnlab.audit.probing.attention_scores import fused_arguments
 
 FIXED_SEED = 20_261_115  # of every random generator during a call
-MODULE_ATTRIBUTES = frozenset(
-    vars(nn.Module())
-)  # attributes that every module has; any other is its author's
+MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # of every module; others are its author's
 SMALL = 1 << 16  # elements; larger tensors among plain attributes are tables, not state
 DROPOUTS = (
     functional.dropout,
@@ -51,28 +49,24 @@ class _ModuleState:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.training = module.training
-        self.buffers = {
-            name: (b, b.detach().clone()) for name, b in module.named_buffers(recurse=False)
-        }
-        self.plain = {
-            k: (v, _snapshot(v)) for k, v in vars(module).items() if k not in MODULE_ATTRIBUTES
-        }
+        buffers = ((name, b) for name, b in module._buffers.items() if b is not None)
+        self.buffers = {name: (b, b.detach().clone()) for name, b in buffers}
+        own = vars(module).keys() - MODULE_ATTRIBUTES
+        self.plain = {name: (vars(module)[name], _snapshot(vars(module)[name])) for name in own}
 
     def restore(self) -> None:
         attributes = vars(self.module)
         if not isinstance(self.module, torch.jit.ScriptModule):
-            for name in [
-                k for k in attributes if k not in MODULE_ATTRIBUTES and k not in self.plain
-            ]:
+            for name in attributes.keys() - MODULE_ATTRIBUTES - self.plain.keys():
                 del attributes[name]
             for name, (value, copy) in self.plain.items():
                 attributes[name] = _restore(value, copy)
             for name, (buffer, _) in self.buffers.items():
                 attributes["_buffers"][name] = buffer
-        with torch.no_grad():
-            for buffer, before in self.buffers.values():
-                buffer.copy_(before)
-        self.module.training = self.training
+        for buffer, before in self.buffers.values():
+            buffer.detach().copy_(before)
+        if self.module.training != self.training:
+            self.module.training = self.training
 
 
 def _snapshot(value: Any) -> Any:
@@ -121,9 +115,8 @@ def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
     parts = () if module is None else module.modules()
     generators = [v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS)]
     before = [_snapshot(generator) for generator in generators]
-    torch.default_generator.manual_seed(
-        FIXED_SEED
-    )  # anyone's model draws from the global generators
+    # anyone's model draws from the global generators
+    torch.default_generator.manual_seed(FIXED_SEED)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(FIXED_SEED)
     random.seed(FIXED_SEED)
@@ -156,8 +149,7 @@ class NoDropout(TorchFunctionMode):
         if func in DROPOUTS:
             return args[0] if args else given["input"]
         if func is functional.scaled_dot_product_attention:
-            known = {**dict(zip(FUSED, args, strict=False)), **given}
-            return func(**{**known, "dropout_p": 0.0})
+            return func(**{**fused_arguments(args, given), "dropout_p": 0.0})
         return func(*args, **given)
 
 
@@ -174,14 +166,20 @@ def isolate(
             stack.enter_context(restore_state(inner if module is None else module))
             stack.enter_context(fixed_random_state())
         if module is not None:
-            modes = [(part, part.training) for part in module.modules()]
-            stack.callback(_set_modes, modes)
-            module.train(training)
+            stack.enter_context(_set_mode(module, training))
         if training:
             stack.enter_context(NoDropout())
         yield
 
 
-def _set_modes(modes: list[tuple[nn.Module, bool]]) -> None:
-    for part, was in modes:
-        part.training = was
+@contextmanager
+def _set_mode(module: nn.Module, training: bool) -> Iterator[None]:
+    """Put the module into this mode, and every part of it back into its own."""
+    others = [part for part in module.modules() if part.training != training]
+    if others:
+        module.train(training)
+    try:
+        yield
+    finally:
+        for part in others:
+            part.training = not training

@@ -55,12 +55,8 @@ def _near_distances(
     last = min(ids.shape[1], at + 1 + NEAR)
     distances = []
     for j in range(at + 1, last):
-        one = ids.clone()
-        one[:, j] = (
-            changed[:, j]
-            if bool((changed[:, j] != ids[:, j]).all())
-            else ((ids[:, j] + 1) % subject.vocabulary)
-        )
+        one, differs = ids.clone(), bool((changed[:, j] != ids[:, j]).all())
+        one[:, j] = changed[:, j] if differs else (ids[:, j] + 1) % subject.vocabulary
         gap = movement(before, leak.situation.logits(subject, one))
         if float(gap[leak.row, at]) > threshold:
             distances.append(j - at)

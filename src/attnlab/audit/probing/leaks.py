@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from attnlab.audit.probing.noise import movement
+from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.situations import PLAIN, Situation
+from attnlab.audit.probing.situations import PLAIN, Situation, situations
 from attnlab.audit.probing.subject import Subject
 
 BUDGET = 3e9  # parameters × tokens of one part of a sweep: a second or less
 VOCABULARY = 1e10  # the same for trying the whole vocabulary
-LEAST = 50_000  # parameters: a smaller model is no faster
 EDGES = (16, 32, 64, 128, 256, 512, 1024)  # usual sizes of chunks and tables
 
 
@@ -60,6 +59,15 @@ def largest_leak(subject: Subject, situation: Situation, probe: Probe, threshold
     return _largest(subject, situation, probe, best.row)
 
 
+def plain_leak(subject: Subject, probe: Probe) -> Leak:
+    """The largest leak in the plain situation; searched once and remembered."""
+    key = f"plain leak {probe}"
+    if key not in subject.memo:
+        plain, threshold = next(situations(subject, probe)), noise_of(subject, probe).threshold
+        subject.memo[key] = largest_leak(subject, plain, probe, threshold)
+    return subject.memo[key]
+
+
 def _only_row(ids: Tensor, changed: Tensor, row: int) -> Tensor:
     rows = torch.arange(ids.shape[0], device=ids.device)[:, None]
     return torch.where(rows == row, changed, ids)
@@ -78,9 +86,9 @@ def _largest(subject: Subject, situation: Situation, probe: Probe, row: int | No
                 gap = torch.where(situation.attention_mask[:, : after + 1], gap, 0.0)
             if row is not None:
                 gap = _only_row(torch.zeros_like(gap), gap, row)
-            if float(gap.max()) > best.size:
+            if (size := float(gap.max())) > best.size:
                 at, position = divmod(int(gap.argmax()), gap.shape[1])
-                best = Leak(float(gap.max()), at, position, after, situation, given)
+                best = Leak(size, at, position, after, situation, given)
     return best
 
 
@@ -117,7 +125,7 @@ def replacements(
 
 def sweep(subject: Subject, probe: Probe, threshold: float) -> Iterator[Leak]:
     """Largest movements over texts of the vocabulary, a text that repeats itself, longer texts."""
-    tokens = int(BUDGET / max(subject.work, LEAST))
+    tokens = int(BUDGET / subject.work)
     n = probe.short_length(subject)
     texts = max(1, min(-(-subject.vocabulary // n), tokens // (4 * n * n)))
     for text in probe.rows(subject, n, rows=texts, draw=5).split(1):
@@ -135,7 +143,7 @@ def sweep(subject: Subject, probe: Probe, threshold: float) -> Iterator[Leak]:
 def _every_token(subject: Subject, probe: Probe, threshold: float) -> Iterator[Leak]:
     """As many ids as time allows, each once before and once after the change."""
     n = subject.fitting(3)
-    tokens = int(VOCABULARY / max(subject.work, LEAST))
+    tokens = int(VOCABULARY / subject.work)
     count = min(subject.vocabulary, max(64, tokens // (2 * n)))
     if subject.large or n < 3:
         return
@@ -172,7 +180,7 @@ def _sweep_text(
     ids, n = situation.ids, situation.length
     at = torch.arange(n, device=ids.device)[None]
     rows = subject.rows_per_call(n)
-    best, size = no_leak(situation), 0.0
+    best = no_leak(situation)
     before = dict[int, Tensor]()  # by the number of rows
     for some in torch.tensor(list(cuts), device=ids.device).split(rows):
         other = torch.cat([_replacement(ids, subject, probe, situation, int(cut)) for cut in some])
@@ -181,12 +189,10 @@ def _sweep_text(
             before[count] = subject.logits(ids.expand(count, -1))
         gap = movement(before[count], subject.logits(stacked))
         gap = torch.where(at <= some[:, None], gap, 0.0)
-        if float(gap.max()) <= size:
-            continue
-        size = float(gap.max())
-        row, position = divmod(int(gap.argmax()), n)
-        best = Leak(size, row, position, int(some[row]), situation, stacked)
-    return best if size <= threshold else _confirm(subject, best, threshold)
+        if (size := float(gap.max())) > best.size:
+            row, position = divmod(int(gap.argmax()), n)
+            best = Leak(size, row, position, int(some[row]), situation, stacked)
+    return best if best.size <= threshold else _confirm(subject, best, threshold)
 
 
 def _replacement(
@@ -202,16 +208,14 @@ def _confirm(subject: Subject, leak: Leak, threshold: float) -> Leak:
     ids, row = leak.situation.ids, leak.row
     changed = leak.changed[row : row + 1]
     gap = movement(subject.logits(ids), subject.logits(changed))[0, : leak.after + 1]
-    if float(gap.max()) > threshold:
-        return replace(
-            leak, size=float(gap.max()), row=0, position=int(gap.argmax()), changed=changed
-        )
+    if (size := float(gap.max())) > threshold:
+        return replace(leak, size=size, row=0, position=int(gap.argmax()), changed=changed)
     count = leak.changed.shape[0]
     batch = Situation(f"in a batch of {count}", ids.repeat(count, 1))
     alone = _only_row(batch.ids, leak.changed, row)
     gap = movement(subject.logits(batch.ids), subject.logits(alone))[row, : leak.after + 1]
-    if float(gap.max()) > threshold:
-        return Leak(float(gap.max()), row, int(gap.argmax()), leak.after, batch, alone)
+    if (size := float(gap.max())) > threshold:
+        return Leak(size, row, int(gap.argmax()), leak.after, batch, alone)
     return no_leak(leak.situation)  # it came from other rows: left to batch-independence
 
 
@@ -231,8 +235,8 @@ def truncation_leaks(subject: Subject, probe: Probe) -> Iterator[Leak]:
                 gap = movement(before[:, :kept], subject.logits(ids))[0]
             except Exception:  # anyone's code: too short a text
                 continue
-            if float(gap.max()) > best.size:
-                best = Leak(float(gap.max()), 0, int(gap.argmax()), kept - 1, situation, ids)
+            if (size := float(gap.max())) > best.size:
+                best = Leak(size, 0, int(gap.argmax()), kept - 1, situation, ids)
         yield best
 
 

@@ -77,6 +77,11 @@ def movement(before: Tensor, after: Tensor) -> Tensor:
     return torch.where(one_sided, torch.inf, gap).amax(dim=-1)
 
 
+def largest_movement(before: Tensor, after: Tensor) -> float:
+    """The movement of the logit that moves most."""
+    return float(movement(before, after).max())
+
+
 def noise_of(subject: Subject, probe: Probe, length: int | None = None) -> Noise:
     """The noise on the first probe row; measured once and remembered."""
     at = length or probe.short_length(subject)
@@ -134,7 +139,7 @@ def _measure(subject: Subject, probe: Probe, length: int) -> Noise:
     # without a float64 copy a small leak looks like the rounding of a Fourier transform
     floor = scale * torch.finfo(inside).eps * (1 if subject.dtype == torch.float64 else ALONE)
     movements = {
-        name: float(movement(base, change()).max())
+        name: largest_movement(base, change())
         for name, change in _neutral_changes(subject, rows).items()
     }
     rounding = {name: value for name, value in movements.items() if value <= limit}

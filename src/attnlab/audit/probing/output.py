@@ -11,18 +11,15 @@ from attnlab.audit.probing.subject import AttentionMask
 from attnlab.core.errors import UsageError
 
 LOGIT_FIELDS = ("logits", "prediction_logits", "last_hidden_state")
-TRIED_LENGTHS = (2048, 1024, 512, 256, 128, 64, 32, 16, 8)  # where the context is not known
+TRIED_CONTEXTS = (2048, 1024, 512, 256, 128, 64, 32, 16, 8)  # where the context is not known
 
 
 def extract_logits(output: Any, ids: Tensor, name: str) -> Tensor:
     """The logits (batch, positions, vocabulary); one answer per row becomes one position."""
     output = _tensor(output)
     count, length = ids.shape
-    if (
-        isinstance(output, Tensor)
-        and output.ndim == 2
-        and output.shape[0] == count * length != count
-    ):
+    flat = isinstance(output, Tensor) and output.ndim == 2
+    if flat and output.shape[0] == count * length != count:
         output = output.unflatten(0, (count, length))  # flattened for a loss
     if not isinstance(output, Tensor) or not (
         output.is_floating_point() and output.ndim in (2, 3) and output.shape[0] == count
@@ -47,8 +44,8 @@ def _tensor(output: Any) -> Any:
 def longest_input(forward: Callable[[Tensor, AttentionMask], Tensor], step: int = 1) -> int:
     """Found by bisection: a text too long for the position table, or anything else, raises."""
     least = 3 if step == 1 else step
-    low, high = least // step, TRIED_LENGTHS[0] // step + 1
-    for length in TRIED_LENGTHS:
+    low, high = least // step, TRIED_CONTEXTS[0] // step + 1
+    for length in TRIED_CONTEXTS:
         if length // step > low and runs(forward, length // step * step):
             low = length // step
             break

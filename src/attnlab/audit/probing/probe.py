@@ -59,10 +59,8 @@ class Probe:
         ids = torch.randint(0, subject.vocabulary, (count, length), generator=generator)
         first = torch.tensor(subject.special, dtype=torch.long)
         for place in (1, 2):
-            permutations = torch.cat(
-                [first, torch.randperm(subject.vocabulary, generator=generator)]
-            )
-            ids[:, place] = permutations[:count]
+            every = torch.randperm(subject.vocabulary, generator=generator)
+            ids[:, place] = torch.cat([first, every])[:count]
         return _without_padding_id(ids, subject).to(subject.device)
 
     def repeating(self, subject: Subject, length: int, draw: int = 0) -> Tensor:
@@ -83,8 +81,6 @@ class Probe:
 
 def _without_padding_id(ids: Tensor, subject: Subject) -> Tensor:
     """Replace the padding id, which some models skip wherever it stands."""
-    return (
-        ids
-        if subject.pad is None
-        else ids.where(ids != subject.pad, (subject.pad + 1) % subject.vocabulary)
-    )
+    if subject.pad is None:
+        return ids
+    return ids.where(ids != subject.pad, (subject.pad + 1) % subject.vocabulary)

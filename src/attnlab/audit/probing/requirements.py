@@ -1,6 +1,6 @@
 """What an audit may need of a model. Each gives the reason why a model lacks it, or None."""
 
-from attnlab.audit.probing.noise import movement, noise_of
+from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
 
@@ -25,7 +25,7 @@ def repeatable(subject: Subject, probe: Probe) -> str | None:
         rows = probe.rows(finest, probe.short_length(finest))
         first = finest.logits(rows)
         finest.logits(probe.different_ids(rows, finest))
-        size = float(movement(first, finest.logits(rows)).max())
+        size = largest_movement(first, finest.logits(rows))
         finest.memo["repeat movement"] = size if size > threshold else 0.0
     size = finest.memo["repeat movement"]
     if not size:

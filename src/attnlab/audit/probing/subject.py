@@ -1,6 +1,6 @@
 """A model as audits see it: ids in, logits out; its cache, its modules, a float64 copy.
 
-    subject = subject_of(model);    subject.logits(ids);    subject.double()
+    subject = subject_of(model);    subject.logits(ids);    subject.finest()
 
 Every call leaves modes, buffers, attributes, gradients and random states as they were, and does not
 change the ids it is given.
@@ -24,6 +24,7 @@ LabelledForward = Callable[[Tensor, Tensor], Tensor]  # ids and labels -> logits
 Cache = Callable[[Sequence[Tensor]], list[Tensor]]  # chunks of one text -> their logits
 
 LARGE = 20_000_000  # parameters
+LEAST = 50_000  # parameters: a smaller model is no faster
 SPEED = 5e9  # parameters × tokens that a core computes in a second
 STACK, PAIRS, ANSWERS = 1024, 130_000, 20_000_000  # most tokens, pairs of tokens, logits in a call
 
@@ -95,13 +96,8 @@ class Subject:
         """Number of parameters; estimated where they cannot be seen."""
         if self.visible_module is None:
             return self._estimate_size()
-        return sum(
-            p.numel() for p in (*self.visible_module.parameters(), *self._captured_tensors())
-        )
-
-    def _captured_tensors(self) -> list[Tensor]:
-        """Plain tensors that a function uses."""
-        return [] if self.module is not None or self.inner is None else list(self.inner.buffers())
+        captured = self.visible_module.buffers() if self.module is None else ()  # of a function
+        return sum(p.numel() for p in (*self.visible_module.parameters(), *captured))
 
     def _estimate_size(self) -> int:
         """Estimated from the time a call takes."""
@@ -118,12 +114,13 @@ class Subject:
 
     @cached_property
     def work(self) -> int:
-        """Parameters that a token is multiplied with: all but embedding tables."""
+        """Parameters that a token is multiplied with, all but embedding tables; at least LEAST."""
         parts = [] if self.visible_module is None else list(self.visible_module.modules())
         tables = {id(m.weight): m.weight.numel() for m in parts if isinstance(m, nn.Embedding)}
         others = [m for m in parts if not isinstance(m, nn.Embedding)]
         tied = {id(p) for m in others for p in m.parameters(recurse=False)}
-        return self.size - sum(count for key, count in tables.items() if key not in tied)
+        looked_up = sum(count for key, count in tables.items() if key not in tied)
+        return max(LEAST, self.size - looked_up)
 
     @property
     def large(self) -> bool:
@@ -140,14 +137,10 @@ class Subject:
         """The nearest length that the model reads."""
         return max(1, round(min(length, self.context) / self.step)) * self.step
 
-    def double(self) -> "Subject | None":
-        """A float64 copy (float32 of a large model); None where that cannot be made or run."""
+    def finest(self) -> "Subject":
+        """A float64 copy (float32 of a large model) if one can be made and run, else the model."""
         from attnlab.audit.probing.float64 import finest_copy
 
-        if "double" not in self.memo:
-            self.memo["double"] = finest_copy(self)
-        return self.memo["double"]
-
-    def finest(self) -> "Subject":
-        """The float64 copy if there is one, else the model itself."""
-        return self.double() or self
+        if "finest" not in self.memo:
+            self.memo["finest"] = finest_copy(self)
+        return self.memo["finest"] or self

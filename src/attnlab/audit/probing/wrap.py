@@ -35,10 +35,8 @@ def subject_of(model: Any, name: str | None = None) -> Subject:
     if isinstance(model, HubModel):
         return transformers_subject(model.library, name or model.name, _special(model))
     if isinstance(model, FunctionModel):
-        inner = model.function
-        return (subject_of if isinstance(inner, nn.Module) else _callable)(
-            inner, name or model.name
-        )
+        wrap = subject_of if isinstance(model.function, nn.Module) else _callable
+        return wrap(model.function, name or model.name)
     if isinstance(model, GPT):
         return _gpt(model, name or model.name)
     pretrained = hasattr(model, "config") and hasattr(model, "save_pretrained")
@@ -84,7 +82,7 @@ class _Facts:
 
 @torch.no_grad()
 def _find_facts(function: Callable[..., Any], name: str) -> _Facts:
-    with on_cpu(function if isinstance(function, nn.Module) else captured_modules(function)):
+    with on_cpu(captured_modules(function)):
         caller, step = find_call_convention(function, name)
         width, per_position, context = _shape(caller, step)
         known = _vocabulary_of(caller, width, step)

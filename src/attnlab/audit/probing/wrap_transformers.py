@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.probing.output import TRIED_LENGTHS, extract_logits, longest_input, runs
+from attnlab.audit.probing.output import TRIED_CONTEXTS, extract_logits, longest_input, runs
 from attnlab.audit.probing.subject import AttentionMask, Subject
 from attnlab.core.errors import UsageError
 from attnlab.models.hub import quiet
@@ -24,14 +24,12 @@ def transformers_subject(library: Any, name: str, special: tuple[int, ...] = ())
     known = inspect.signature(library.forward).parameters
     forward = partial(_call_library, library, frozenset(known), name)
     vocabulary = getattr(settings, "vocab_size", 0) or library.get_input_embeddings().num_embeddings
-    context = int(getattr(settings, "max_position_embeddings", 0) or TRIED_LENGTHS[0])
+    context = int(getattr(settings, "max_position_embeddings", 0) or TRIED_CONTEXTS[0])
     pad = getattr(settings, "pad_token_id", None)
     with torch.no_grad():
         probe = forward(torch.ones(1, 3, dtype=torch.long, device=library.device), None)
-        if context <= TRIED_LENGTHS[0] and not runs(
-            forward, context
-        ):  # some positions are reserved for padding
-            context = longest_input(forward)
+        if context <= TRIED_CONTEXTS[0] and not runs(forward, context):
+            context = longest_input(forward)  # some positions are reserved for padding
     return Subject(
         name,
         forward,

@@ -22,7 +22,13 @@ def zero_weights(subject: Subject) -> list[str]:
 
 
 def fill_zero_weights(subject: Subject) -> Subject | None:
-    """A copy with small random values in its all-zero weights; None where there are none."""
+    """A copy with small random values in its all-zero weights, made once; None: there are none."""
+    if "filled" not in subject.memo:
+        subject.memo["filled"] = _filled_copy(subject)
+    return subject.memo["filled"]
+
+
+def _filled_copy(subject: Subject) -> Subject | None:
     zero = zero_weights(subject)
     if subject.module is None or subject.rewrap is None or not zero:
         return None

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
+import torch
 from jaxtyping import Bool, Int
+from pydantic import Field
 from torch import Tensor, nn
 
-from attnlab.parts.part import Part, PositionIds
+from attnlab.parts.part import Dims, Part, PositionIds
 
 QueryPositions = Int[Tensor, "#batch query 1"]
 KeyPositions = Int[Tensor, "#batch 1 key"]
@@ -54,9 +56,43 @@ class Mask(Part):
         return seen[:, None]
 
 
-class Sides(nn.ModuleList):
-    """The masks that & and | join."""
+class Joined(Mask, abstract=True):
+    """A mask made of other masks."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Mask.Config):
+        """What `&` or `|` between mask Configs makes."""
+
+        sides: Annotated[tuple[Mask.Config, ...], Field(min_length=2)]
+
+    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
+        super().__init__(config, dims, generator)
+        self.sides = nn.ModuleList(side.build(dims, generator) for side in config.sides)
 
     def masks(self) -> Iterator[Mask]:
         """The sides, typed as masks."""
-        return (cast("Mask", side) for side in self)
+        return (cast("Mask", side) for side in self.sides)
+
+
+class Local(Mask, abstract=True):
+    """A causal mask with a short memory of `size` positions."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(Mask.Config):
+        """How many positions a query sees at most."""
+
+        size: Annotated[int, Field(ge=1)]
+
+    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
+        super().__init__(config, dims, generator)
+        self.size = config.size
+
+    @property
+    def causal(self) -> bool:
+        """True: no later position is ever allowed."""
+        return True
+
+    def expected_failed_checks(self) -> dict[str, str]:
+        """With a memory of one it is the mask `self`."""
+        idle = {"gradient": "the one weight of a query is 1, whatever its score"}
+        return idle if self.size == 1 else {}

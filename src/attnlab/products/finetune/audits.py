@@ -62,7 +62,7 @@ class CollapseWatch:
         self.labels, self.more, self.message = labels, more, ""
 
     def __call__(self, predictions: Predictions) -> dict[str, float]:
-        """Numbers for the log."""
+        """Audit the predictions of this evaluation; returns numbers for the log."""
         finding = collapse_of(predictions, self.labels)
         failed = finding.verdict == "fail"
         self.message = f", collapsed: {finding.why}" if failed else ""
@@ -195,5 +195,5 @@ def invariance(model: Classifier, rows: EncodedExamples) -> Finding:
 
 
 def shortest_rows(rows: EncodedExamples) -> Texts:
-    """A small batch for the audits."""
+    """The shortest rows of a split as a small batch for the audits."""
     return rows.batch(np.argsort(rows.lengths, kind="stable")[:AUDITED_ROWS])

@@ -22,7 +22,6 @@ class Finetune(Study):
 
     name = "finetune"
     question = "What does this encoder learn from these labelled texts?"
-    source = "MISSION.md 6"
     Settings: ClassVar[type[StudySettings]] = FinetuneSettings
     settings: FinetuneSettings
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -55,7 +54,7 @@ class Finetune(Study):
         return study
 
     def trials(self) -> Sequence[Trial]:
-        """One per seed. Where a hash says which file is meant, its folder is not part of it."""
+        """One trial per seed; where a hash identifies a file, its folder is left out."""
         skipped = NOT_OF_A_TRIAL | {"first_seed"}
         config = {key: value for key, value in self.settings_json().items() if key not in skipped}
         for key in ("data", "model"):

@@ -70,7 +70,7 @@ class TextSettings(StudySettings):
     @model_validator(mode="after")
     def _whole_batches(self) -> "TextSettings":
         if self.batch % self.accumulate:
-            raise ValueError(f"batch {self.batch} cannot be cut into {self.accumulate} pieces")
+            raise ValueError(f"batch {self.batch} is not divisible by accumulate {self.accumulate}")
         return self
 
 
@@ -117,7 +117,7 @@ class TrainText(Study):
         return super().at(scale, **overrides)
 
     def trials(self) -> Sequence[Trial]:
-        """One per seed. The hash says which text it is, so its folder is not part of the trial."""
+        """One trial per seed; the hash identifies the text, so its folder is left out."""
         config = {k: v for k, v in self.settings_json().items() if k not in SKIPPED}
         config["text"] = Path(config["text"]).name
         first = self.settings.first_seed

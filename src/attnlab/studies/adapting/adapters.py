@@ -54,14 +54,7 @@ class Adapters(AdaptStudy):
         """Every method and every further encoder on both tasks; the second task first."""
         s, trials = self.settings, []
         if s.pair_data:
-            pairs = s.base(
-                data=s.pair_data,
-                data_sha256="",
-                rows=s.pair_rows,
-                scored=s.pair_scored,
-                tested=s.pair_scored,
-                longest=s.pair_longest,
-            )
+            pairs = s.second_task("pair")
             trials += self._task_trials("pairs", pairs, s.pair_epochs, s.pair_seeds)
         return trials + self._task_trials("texts", s.base(), s.epochs, s.seeds)
 

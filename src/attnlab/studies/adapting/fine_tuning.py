@@ -91,17 +91,12 @@ class FineTuning(AdaptStudy):
         s = self.settings
         if not s.collapse_data:
             return []
-        base = s.base(
+        base = s.second_task(
+            "collapse",
             method="full",
             optimizer=s.optimizer,
             batch=s.steady_batch,
             epochs=s.collapse_epochs,
-            data=s.collapse_data,
-            data_sha256="",
-            rows=s.collapse_rows,
-            scored=s.collapse_scored,
-            tested=s.collapse_scored,
-            longest=s.collapse_longest,
         )
         config = {"kind": "collapse", "part": "collapse", **base}
         return [

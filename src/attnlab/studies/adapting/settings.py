@@ -69,6 +69,12 @@ class AdaptSettings(StudySettings):
         fields = FinetuneSettings(**values).model_dump(mode="json")
         return {name: fields[name] for name in (*SHARED, *changed)} | {"tested": tested}
 
+    def second_task(self, prefix: str, **changed: Any) -> dict[str, Any]:
+        """`base` on the data of the settings with this prefix; test is as large as dev."""
+        names = ("data", "rows", "scored", "longest")
+        values = {name: getattr(self, f"{prefix}_{name}") for name in names}
+        return self.base(**values, tested=values["scored"], data_sha256="", **changed)
+
 
 class FineTuningSettings(AdaptSettings):
     """A search, learning curves, a long training, and a collapse at too high a learning rate."""

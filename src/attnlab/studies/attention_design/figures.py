@@ -27,7 +27,6 @@ from attnlab.studies.attention_design.study import (
     AttentionDesign,
     DesignSettings,
     share,
-    trials_of,
 )
 
 BLUE, RED, ORANGE = PALETTE[:3]
@@ -37,7 +36,7 @@ def figures(study: AttentionDesign, table: Table) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
     s = study.settings
     exercise, selectable, norms, targets, pairs, subspaces = (
-        trials_of(table, kind)
+        table.where(kind=kind)
         for kind in ("exercise", "selectable", "norms", "targets", "pair", "subspaces")
     )
     drawn: dict[str, Drawn] = {

@@ -126,24 +126,19 @@ class AttentionDesign(Study):
             "limit": asymptotic_share(n, high),
             "longer_for_half": math.exp(half),
             "longer_for_most": mean_interval(
-                trials_of(table, "norms").column("longer at 0.99")
+                table.where(kind="norms").column("longer at 0.99")
             ).value,
         }
 
 
-def trials_of(table: Table, kind: str, **config: object) -> Table:
-    """The trials of one kind."""
-    return table.where(kind=kind, **config)
-
-
 def share(table: Table, law: str, n: int, h: int) -> Estimate:
     """Share of selectable keys over independent sets."""
-    return mean_interval(trials_of(table, "selectable", law=law, n=n, h=h).column("share"))
+    return mean_interval(table.where(kind="selectable", law=law, n=n, h=h).column("share"))
 
 
 def exercise_parts(table: Table) -> dict[str, dict[str, Any]]:
     """Every part of the exercise, as the command `attnlab construct` answers it in JSON."""
-    for row in trials_of(table, "exercise"):
+    for row in table.where(kind="exercise"):
         parts = {name.removesuffix(".json"): json.loads(t) for name, t in row.documents.items()}
         return dict(sorted(parts.items(), key=lambda p: (ORDER.index(p[0].split()[0]), p[0])))
     return {}
@@ -156,7 +151,7 @@ def computed(values: Sequence[float] | np.ndarray) -> Estimate:
 
 
 def _exercise(table: Table) -> list[Claim]:
-    rows = trials_of(table, "exercise")
+    rows = table.where(kind="exercise")
     return [
         judge(
             "corners-only",
@@ -180,7 +175,7 @@ def _exercise(table: Table) -> list[Claim]:
 
 def _hulls(table: Table, s: DesignSettings) -> list[Claim]:
     n, low, high = max(s.sizes), min(s.dims), max(s.dims)
-    sphere, gaussian = (trials_of(table, "selectable", law=law) for law in (SPHERE, GAUSSIAN))
+    sphere, gaussian = (table.where(kind="selectable", law=law) for law in (SPHERE, GAUSSIAN))
     ratios = [  # for each seed the mean over n and h of the measured share over the exact one
         float(
             np.mean([r["share"] / exact_share(r["n"], r["h"]) for r in gaussian if r.seed == seed])
@@ -235,7 +230,7 @@ def _hulls(table: Table, s: DesignSettings) -> list[Claim]:
 
 def _costs(table: Table) -> list[Claim]:
     norms, targets, pairs, angles = (
-        trials_of(table, kind) for kind in ("norms", "targets", "pair", "subspaces")
+        table.where(kind=kind) for kind in ("norms", "targets", "pair", "subspaces")
     )
     return [
         judge_difference(

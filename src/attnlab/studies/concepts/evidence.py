@@ -7,11 +7,7 @@ from attnlab.lab.arms import Arms
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, wilson
 
-TARGETS = {
-    "law": "court cases",
-    "plays": "Shakespeare's plays",
-    "records": "rows of a table",
-}
+TARGETS = {"law": "court cases", "plays": "Shakespeare's plays", "records": "rows of a table"}
 LABELS = {
     "pair": "pairs of texts",
     "loop": "a training step",

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.patches import Rectangle
 
 from attnlab.lab.study import Figure
-from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots, legend_above
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
@@ -140,12 +140,10 @@ def _ids(e: Evidence, targets: list[str]) -> Drawing:
 
 
 def _order(e: Evidence) -> Drawing:
-    rows = e.rows("order")
     curves = []
     for name, colour in (("shuffled", PALETTE[0]), ("sorted", PALETTE[2])):
-        columns = np.array([row.curves[name] for row in rows]).T
-        epochs = np.arange(1, len(columns) + 1)
-        curves.append(Curve(name, colour, epochs, [mean_interval(column) for column in columns]))
+        _, accuracy = e.curve("order", name, name)
+        curves.append(Curve(name, colour, np.arange(1, len(accuracy) + 1), accuracy))
     return curve_plot(
         curves,
         xlabel="epochs",

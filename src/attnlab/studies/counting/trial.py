@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
-from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.counting.model import TERMS, Counter
-from attnlab.studies.counting.study import KINDS, Counting, CountingSettings
+from attnlab.studies.counting.study import KINDS, PHASES, Counting, CountingSettings
 from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
 from attnlab.training.batch import map_tensors
-from attnlab.training.loop import train
-from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
 
 SHOWN = 2  # test rows whose attention maps are kept
@@ -32,11 +32,8 @@ def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
 
     def train_phase(phase: str) -> TrainResult:
         batches = Fresh(sizes, s.batch, seed.child("train", phase))
-        hooks = Hooks(evaluate=_error_on(test), stop=context.stopping)
-        result = train(model, batches, recipe(s, phase), loss=loss, hooks=hooks)
-        if result.ending == "stopped":
-            raise TrialStopped
-        return result
+        options = {"evaluate": _error_on(test), "loss": loss}
+        return train_in_trial(context, PHASES[phase], model, batches, recipe(s, phase), **options)
 
     first = train_phase("first")
     if first.ending == "diverged":

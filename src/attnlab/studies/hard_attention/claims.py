@@ -1,6 +1,7 @@
 """What is claimed of hard attention, each sentence decided by the table."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from attnlab.studies.hard_attention.evidence import (
 from attnlab.studies.hard_attention.study import HardAttention
 
 # what is measured is 0.0; the range must have a width
-EXACTLY_ZERO = {"above": -1e-12, "below": 1e-12}
+EXACTLY_ZERO: dict[str, Any] = {"above": -1e-12, "below": 1e-12}
 
 
 def claims(study: HardAttention, e: Evidence) -> list[Claim]:

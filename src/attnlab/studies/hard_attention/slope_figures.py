@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import NullLocator
 
 from attnlab.lab.table import Row
-from attnlab.report.labels import halo
+from attnlab.report.labels import halo, note
 from attnlab.report.style import (
     NEUTRAL,
     PALETTE,
@@ -72,28 +72,12 @@ def _plane(ax: Axes, row: Row) -> None:
         )
     ax.plot(*keys.T, "o", color=PALETTE[0], markersize=5, zorder=3)
     for key, value in zip(keys, row["values"], strict=True):
-        ax.annotate(
-            number(value),
-            key,
-            xytext=(5, 4),
-            textcoords="offset points",
-            fontsize=8,
-            color=PALETTE[0],
-            fontweight="bold",
-            path_effects=halo(2.0),
-        )
+        look = {"fontweight": "bold", "path_effects": halo(2.0)}
+        note(ax, number(value), key, PALETTE[0], (5, 4), **look)
     x, y = query / max(np.linalg.norm(query), 1e-9) * 0.8 * reach
     ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": NEUTRAL, "lw": 1.4})
-    ax.annotate(
-        "query",
-        (x / 2, y / 2),
-        xytext=(0, -10),
-        textcoords="offset points",
-        fontsize=8,
-        color=NEUTRAL,
-        ha="center",
-        path_effects=halo(2.0),
-    )
+    middle = (x / 2, y / 2)
+    note(ax, "query", middle, NEUTRAL, (0, -10), ha="center", path_effects=halo(2.0))
     ax.set_xlim(-reach, reach)
     ax.set_ylim(-reach, reach)
     ax.set_aspect("equal")
@@ -117,24 +101,10 @@ def slopes(e: Evidence) -> Drawing:
             ax.axhspan(zero / 10, 10 * zero, color=BAND, zorder=0)
         words = (("softmax", PALETTE[1]), ("straight-through", PALETTE[0]), ("argmax", PALETTE[2]))
         for index, (text, colour) in enumerate(words):
-            axes[2].text(
-                0.05,
-                0.6 - 0.08 * index,
-                text,
-                color=colour,
-                fontsize=8,
-                fontweight="bold",
-                transform=axes[2].transAxes,
-            )
-        axes[2].text(
-            0.05,
-            0.32,
-            "filled: autograd\nhollow: finite\n            differences",
-            color=NEUTRAL,
-            fontsize=8,
-            transform=axes[2].transAxes,
-            va="top",
-        )
+            at = (0.05, 0.6 - 0.08 * index)
+            note(axes[2], text, at, colour, xycoords="axes fraction", fontweight="bold")
+        meaning = "filled: autograd\nhollow: finite\n            differences"
+        note(axes[2], meaning, (0.05, 0.32), NEUTRAL, xycoords="axes fraction", va="top")
         drawing.supxlabel("temperature T (colder to the right)", fontsize=8.5)
     return drawing
 

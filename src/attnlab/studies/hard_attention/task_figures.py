@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.measure.intervals import mean_interval
+from attnlab.report.labels import note
 from attnlab.report.plots import Curve, Series, dot, draw_curve
 from attnlab.report.style import (
     NEUTRAL,
@@ -81,15 +82,8 @@ def accuracy(e: Evidence) -> Drawing:
         for level, (name, words) in enumerate(RULES.items()):
             value = e.baseline(name)
             left.axvline(value, color=NEUTRAL, linestyle=":", linewidth=1.0, zorder=0)
-            left.annotate(
-                words,
-                (value, 1.0),
-                xycoords=("data", "axes fraction"),
-                fontsize=8,
-                xytext=(0, 3 + 10 * level),
-                textcoords="offset points",
-                color=NEUTRAL,
-            )
+            shift, above = (0, 3 + 10 * level), ("data", "axes fraction")
+            note(left, words, (value, 1.0), NEUTRAL, shift, xycoords=above)
         left.set_yticks(range(len(names)), names)
         left.set_ylim(len(names) - 0.4, -0.6)
         for ax in (left, right):

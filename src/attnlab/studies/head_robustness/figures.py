@@ -10,6 +10,7 @@ from matplotlib.patches import Rectangle
 
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import mean_interval
+from attnlab.report.labels import note
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
@@ -69,25 +70,21 @@ def _keys(ax: Axes, arrays: Any) -> None:
     ax.scatter(b[:, 0], b[:, 1], s=14, color="black", linewidth=0, zorder=3)
     if keys.shape[1] > 2:
         ax.scatter([0], [0], s=14, color="black", linewidth=0, zorder=3)
-        _word(ax, "other keys", (0, 0), (5, -14), "black")
-    _word(ax, "$k_b$", (0, 1), (-16, -3), "black")
-    _word(ax, "$k_a$: its length varies", (1, 0), (-21, -24), NEUTRAL)
+        note(ax, "other keys", (0, 0), "black", (5, -14))
+    note(ax, "$k_b$", (0, 1), "black", (-16, -3))
+    note(ax, "$k_a$: its length varies", (1, 0), NEUTRAL, (-21, -24))
     for end, colour, words, shift in (
         ((0.62, 0.62), PALETTE[1], "one head asks\n$μ_a + μ_b$", (2, 2)),
         ((0.75, 0.0), PALETTE[0], "", (0, 0)),
         ((0.0, 0.75), PALETTE[0], "two heads ask\n$μ_a$ and $μ_b$", (4, 21)),
     ):
         ax.annotate("", end, (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.6})
-        _word(ax, words, end, shift, colour)
+        note(ax, words, end, colour, shift)
     ax.set_xlim(min(-1.6, float(a[:, 0].min()) - 0.1), max(3.4, float(a[:, 0].max()) + 0.1))
     ax.set_ylim(-0.95, 1.75)
     ax.set_xlabel("key along $μ_a$")
     ax.set_ylabel("key along $μ_b$")
     ax.set_title("keys")
-
-
-def _word(ax: Axes, text: str, at: tuple[float, float], shift: tuple[int, int], hue: str) -> None:
-    ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, color=hue)
 
 
 def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
@@ -115,16 +112,8 @@ def _outputs(ax: Axes, output: Any, arm: str, tolerance: float) -> None:
     )
     ax.plot(0.5, 0.5, "+", color="black", markersize=9, markeredgewidth=1.3, zorder=4)
     off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
-    ax.text(
-        0.97,
-        0.97,
-        f"{100 * off:.0f} % of these\nare off",
-        transform=ax.transAxes,
-        fontsize=8,
-        ha="right",
-        va="top",
-        color=COLOURS[arm],
-    )
+    corner: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
+    note(ax, f"{100 * off:.0f} % of these\nare off", (0.97, 0.97), COLOURS[arm], **corner)
     ax.set_xlim(-0.09, 1.09)
     ax.set_ylim(-0.09, 1.09)
     ax.set_xticks([0, 0.5, 1])
@@ -167,7 +156,7 @@ def _cumulative(ax: Axes, e: Evidence) -> None:
         found = below[:, ::EACH]
         estimates = [mean_interval(found[:, i]) for i in range(len(edges))]
         errorbars(ax, edges, estimates, COLOURS[arm])
-        _word(ax, WORDS[arm], place, (0, 0), COLOURS[arm])
+        note(ax, WORDS[arm], place, COLOURS[arm])
     ax.set_ylim(0, 1.03)
     ax.set_xlabel("weight $w$ of $v_a$ in the output")
     ax.set_ylabel("P(weight < $w$)")

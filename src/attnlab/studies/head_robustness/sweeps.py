@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.measure.intervals import Estimate
+from attnlab.report.labels import note
 from attnlab.report.style import (
     NEUTRAL,
     PALETTE,
@@ -99,16 +100,7 @@ def _limit(ax: Axes, e: Evidence) -> None:
         ax.axhline(limit, color=PALETTE[0], linestyle=":", linewidth=1.1)
     top = max(e.settings.betas)
     published(ax, [top], [0.0], PALETTE[0])
-    ax.annotate(
-        "“never”",
-        (top, 0.0),
-        xytext=(-8, 0),
-        textcoords="offset points",
-        ha="right",
-        va="center",
-        fontsize=8,
-        color=PALETTE[0],
-    )
+    note(ax, "“never”", (top, 0.0), PALETTE[0], (-8, 0), ha="right", va="center")
 
 
 def _noise_edge(axes: Sequence[Axes], beta: float) -> None:
@@ -116,14 +108,5 @@ def _noise_edge(axes: Sequence[Axes], beta: float) -> None:
     edge = 1 / (2 * beta) ** 2
     for ax in axes:
         ax.axvline(edge, color=NEUTRAL, linestyle=":", linewidth=1)
-    axes[0].annotate(
-        "2β√α = 1",
-        (edge, 0.97),
-        xycoords=("data", "axes fraction"),
-        xytext=(-4, 0),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=8,
-        color=NEUTRAL,
-    )
+    top = {"xycoords": ("data", "axes fraction"), "ha": "right", "va": "top"}
+    note(axes[0], "2β√α = 1", (edge, 0.97), NEUTRAL, (-4, 0), **top)

@@ -10,10 +10,8 @@ from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.studies.knowledge.arms import schedule_of
-from attnlab.studies.knowledge.evidence import KnowledgeArms
-from attnlab.studies.knowledge.settings import KnowledgeSettings
-from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.arms import KnowledgeArms, schedule_of
+from attnlab.studies.knowledge.study import Knowledge, KnowledgeSettings
 
 STEPS = 650  # epochs of the course; the shape of a schedule does not depend on the number
 

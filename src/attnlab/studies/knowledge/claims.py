@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.knowledge.evidence import KnowledgeArms
-from attnlab.studies.knowledge.settings import KnowledgeSettings
-from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.arms import KnowledgeArms
+from attnlab.studies.knowledge.study import Knowledge, KnowledgeSettings
 
 COURSE = "course report: another text, 500 dev questions, one run"
 POINTS = 0.15  # by so much pretraining must help to count as knowledge
@@ -103,15 +102,14 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
     kinds = [kind for kind in names if getattr(s, kind) and arms.values(arm, f"auroc_{kind}")]
     excess = list(arms.values(arm, "surname_excess").values()) if s.crossed >= 2 else []
-    surname = judge(
+    surname = arms.level(
         "surname-decides",
         "The place made up for a name that nobody has depends on the surname: two with the "
         "same surname get the same place more often than with surnames shuffled",
-        mean_interval(excess),
+        (arm, "surname_excess"),
         above=0.0,
         comparison=True,
         quantity="share of equal answers, same surname − shuffled",
-        trials=arms.ids(arm),
     )
     return [
         arms.difference(

@@ -9,7 +9,7 @@ from typing import Any
 from attnlab.core.config import canonical_json
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.studies.knowledge.settings import files_sha256
+from attnlab.studies.knowledge.study import files_sha256
 from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_world
 from attnlab.tasks.people import real_people
 from attnlab.tasks.prompts import PromptExample

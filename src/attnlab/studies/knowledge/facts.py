@@ -7,7 +7,7 @@ from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
-from attnlab.studies.knowledge.evidence import KnowledgeArms
+from attnlab.studies.knowledge.arms import KnowledgeArms
 from attnlab.studies.knowledge.study import Knowledge
 
 ALPHA = 0.05

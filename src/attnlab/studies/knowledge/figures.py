@@ -9,8 +9,8 @@ from attnlab.measure.calibration import calibration, selective_accuracy
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
+from attnlab.studies.knowledge.arms import KnowledgeArms
 from attnlab.studies.knowledge.checks import rates
-from attnlab.studies.knowledge.evidence import KnowledgeArms
 from attnlab.studies.knowledge.study import Knowledge
 
 ROW = 0.36  # inches a line of a dot plot

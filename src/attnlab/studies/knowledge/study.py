@@ -2,15 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from pydantic import model_validator
+
+from attnlab.core.errors import UsageError
+from attnlab.core.files import sha256_files
 from attnlab.lab.arms import ArmStudy
-from attnlab.lab.study import Study, StudySettings, deferred
+from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.studies.knowledge.arms import LABELS, changes
-from attnlab.studies.knowledge.evidence import KnowledgeArms
-from attnlab.studies.knowledge.settings import FILES, KnowledgeSettings, files_sha256
+from attnlab.studies.knowledge.arms import LABELS, KnowledgeArms, changes
 
+Arm = Literal[
+    "none",
+    "pretrained",
+    "one-phrasing",
+    "perceiver-course",
+    "perceiver-block",
+    "perceiver-local",
+    "rotary",
+    "course-schedule",
+    "embeddings-6",
+]
+QUICK: tuple[Arm, ...] = ("none", "pretrained")
+FILES = ("pretrain_text", "train", "dev")
 # settings that a model without pretraining does not depend on
 OF_PRETRAINING = (
     "pretrain_steps",
@@ -22,6 +37,112 @@ OF_PRETRAINING = (
     "mix",
     "latents",
 )
+
+
+class KnowledgeSettings(StudySettings):
+    """A world of people, a small model, and two trainings: reading, then being asked."""
+
+    seeds: int = setting("worlds, and models per arm", 5, smoke=3, full=3, ge=1)
+    arms: tuple[Arm, ...] = setting(
+        "the arms to run",
+        QUICK,
+        smoke=("none", "pretrained", "perceiver-course", "perceiver-local", "course-schedule"),
+        full=list(LABELS),
+        min_length=1,
+    )
+
+    source: Literal["people", "files"] = setting(
+        "real people (an asset), or the files of a course", "people"
+    )
+    pretrain_text: str = setting("files: the text to pretrain on, one document per line", "")
+    train: str = setting("files: fine-tuning questions, lines of question TAB place", "")
+    dev: str = setting("files: test questions, lines of question TAB place", "")
+    files_sha256: str = setting(
+        "hash of the three files, filled in: other files are another run", ""
+    )
+    people: int = setting(
+        "people in the text; half of them are asked about in fine-tuning",
+        100,
+        smoke=24,
+        full=2000,
+        ge=2,
+    )
+    places: int = setting(
+        "use only the people of this many commonest places; 0: all", 8, smoke=3, full=0, ge=0
+    )
+    phrasings: int = setting("different sentences about each person", 8, smoke=3, ge=1)
+    unread: int = setting("real people who are not in the text", 50, smoke=7, full=500, ge=0)
+    invented: int = setting("names that nobody has", 50, smoke=7, full=500, ge=0)
+    crossed: int = setting(
+        "first names, and as many surnames, that are crossed to ask whether the "
+        "surname decides what is made up; 0: not asked",
+        8,
+        smoke=3,
+        full=20,
+        ge=0,
+    )
+
+    layers: int = setting(
+        "layers of the model, both projections of a Perceiver included", 3, full=4, ge=1
+    )
+    heads: int = setting("attention heads per layer", 4, smoke=2, full=8, ge=1)
+    width: int = setting("model width", 64, smoke=16, full=256, ge=2)
+    block: int = setting("context length, in characters", 80, full=128, ge=16)
+    latents: int = setting("latents of the Perceiver", 10, full=32, ge=1)
+    min_count: int = setting("rarer characters become the unknown character", 1, ge=1)
+
+    whole: float = setting(
+        "share of the documents that are not cut shorter before a span is masked; the course: 0",
+        0.5,
+        ge=0,
+        le=1,
+    )
+    closed: bool = setting("a third ⁇ ends the span, as it ends an answer; the course: false", True)
+    scored: Literal["all", "span"] = setting("characters that count in the pretraining loss", "all")
+    mix: float = setting(
+        "share of pretraining rows that are fine-tuning questions", 0.0, ge=0, lt=1
+    )
+
+    pretrain_steps: int = setting("training steps of pretraining", 2000, smoke=12, full=5000, ge=1)
+    finetune_steps: int = setting(
+        "training steps of fine-tuning after pretraining", 100, smoke=6, full=600, ge=1
+    )
+    alone_steps: int = setting(
+        "training steps of fine-tuning without pretraining", 300, smoke=6, full=1200, ge=1
+    )
+    batch: int = setting("batch size", 32, smoke=8, full=128, ge=2)
+    learning_rate: float = setting(
+        "peak learning rate of pretraining, or of fine-tuning alone", 3e-3, gt=0
+    )
+    finetune_rate: float = setting(
+        "peak learning rate of fine-tuning after pretraining", 1e-3, full=6e-4, gt=0
+    )
+    weight_decay: float = setting("weight decay of matrices", 0.1, ge=0)
+    precision: Literal["float32", "bfloat16"] = setting(
+        "bfloat16: autocast in training", "float32", full="bfloat16"
+    )
+    evaluations: int = setting("evaluations on test questions during training", 4, smoke=1, ge=1)
+    watched: int = setting(
+        "test questions of such an evaluation; nothing is chosen by it", 100, ge=1
+    )
+    answer_characters: int = setting("longest answer, in characters", 32, smoke=5, full=40, ge=1)
+    asked_at_once: int = setting("questions per decoding batch", 64, full=256, ge=1)
+
+    @model_validator(mode="after")
+    def _together(self) -> "KnowledgeSettings":
+        given = [name for name in FILES if getattr(self, name)]
+        if self.source == "files" and len(given) < len(FILES):
+            missing = next(name for name in FILES if name not in given)
+            raise ValueError(f"source 'files' needs pretrain_text, train and dev: no {missing}")
+        if self.source == "people" and given:
+            raise ValueError(f"{given[0]} is for source 'files'")
+        if self.source == "files" and "one-phrasing" in self.arms:
+            raise ValueError("the arm 'one-phrasing' writes its own text: for source 'people'")
+        if len(set(self.arms)) != len(self.arms):
+            raise ValueError("an arm is named twice")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} cannot be divided among {self.heads} heads")
+        return self
 
 
 class Knowledge(ArmStudy):
@@ -84,3 +205,11 @@ class Knowledge(ArmStudy):
     def evidence(self, table: Table) -> KnowledgeArms:
         """The trials by arm."""
         return KnowledgeArms(table, self.arms)
+
+
+def files_sha256(*paths: Path) -> str:
+    """One hash over the hashes of the files; UsageError where one is not there."""
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file")
+    return sha256_files(paths)

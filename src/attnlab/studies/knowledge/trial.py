@@ -25,13 +25,7 @@ from attnlab.studies.knowledge.arms import schedule_of
 from attnlab.studies.knowledge.asking import Model
 from attnlab.studies.knowledge.bias import agreement, crossed
 from attnlab.studies.knowledge.data import Material, check_block, material
-from attnlab.studies.knowledge.scoring import (
-    Answers,
-    answers,
-    measured,
-    recalled,
-    together,
-)
+from attnlab.studies.knowledge.scoring import Answers, answers, measured, recalled, together
 from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.mixed import BatchSource, MixedBatches
 from attnlab.tasks.prompts import PromptBatches
@@ -201,18 +195,16 @@ def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
     if not questions:
         return {}
     said = answers(model, data, questions, c["answer_characters"], c["asked_at_once"]).said
-    found = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
-    return (
-        {}
-        if found is None
-        else {
-            "surname_agreement": found.share,
-            "surname_shuffled": found.shuffled,
-            "surname_excess": found.excess,
-            "surname_p": found.p,
-            "surname_names": len(questions),
-        }
-    )
+    same = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
+    if same is None:
+        return {}
+    return {
+        "surname_agreement": same.share,
+        "surname_shuffled": same.shuffled,
+        "surname_excess": same.excess,
+        "surname_p": same.p,
+        "surname_names": len(questions),
+    }
 
 
 def _coverage(model: Model) -> Finding:

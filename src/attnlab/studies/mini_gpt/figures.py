@@ -10,6 +10,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.ratios import geometric_mean
+from attnlab.report.labels import note
 from attnlab.report.plots import Series, dot_plot, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
@@ -91,15 +92,8 @@ def _perplexity_by_arm(arms: GPTArms) -> Drawing:
         draw_dots(ax, _lines(arms, PERPLEXITIES), list(PERPLEXITIES.values()))
         for order, value in arms.baselines().items():
             ax.axvline(value, color=PALETTE[2], linestyle=":", linewidth=1.2)
-            ax.annotate(
-                order,
-                (value, 1.0),
-                xycoords=("data", "axes fraction"),
-                ha="left" if order == "bigram" else "right",
-                va="bottom",
-                fontsize=8,
-                color=PALETTE[2],
-            )
+            side, above = "left" if order == "bigram" else "right", ("data", "axes fraction")
+            note(ax, order, (value, 1.0), PALETTE[2], xycoords=above, ha=side, va="bottom")
         ax.set_xlabel("perplexity of dev sentences")
     return drawing
 

@@ -9,8 +9,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from attnlab.audit.checks.attention_worth import attention_worth
 from attnlab.audit.finding import Finding
 from attnlab.lab.arms import Arms, ArmStudy
@@ -188,5 +186,5 @@ class MiniGPTStudy(ArmStudy):
 
 def _speed(arms: Arms, arm: str) -> str:
     """Training tokens per second, mean over seeds."""
-    speeds = [row.cost["tokens_per_second"] for row in arms.rows(arm) if row.cost]
-    return f"{np.mean(speeds):,.0f}" if speeds else "not measured"
+    speed = arms.mean_cost(arm, "tokens_per_second")
+    return f"{speed:,.0f}" if math.isfinite(speed) else "not measured"

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
+from attnlab.report.labels import note
 from attnlab.report.style import (
     LINEAR,
     NEUTRAL,
@@ -51,12 +52,12 @@ def draw_finite_size(e: Evidence) -> Drawing:
         if np.isfinite(theory.value):
             left.axhspan(theory.low, theory.high, color=NEUTRAL, alpha=0.25, linewidth=0)
             left.axhline(theory.value, color=NEUTRAL)
-            left.annotate(
+            note(
+                left,
                 "theory",
                 (1.02, theory.value),
                 xycoords=("axes fraction", "data"),
                 va="center",
-                fontsize=8,
                 annotation_clip=False,
             )
         left.set_ylabel("crossing of the losses $α_c$")

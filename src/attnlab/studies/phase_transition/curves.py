@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from attnlab.report.labels import note
 from attnlab.report.style import (
     LINEAR,
     NEUTRAL,
@@ -65,15 +66,8 @@ def mark_critical(ax: Axes, e: Evidence, name: str) -> None:
     value = e.critical_at(name).value
     if np.isfinite(value):
         ax.axvline(value, color=NEUTRAL, linestyle=":", linewidth=1.2)
-        ax.annotate(
-            f"$α_{name[-1]}$ = {value:.3f}",
-            (value, 0.93),
-            xycoords=("data", "axes fraction"),
-            xytext=(-4, 0),
-            ha="right",
-            textcoords="offset points",
-            fontsize=8,
-        )
+        words, beside = f"$α_{name[-1]}$ = {value:.3f}", ("data", "axes fraction")
+        note(ax, words, (value, 0.93), shift=(-4, 0), xycoords=beside, ha="right")
     if e.is_published_model:
         published(ax, [PUBLISHED[name]], [0.0])
 
@@ -81,7 +75,7 @@ def mark_critical(ax: Axes, e: Evidence, name: str) -> None:
 def write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
     """Words at a place of the panel (0 to 1), in the colour of what they name."""
     side = "left" if x < 0.5 else "right"
-    ax.text(x, y, text, color=colour, transform=ax.transAxes, va="top", ha=side, fontsize=8)
+    note(ax, text, (x, y), colour, xycoords="axes fraction", va="top", ha=side)
 
 
 def _overlap_panel(ax: Axes, e: Evidence) -> None:
