@@ -38,6 +38,10 @@ class Estimate:
         again = None if recompute is None else lambda level: change(recompute(level))
         return replace(change(self), recompute=again)
 
+    def clip(self, low: float = 0.0, high: float = 1.0) -> "Estimate":
+        """The interval cut to what is possible; by default to that of a share."""
+        return self.transform(lambda e: replace(e, low=max(e.low, low), high=min(e.high, high)))
+
     @property
     def has_interval(self) -> bool:
         """False when there were too few runs for an interval."""

@@ -211,7 +211,7 @@ def difference(
     for kind in KINDS:
         gap = one.column(kind, measure) - other.column(kind, measure)
         e = _mean_over_items(gap, Seed(seed).child("rouge", "difference", kind, measure), -1.0)
-        found[kind] = replace(e, method=f"paired {e.method}")
+        found[kind] = e.transform(lambda e: replace(e, method=f"paired {e.method}"))
     return found
 
 
@@ -220,7 +220,7 @@ def _mean_over_items(items: NDArray[np.float64], seed: Seed, least: float = 0.0)
     if items.size >= MIN_BOOTSTRAP_ITEMS:
         return e
     # a mean of scores cannot lie outside
-    return replace(e, low=max(e.low, least), high=min(e.high, 1.0))
+    return e.clip(least, 1.0)
 
 
 def _interval_json(e: Estimate) -> dict[str, float]:

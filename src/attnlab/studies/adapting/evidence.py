@@ -39,7 +39,7 @@ class AdaptArms(Arms):
     def share(self, arm: str, metric: str) -> Estimate:
         """Mean over seeds of a share, whose interval ends at 0 and 1."""
         e = self.estimate(arm, metric)
-        return replace(e, low=max(e.low, 0.0), high=min(e.high, 1.0)) if e.has_interval else e
+        return e.clip() if e.has_interval else e
 
     def accuracy(self, arm: str) -> Estimate:
         """Test accuracy; the interval covers other seeds and other test rows."""
@@ -120,7 +120,15 @@ def add_uncertainty(seeds: Estimate, rows: Estimate) -> Estimate:
     """The interval over seeds, widened by that over rows: both half-widths in quadrature."""
     low = seeds.value - math.hypot(seeds.value - seeds.low, rows.value - rows.low)
     high = seeds.value + math.hypot(seeds.high - seeds.value, rows.high - rows.value)
-    return Estimate(seeds.value, low, high, seeds.n, f"{seeds.method}; {rows.method}; added")
+    method = f"{seeds.method}; {rows.method}; added"
+    return Estimate(
+        seeds.value,
+        low,
+        high,
+        seeds.n,
+        method,
+        recompute=lambda level: add_uncertainty(seeds.at(level), rows.at(level)),
+    )
 
 
 def edge_warning(chosen: Sequence[float], tried: Sequence[float]) -> str:

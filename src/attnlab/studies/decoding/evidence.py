@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -129,7 +130,7 @@ class TextArms(Arms):
             a, b = self._left_out(one), self._left_out(other)
             return jackknife(a - b if a.size and b.size else np.empty(0), level)
         e = _mean(self.gaps(one, other, measure, real=real), f"{one} {other} {measure}", level)
-        return replace(e, method=f"paired {e.method}") if e.n else e
+        return e.transform(lambda e: replace(e, method=f"paired {e.method}")) if e.n else e
 
     def _left_out(self, arm: str) -> Values:
         """Distinct share over one text per prompt: of all prompts, then without each of them."""
@@ -158,15 +159,17 @@ def jackknife(values: Values, level: float = LEVEL) -> Estimate:
     whole, each = float(values[0]), values[1:]
     spread = math.sqrt((each.size - 1) / each.size * float(((each - each.mean()) ** 2).sum()))
     half = t_quantile((1 + level) / 2, each.size - 1) * spread
-    return Estimate(whole, whole - half, whole + half, int(each.size), method)
+    again = partial(jackknife, values)
+    return Estimate(whole, whole - half, whole + half, int(each.size), method, recompute=again)
 
 
 def _mean(values: Values, name: str, level: float) -> Estimate:
     known = values[np.isfinite(values)]
     if not known.size:
         return Estimate(math.nan, method="no prompt has a number")
-    e = item_interval(known, name, level)
-    return replace(e, method=e.method.replace("items", "prompts"))
+    return item_interval(known, name, level).transform(
+        lambda e: replace(e, method=e.method.replace("items", "prompts"))
+    )
 
 
 def equal_tokens(ids: NDArray[np.int64], base: NDArray[np.int64], prefix: bool) -> Values:

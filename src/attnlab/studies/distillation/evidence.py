@@ -30,7 +30,7 @@ class ScoredArms(Arms):
         """The arm's mean score; its interval stays within 0 and 1."""
         values = np.array(list(self.items(arm, column).values()))
         e = mean_of(values, self.depends_on_seed(arm), f"{arm} {column}")
-        return replace(e, low=max(e.low, 0.0), high=min(e.high, 1.0)) if e.has_interval else e
+        return e.clip() if e.has_interval else e
 
     def item_gaps(self, one: str, other: str, column: str) -> np.ndarray:
         """(seeds, articles): one − other; an arm without seeds is compared with every seed."""
@@ -47,7 +47,7 @@ class ScoredArms(Arms):
         """Mean of one − other with its interval."""
         gaps, seeded = self.item_gaps(one, other, column), self.depends_on_seed(one, other)
         e = mean_of(gaps, seeded, f"{one} {other} {column}", level)
-        return replace(e, method=f"paired {e.method}") if e.n else e
+        return e.transform(lambda e: replace(e, method=f"paired {e.method}")) if e.n else e
 
     def runs(self, one: str, other: str, column: str) -> list[float]:
         """What the audit of many comparisons tests: one number per seed; without seeds per item."""
@@ -66,8 +66,8 @@ def mean_of(values: np.ndarray, seeded: bool, name: str, level: float = LEVEL) -
         return two_way_interval(values, level)
     e = item_interval(values[0], name, level)
     if seeded:
-        return replace(e, n=1, method=f"{e.method}, of one seed")
-    return replace(e, method=f"{e.method}; nothing was trained")
+        return e.transform(lambda e: replace(e, n=1, method=f"{e.method}, of one seed"))
+    return e.transform(lambda e: replace(e, method=f"{e.method}; nothing was trained"))
 
 
 def is_result(e: Estimate) -> bool:

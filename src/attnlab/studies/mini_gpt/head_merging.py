@@ -36,6 +36,7 @@ class HeadMerging(MiniGPTStudy):
         "quick": "about 11 minutes on two cores",
         "full": "not measured",
     }
+    plain = PLAIN
     must_fail: ClassVar = {
         "causality": (BATCH, HEADS),
         "padding": (BATCH, HEADS),

@@ -35,6 +35,7 @@ class Positions(MiniGPTStudy):
         "quick": "about 11 minutes on two cores",
         "full": "not measured",
     }
+    plain = "learned"
     template = "positions.md"
 
     def arm_parts(self) -> Mapping[str, Parts]:

@@ -57,6 +57,7 @@ class ProjectionDepth(MiniGPTStudy):
         "full": "about 20 minutes on one H200 with 15 workers",
     }
     not_of_a_trial = ("depths",)
+    plain = "linear"
     template = "projection_depth.md"
 
     figures = deferred(".figures:projection_depth_figures")

@@ -21,6 +21,7 @@ Parts = Mapping[str, Mapping[str, Any]]  # part of the GPT -> its configuration 
 
 OFF: Parts = {"mask": {"name": "self"}}  # every position attends to itself only
 ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3}
+OFF = "attention off"
 HELPS = "attention-helps"  # a claim that each of these studies makes
 COURSE = "course report: news sentences, vocabulary 26,604"
 PERPLEXITIES = {"dev_perplexity": "perplexity", "dev_sentence_mean": "mean sentence perplexity"}
@@ -97,7 +98,7 @@ class GPTArms(Arms):
     def attention_helps(self, plain: str) -> Claim:
         """The claim that the plain model is worse with attention switched off."""
         statement = "Attention is worth something: switched off, the perplexity is higher"
-        return self.compare(HELPS, statement, ("attention off", plain), above=1.0)
+        return self.compare(HELPS, statement, (OFF, plain), above=1.0)
 
     def beats_baseline(self, arm: str, order: str) -> Claim:
         """The claim that the arm's perplexity is below that of an n-gram model."""
@@ -120,6 +121,7 @@ class MiniGPTStudy(ArmStudy):
     version = 2  # samples come from decode/generate.py since
     shares_accelerator = True
     settings: MiniGPTSettings
+    plain: ClassVar[str]  # the arm that the others, and attention switched off, are compared with
 
     run = deferred(".trial:run")
     figures = deferred(".figures:figures")
@@ -155,16 +157,16 @@ class MiniGPTStudy(ArmStudy):
 
     def audits(self, arms: GPTArms, claims: Sequence[Claim]) -> Sequence[Finding]:
         """What attention as a whole is worth, beside every difference between arms."""
-        helps = next(claim for claim in claims if claim.name == HELPS)
         compared = {
             claim.name: math.log(claim.estimate.value)
             for claim in claims
             if "perplexity" in claim.quantity
-            and claim is not helps
+            and claim.name != HELPS
             and not claim.name.startswith("beats-")
             and claim.estimate.value > 0
         }
-        return [attention_worth(helps.runs, compared)]
+        logs = arms.log_ratios((OFF, "dev_perplexity"), (self.plain, "dev_perplexity"))
+        return [attention_worth(logs, compared)]
 
     def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """What `shared.md` tells of every study of this kind."""
