@@ -7,18 +7,21 @@ CHECKED := src tests benchmarks tools
 QUICK := $(addprefix tests/,core measure parts decode audit/checks models/test_gpt.py \
 	report/test_text.py report/test_build.py test_rooms.py test_package.py)
 
-.PHONY: run test quick test-search test-slow test-faults check bench docs-figures clean
+.PHONY: run test tests quick test-search test-slow test-faults check lint types bench docs-figures \
+	clean
 
 run: $(STAMP)
 	$(BIN)/attnlab run phase-transition
 
-test: check
+# types are checked while the tests run: alone, they would leave a core idle for a minute
+test: lint
+	$(MAKE) --no-print-directory -j 2 types tests
+
+tests: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup
 
 # for every save: format, lint, and the tests that neither train nor start processes
-quick: $(STAMP)
-	$(BIN)/ruff format --check $(CHECKED)
-	$(BIN)/ruff check $(CHECKED)
+quick: lint
 	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup $(QUICK)
 
 # the property tests with other examples every time and ten times as many
@@ -33,9 +36,13 @@ test-slow: $(STAMP)
 test-faults: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -rs tests/faults
 
-check: $(STAMP)
+check: lint types
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/ruff check $(CHECKED)
+
+types: $(STAMP)
 	$(BIN)/basedpyright
 
 bench: $(STAMP)
