@@ -1,7 +1,7 @@
 """Break the code in many small ways and count how often the tests notice, to compare two commits.
 
 python tools/mutants.py sample OUT.json [--tree FOLDER] [--count 60] [--seed 0]
-python tools/mutants.py run SAMPLE.json OUT.json [--tree FOLDER] [--budget 40]
+python tools/mutants.py run SAMPLE.json OUT.json [--tree FOLDER] [--budget 40] [--jobs 1]
 python tools/mutants.py compare BEFORE.json AFTER.json
 
 `sample` draws mutants from all rooms: a comparison, an operator, a number, a condition or a
@@ -9,13 +9,14 @@ returned value is changed, two arguments are swapped, or a statement is left out
 as text (function, statement, expression), so that `run` finds it again in a tree where files have
 moved and names have changed; those it does not find it lists. `run` applies each to a copy of the
 tree and runs the test files nearest to the changed module, until one fails or `--budget` seconds of
-processor time are spent. A test that fails counts only when it passes without the mutant.
+processor time are spent. A test that fails counts only when it passes without the mutant;
+`--skip FILE` names tests, one a line, that fail on this machine without any.
 """
 
 import argparse
 import ast
-import copy
 import json
+import multiprocessing.util
 import os
 import random
 import re
@@ -25,245 +26,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-}
-ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Mult,
-    ast.Pow: ast.Mult,
-}
-BLOCKS = ("annotation", "returns", "body", "orelse", "finalbody", "handlers", "cases")
-MINIMUM_PER_ROOM = 2
-SIMILAR_ENOUGH = 0.6
+from mutant_sites import Site, apply, find, sample, sites_in, write
+
 MOST_TEST_FILES = 12
 BUDGET_VARIABLE, SUBJECT_VARIABLE = "MUTANT_CPU_SECONDS", "MUTANT_SUBJECT"
-
-
-@dataclass(frozen=True)
-class Site:
-    """A place where one operator applies; `node` is replaced by the source text `after`."""
-
-    file: str
-    function: str
-    body: str
-    statement: str
-    operator: str
-    before: str
-    after: str
-    node: ast.AST
-
-    @property
-    def room(self) -> str:
-        """The first folder below the package, or the module itself."""
-        return Path(self.file).parts[0].removesuffix(".py")
-
-    def as_json(self) -> dict[str, str]:
-        """Everything but the node."""
-        names = ("file", "function", "body", "statement", "operator", "before", "after")
-        return {"room": self.room} | {name: getattr(self, name) for name in names}
-
-
-def mutations(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Operator and changed copy, for each operator that applies to this node."""
-    if isinstance(node, ast.stmt):
-        yield from statement_mutations(node)
-        return
-    changed: Any = copy.deepcopy(node)
-    match changed:
-        case ast.Compare(ops=[operator]) if type(operator) in COMPARISONS:
-            changed.ops = [COMPARISONS[type(operator)]()]
-            yield "comparison", changed
-        case ast.BinOp(op=operator) if type(operator) in ARITHMETIC:
-            changed.op = ARITHMETIC[type(operator)]()
-            yield "arithmetic", changed
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            yield "number", ast.Constant(value + 1)
-        case ast.BoolOp(op=operator):
-            changed.op = ast.Or() if isinstance(operator, ast.And) else ast.And()
-            yield "boolean", changed
-        case ast.IfExp():
-            changed.test = ast.UnaryOp(ast.Not(), changed.test)
-            yield "condition", changed
-        case ast.Call(args=[first, second, *rest]) if _has_order(changed):
-            changed.args = [second, first, *rest]
-            yield "arguments", changed
-
-
-def statement_mutations(node: ast.stmt) -> Iterator[tuple[str, ast.AST]]:
-    """The same for whole statements."""
-    match node:
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
-            yield "return", ast.Return(ast.Constant(None))
-        case ast.Expr(value=ast.Call()) | ast.AugAssign():
-            yield "removal", ast.Pass()
-
-
-def _has_order(call: ast.Call) -> bool:
-    """Whether swapping the first two arguments can matter: not for min and max."""
-    symmetric = isinstance(call.func, ast.Name) and call.func.id in ("min", "max")
-    return not symmetric and not any(isinstance(a, ast.Starred) for a in call.args[:2])
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a statement that can be replaced: no annotations, strings, inner blocks."""
-    yield node
-    for name, value in ast.iter_fields(node):
-        if name in BLOCKS and not isinstance(node, ast.IfExp | ast.Lambda):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
-                yield from walk(child)
-
-
-def functions_of(node: ast.AST, name: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
-    """All functions and methods with their qualified names."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.ClassDef):
-            inner = f"{name}.{child.name}".lstrip(".")
-            if isinstance(child, ast.FunctionDef):
-                yield inner, child
-            yield from functions_of(child, inner)
-
-
-def sites_of(file: str, source: str) -> Iterator[Site]:
-    """All mutants of the functions of one file."""
-    for name, function in functions_of(ast.parse(source)):
-        body = " ".join(ast.unparse(statement) for statement in function.body)
-        for statement in statements(function.body):
-            text = ast.unparse(statement).splitlines()[0]
-            changes = [
-                (operator, part, ast.unparse(ast.fix_missing_locations(changed)))
-                for part in walk(statement)
-                for operator, changed in mutations(part)
-            ]
-            if isinstance(statement, ast.If | ast.While):
-                changes.append(("condition", statement.test, _negate(statement.test)))
-            for operator, part, after in changes:
-                yield Site(file, name, body, text, operator, ast.unparse(part), after, part)
-
-
-def _negate(test: ast.expr) -> str:
-    return f"not ({ast.unparse(test)})"
-
-
-def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements of a function with those of its blocks, without those of inner functions."""
-    for statement in body:
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Raise):
-            continue
-        yield statement
-        for name in ("body", "orelse", "finalbody"):
-            yield from statements(getattr(statement, name, []))
-        for part in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
-            yield from statements(part.body)
-
-
-def sites_in(tree: Path) -> list[Site]:
-    """All mutants of a tree."""
-    package = tree / "src" / "attnlab"
-    return [
-        site
-        for path in sorted(package.rglob("*.py"))
-        for site in sites_of(path.relative_to(package).as_posix(), path.read_text("utf-8"))
-    ]
-
-
-def sample(tree: Path, count: int, seed: int) -> list[dict[str, Any]]:
-    """Some from each room, more from the larger ones; within a room all operators alike."""
-    rooms: dict[str, dict[str, list[Site]]] = defaultdict(lambda: defaultdict(list))
-    for site in sites_in(tree):
-        rooms[site.room][site.operator].append(site)
-    sizes = {room: sum(map(len, found.values())) for room, found in rooms.items()}
-    quota = dict.fromkeys(sorted(sizes), MINIMUM_PER_ROOM)
-    while sum(quota.values()) < count:
-        quota[max(quota, key=lambda room: sizes[room] / quota[room])] += 1
-    generator = random.Random(seed)
-    chosen: list[Site] = []
-    for room, number in quota.items():
-        operators = sorted(rooms[room])
-        generator.shuffle(operators)
-        for i in range(number):
-            chosen.append(generator.choice(rooms[room][operators[i % len(operators)]]))
-    return [{"id": i} | site.as_json() for i, site in enumerate(chosen[:count])]
-
-
-@cache
-def tokens(text: str) -> Counter[str]:
-    """Words and signs with their counts."""
-    return Counter(re.findall(r"\w+|[^\w\s]", text))
-
-
-def likeness(a: str, b: str) -> float:
-    """Share of words in common: 1 when the same words are in both."""
-    one, other = tokens(a), tokens(b)
-    return 2 * (one & other).total() / max(1, one.total() + other.total())
-
-
-def find(mutant: dict[str, Any], sites: list[Site]) -> Site | None:
-    """The same place in another tree, or None when nothing is like it."""
-
-    def score(site: Site) -> float:
-        return (
-            0.3 * likeness(mutant["before"], site.before)
-            + 0.2 * likeness(mutant["statement"], site.statement)
-            + 0.3 * likeness(mutant["body"], site.body)
-            + 0.1 * (mutant["function"] == site.function)
-            + 0.05 * (Path(mutant["file"]).name == Path(site.file).name)
-            + 0.05 * (mutant["room"] == site.room)
-        )
-
-    alike = [
-        site
-        for site in sites
-        if site.operator == mutant["operator"]
-        and likeness(mutant["before"], site.before) >= 0.5
-        and likeness(mutant["body"], site.body) >= 0.4
-    ]
-    best = max(alike, key=score, default=None)
-    return best if best is not None and score(best) >= SIMILAR_ENOUGH else None
-
-
-def apply(site: Site, path: Path) -> None:
-    """Write the changed text; the time stamp moves on, so that no stale byte code is used."""
-    node: Any = site.node
-    lines = path.read_bytes().splitlines(keepends=True)
-    start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
-    end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
-    text = b"".join(lines)
-    after = site.after if isinstance(node, ast.stmt) else f"({site.after})"
-    write(path, text[:start] + after.encode() + text[end:])
-
-
-def write(path: Path, data: bytes) -> None:
-    """With a time stamp that is later than before by two seconds."""
-    later = path.stat().st_mtime + 2
-    path.write_bytes(data)
-    os.utime(path, (later, later))
+SKIP_VARIABLE = "MUTANT_SKIPPED_TESTS"
 
 
 @cache
@@ -324,6 +97,10 @@ def nearest_tests(tree: Path, file: str) -> list[str]:
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """As a plugin of pytest: in each file first the tests that name what was changed."""
     subject = os.environ[SUBJECT_VARIABLE]
+    skipped = os.environ.get(SKIP_VARIABLE)
+    if skipped:
+        failing = set(Path(skipped).read_text("utf-8").splitlines())
+        items[:] = [item for item in items if item.nodeid not in failing]
     order = {path: i for i, path in enumerate(dict.fromkeys(item.path for item in items))}
     generator = random.Random(0)
 
@@ -404,26 +181,40 @@ def passes(tree: Path, test: str, budget: float) -> bool:
     return run_tests(tree, [test], budget)[0] is None
 
 
-def run(sample_file: Path, out: Path, tree: Path, budget: float) -> None:
-    """One mutant after the other; what is in the file already is kept."""
+def run(sample_file: Path, out: Path, tree: Path, budget: float, jobs: int) -> None:
+    """Judge what is not in `out` yet, `jobs` mutants at a time, each process in its own copy."""
     mutants = json.loads(sample_file.read_text())
     results = json.loads(out.read_text()) if out.is_file() else []
     known = {result["id"] for result in results}
-    with tempfile.TemporaryDirectory() as folder:
-        own = Path(folder) / "tree"
-        shutil.copytree(
-            tree, own, ignore=shutil.ignore_patterns(".git", ".venv", "runs", ".*_cache")
-        )
-        sites = sites_in(own)
-        for mutant in (m for m in mutants if m["id"] not in known):
-            site = find(mutant, sites)
-            place = {"id": mutant["id"]} | (site.as_json() if site else mutant)
-            place.pop("body")
-            found = judge(own, site, budget) if site else {"verdict": "not found"}
-            results.append(place | found)
-            out.write_text(json.dumps(results, indent=1))
+    missing = [mutant for mutant in mutants if mutant["id"] not in known]
+    with ProcessPoolExecutor(jobs) as pool:
+        work = [pool.submit(judge_in_copy, mutant, tree, budget) for mutant in missing]
+        for done in as_completed(work):
+            results.append(done.result())
+            out.write_text(json.dumps(sorted(results, key=lambda r: r["id"]), indent=1))
             print(describe(results[-1]), flush=True)
     summarise(results)
+
+
+def judge_in_copy(mutant: dict[str, Any], tree: Path, budget: float) -> dict[str, Any]:
+    """Find the mutant's place in a copy of the tree that this process made, and judge it there."""
+    own, sites = copy_of(tree)
+    site = find(mutant, sites)
+    place = {"id": mutant["id"]} | (site.as_json() if site else mutant)
+    place.pop("body")
+    return place | (judge(own, site, budget) if site else {"verdict": "not found"})
+
+
+@cache
+def copy_of(tree: Path) -> tuple[Path, list[Site]]:
+    """A copy that is removed when this process ends, and its mutants."""
+    folder = tempfile.mkdtemp()
+    finalize = multiprocessing.util.Finalize
+    finalize(None, shutil.rmtree, args=(folder, True), exitpriority=1)
+    own = Path(folder) / "tree"
+    ignored = shutil.ignore_patterns(".git", ".venv", ".gpu", "runs", ".*_cache")
+    shutil.copytree(tree, own, ignore=ignored)
+    return own, sites_in(own)
 
 
 def describe(result: dict[str, Any]) -> str:
@@ -465,13 +256,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=40.0, help="processor seconds a mutant")
+    parser.add_argument("--jobs", type=int, default=1, help="mutants judged at a time")
+    parser.add_argument("--skip", type=Path, help="tests that fail here without a mutant")
     given = parser.parse_args()
     if given.action == "sample":
         drawn = sample(given.tree, given.count, given.seed)
         given.files[0].write_text(json.dumps(drawn, indent=1))
     elif given.action == "run":
         source, out = given.files
-        run(source, out, given.tree, given.budget)
+        if given.skip:
+            os.environ[SKIP_VARIABLE] = str(given.skip.resolve())
+        run(source, out, given.tree, given.budget, given.jobs)
     else:
         compare(*(json.loads(path.read_text()) for path in given.files))
 

@@ -36,7 +36,7 @@ def test_a_filled_store_is_a_run_with_groups_and_a_csv(
     lines = (path / "trials.csv").read_text().splitlines()
     assert len(lines) == 2004 and lines[0] == "id,seed,state,group,value,cost_seconds"
     page = (path / "report.html").read_text()
-    assert "5 groups that agree on their settings" in page
+    assert "shown as one group (5 groups)" in page
     assert "<tr><td>0<td>401<td>401<td>142.9 (0 to 285.7)<td>0.01" in page, (
         "seeds 0, 5, … 2000: their mean / 7 is 142.9"
     )

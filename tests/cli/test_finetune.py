@@ -114,7 +114,7 @@ def test_predict(place: Path, full: dict[str, Any]) -> None:
     pair = call(
         "predict", full["run"], "--text", "a", "--second", "b", "--out", str(place / "runs")
     )
-    assert pair.code == 2 and "one text, not pairs" in pair.err
+    assert pair.code == 2 and "single texts, not pairs" in pair.err
 
 
 @pytest.mark.parametrize(

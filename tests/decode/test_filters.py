@@ -174,7 +174,7 @@ def test_logits_that_are_nan_or_infinite_are_refused(bad: list[float]) -> None:
         lambda: f.repetition_penalty(logits, 2, seen),
     ]
     for call in calls:
-        with pytest.raises(UsageError, match="not numbers"):
+        with pytest.raises(UsageError, match="NaN or infinite"):
             call()
 
 

@@ -99,7 +99,7 @@ def test_logits_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch)
     table: Any = model.position.table
     with torch.no_grad():
         table[13].fill_(torch.nan)
-    with pytest.raises(UsageError, match="not numbers"):
+    with pytest.raises(UsageError, match="NaN or infinite"):
         generate(model, [[5, 3]], GREEDY, max_new_tokens=23)
 
 

@@ -124,13 +124,13 @@ def test_settings_carry_their_values_at_the_scales() -> None:
         depth: int = setting("layers", 3, full=6)
 
     class Study(Small):
-        Settings = Scaled
+        Settings = Scaled  # pyright: ignore[reportAssignmentType]
         presets: ClassVar = {"full": {"seeds": 5, "depth": 7}}
 
     values = {
-        scale: (s.width, s.depth, s.seeds)
+        scale: (s["width"], s["depth"], s["seeds"])
         for scale in ("smoke", "quick", "full")
-        if (s := Study.at(scale).settings)
+        if (s := Study.at(scale).settings_json())
     }
     assert values == {"smoke": (2, 3, 3), "quick": (8, 3, 3), "full": (64, 7, 5)}
     assert Study.at("smoke", width=5).settings_json()["width"] == 5

@@ -261,7 +261,7 @@ def test_a_map_from_tokens_to_latents_is_refused_in_one_line(
     text = f"Where was {NAMES[0]} born?"
     assert asking.attend("pretrained", text, Path(), "cpu").weights.shape[2:] == (24, 24)
     for arm, words in (("perceiver-local", text), ("perceiver-course", "born")):  # square, even so
-        with pytest.raises(UsageError, match="not from token to token"):
+        with pytest.raises(UsageError, match="no attention from token to token"):
             asking.attend(arm, words, Path(), "cpu")
 
 

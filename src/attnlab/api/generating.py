@@ -120,7 +120,7 @@ def _ends(target: Target) -> set[int]:
     """The ids that end a text, according to the tokenizer and the generation config."""
     library = getattr(target.model, "library", None)
     named = getattr(getattr(library, "generation_config", None), "eos_token_id", None)
-    ends = {named} if isinstance(named, int) else set(named or ())
+    ends: set[int] = {named} if isinstance(named, int) else set(named or ())
     stop = target.reader.stop if target.reader else None
     return ends if stop is None else ends | {stop}
 

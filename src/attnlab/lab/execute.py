@@ -44,8 +44,20 @@ class Progress(Protocol):
         ...
 
 
-class Silent(Progress):
-    """Shows nothing: it inherits the empty methods of the protocol."""
+class Silent:
+    """Shows nothing."""
+
+    def start(self, total: int, already_done: int) -> None:
+        """Say nothing."""
+
+    def advance(self, trial: Trial, state: str) -> None:
+        """Say nothing."""
+
+    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
+        """Say nothing."""
+
+    def stop(self) -> None:
+        """Say nothing."""
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class _ModuleState:
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.training = module.training
-        buffers = ((name, b) for name, b in module._buffers.items() if b is not None)
+        buffers = module.named_buffers(recurse=False, remove_duplicate=False)
         self.buffers = {name: (b, b.detach().clone()) for name, b in buffers}
         own = vars(module).keys() - MODULE_ATTRIBUTES
         self.plain = {name: (vars(module)[name], _snapshot(vars(module)[name])) for name in own}

@@ -19,7 +19,7 @@ def figures(study: Adapters, arms: AdaptArms) -> list[Figure]:
     """Costs are shown where they were measured."""
     tasks = [task for task in TASKS if arms.task(task).names()]
     kinds = [kind for kind in COSTS if any(kind in row.cost for row in arms.table)]
-    methods = list(study.settings.methods)
+    methods: list[str] = list(study.settings.methods)
     drawn: dict[str, Drawn] = {
         "methods": (lambda: _methods(arms, tasks), arms.table.ids),
         "cost": (lambda: _cost(arms, methods, tasks, kinds), arms.table.ids if kinds else []),
