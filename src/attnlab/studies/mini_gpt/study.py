@@ -21,7 +21,7 @@ Parts = Mapping[str, Mapping[str, Any]]  # part of the GPT -> its configuration 
 
 OFF: Parts = {"mask": {"name": "self"}}  # every position attends to itself only
 ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3}
-OFF = "attention off"
+SWITCHED_OFF = "attention off"  # the arm with these parts
 HELPS = "attention-helps"  # a claim that each of these studies makes
 COURSE = "course report: news sentences, vocabulary 26,604"
 PERPLEXITIES = {"dev_perplexity": "perplexity", "dev_sentence_mean": "mean sentence perplexity"}
@@ -98,7 +98,7 @@ class GPTArms(Arms):
     def attention_helps(self, plain: str) -> Claim:
         """The claim that the plain model is worse with attention switched off."""
         statement = "Attention is worth something: switched off, the perplexity is higher"
-        return self.compare(HELPS, statement, (OFF, plain), above=1.0)
+        return self.compare(HELPS, statement, (SWITCHED_OFF, plain), above=1.0)
 
     def beats_baseline(self, arm: str, order: str) -> Claim:
         """The claim that the arm's perplexity is below that of an n-gram model."""
@@ -165,7 +165,7 @@ class MiniGPTStudy(ArmStudy):
             and not claim.name.startswith("beats-")
             and claim.estimate.value > 0
         }
-        logs = arms.log_ratios((OFF, "dev_perplexity"), (self.plain, "dev_perplexity"))
+        logs = arms.log_ratios((SWITCHED_OFF, "dev_perplexity"), (self.plain, "dev_perplexity"))
         return [attention_worth(logs, compared)]
 
     def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
