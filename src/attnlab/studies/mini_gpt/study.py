@@ -34,7 +34,7 @@ LONG = (
     "to some other , where I may live in peace with those that love me , and think no more of what "
     "is past , nor of the men who were the cause of all my grief , for I have seen enough of the "
     "world to know that a good name is soon lost , and that he who has lost it will not find it "
-    "again , though he should live a thousand years and do nothing but good in all of them ."
+    "again , though he should live a thousand years ."
 )
 
 
