@@ -230,7 +230,7 @@ def test_models_that_lose_to_bigrams_are_named_first() -> None:
     study = HeadMerging.at("quick")
     beaten = draw_conclusions(study, merging_table(CAUGHT, STRONG)).answer
     assert beaten.startswith("Not settled for a GPT that has learnt its text: after 900 steps")
-    assert "(101.1) is not shown to beat a bigram model (90.0)" in beaten
+    assert "(101.1) does not beat a bigram model (90.0)" in beaten
     assert "attnlab run head-merging --scale full --device cuda. At this budget: No: it" in beaten
     full = draw_conclusions(HeadMerging.at("full"), merging_table(CAUGHT, STRONG)).answer
     assert "--set steps=" in full and "--scale full" not in full

@@ -28,6 +28,7 @@ def facts(study: MiniGPTStudy, arms: GPTArms, claims: Sequence[Claim]) -> Mappin
     return {
         "study": study.name,
         "other_text": study.other_text,
+        "reported_mean": study.reported_mean,
         "plain_perplexity": arms.geometric(study.plain, "dev_perplexity").value,
         "more_steps": type(study).at("full").settings.steps > study.settings.steps,
         "ratios": [ratio for ratio in ratios if math.isfinite(ratio)],

@@ -126,6 +126,7 @@ class MiniGPTStudy(ArmStudy):
     shares_accelerator = True
     settings: MiniGPTSettings
     plain: ClassVar[str]  # the arm that the others, and attention switched off, are compared with
+    reported_mean: ClassVar = "; the course report gives this one, 1.3 times the other there"
     other_text: ClassVar = "The reported numbers come from news sentences"  # why levels differ
 
     run = deferred(".trial:run")
