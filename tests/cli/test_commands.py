@@ -27,7 +27,7 @@ COMMANDS = {
     "--second --seed --set --text --threads",
     "predict": "--device --help --json --out --second --text RUN",
     "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
-    "perplexity": "--device --help --json --lines --out --stride --text FILE TARGET",
+    "perplexity": "--device --help --json --lines --out --stop --stride --text FILE TARGET",
     "audit": "--device --help --json --length --only --out --quiet --revision --seed "
     "--trust-remote-code TARGET",
     "generate": "--device --help --json --max-new-tokens --n --out --prompt --prompt-file --seed "

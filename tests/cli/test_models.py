@@ -137,6 +137,14 @@ def test_perplexity_of_a_file_and_of_its_lines(model: dict[str, Any], text: Path
     assert lines["mean_of_sentences"] > 1
 
 
+def test_the_end_of_a_text_is_scored_when_asked_for(model: dict[str, Any], text: Path) -> None:
+    ask = ["perplexity", model["run"], "--out", str(text.parent / "runs"), "--json"]
+    ask += ["--text", "the king\nhis son\n", "--lines"]
+    plain, ended = (json.loads(call(*ask, *more).out) for more in ([], ["--stop"]))
+    assert not plain["stop_scored"] and ended["stop_scored"]
+    assert ended["tokens"] == plain["tokens"] + 2 and ended["nll"] > plain["nll"]
+
+
 def test_transformers_loads_the_export_and_gives_the_same_logits(
     model: dict[str, Any], other: dict[str, Any], text: Path, tmp_path: Path
 ) -> None:

@@ -46,7 +46,7 @@ def attend(
     return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights)
 
 
-def perplexity(
+def perplexity(  # noqa: PLR0913  (what a person may choose)
     target: str,
     text: str,
     out: Path,
@@ -54,13 +54,18 @@ def perplexity(
     *,
     lines: bool = False,
     stride: int | None = None,
+    stop: bool = False,
 ) -> dict[str, Any]:
-    """The perplexity of a text of any length; each token is scored once."""
+    """The perplexity of a text of any length; each token is scored once.
+
+    `stop`: the token that ends a text is scored too (after every line, with `lines`). The studies
+    of small GPTs score their sentences so; without it, the text need not be a finished one.
+    """
     loaded = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows
 
     pieces = [line for line in text.splitlines() if line.strip()] if lines else [text]
-    rows = [ids for piece in pieces if len(ids := _ids(loaded, piece)) > 1]
+    rows = [ids for piece in pieces if len(ids := _ids(loaded, piece, stop)) > 1]
     if not rows:
         raise UsageError("the text is too short to score: it needs two tokens or more")
     context = min(loaded.model.context, max(map(len, rows)))
@@ -71,6 +76,7 @@ def perplexity(
         "perplexity": whole.corpus,
         "nll": whole.nll,
         "tokens": whole.tokens,
+        "stop_scored": stop,
         "bits_per_byte": whole.nll / math.log(2) / max(1, sum(len(p.encode()) for p in pieces)),
     }
     if lines:
@@ -114,10 +120,14 @@ def audit(  # noqa: PLR0913  (what a person may choose)
     )
 
 
-def _ids(target: Target, piece: str) -> list[int]:
+def _ids(target: Target, piece: str, stop: bool) -> list[int]:
+    """The ids of a text, with the token that ends it if `stop`."""
     if target.reader is None:
         raise UsageError(f"{target.name} has no tokenizer: it cannot read a text")
-    return list(target.reader.encode(piece))
+    end = target.reader.stop if stop else None
+    if stop and end is None:
+        raise UsageError(f"--stop: {target.name} has no token that ends a text")
+    return [*target.reader.encode(piece), *([] if end is None else [end])]
 
 
 def compare(first: str, second: str, text: str | None, out: Path, device: str) -> dict[str, Any]:

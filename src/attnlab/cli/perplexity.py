@@ -34,6 +34,12 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
         int | None,
         typer.Option(min=1, help="New tokens per window; default: the model's context length."),
     ] = None,
+    stop: Annotated[
+        bool,
+        typer.Option(
+            "--stop", help="Score the token that ends a text too, as studies do with sentences."
+        ),
+    ] = False,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,
@@ -41,6 +47,8 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
     """Compute the perplexity of a text under a model.
 
     That is exp(Σ NLL / Σ tokens). With --lines, also the mean of the perplexities of all lines.
+    A text need not be finished: that it ends is scored with --stop only. The sentences of the
+    studies positions, head-merging and projection-depth are scored with it.
     """
     from attnlab.api.questions import perplexity
     from attnlab.core.errors import UsageError
@@ -50,7 +58,7 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
         raise UsageError("give either FILE or --text")
     read = text if file is None else read_text(file)
     with redirect_stdout(sys.stderr):  # a user's model may print
-        scores = perplexity(target, str(read), out, device, lines=lines, stride=stride)
+        scores = perplexity(target, str(read), out, device, lines=lines, stride=stride, stop=stop)
     if json:
         say_json(scores)
     else:

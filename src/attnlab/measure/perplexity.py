@@ -136,12 +136,17 @@ def corpus_perplexity(
     return Perplexity(_sum(sums), tokens)
 
 
-def sentence_perplexity(nll: TokenNLL, row: Ids, device: str = "cpu") -> float:
-    """exp(NLL / tokens) of one row, scored in a batch by itself; its first token is not scored."""
+def sentence_perplexity(
+    nll: TokenNLL, row: Ids, device: str = "cpu", context: int | None = None
+) -> float:
+    """exp(NLL / tokens) of one row, scored in a batch by itself; its first token is not scored.
+
+    A row longer than `context` (default: any length is read at once) is cut into windows.
+    """
     if len(row) < 2:
         raise UsageError("perplexity needs at least two tokens")
-    whole = next(windows(row, len(row) - 1))
-    return float(score(nll, [whole], device).sentences[0])
+    whole = windows(row, min(context or len(row), len(row) - 1))
+    return score(nll, whole, device).perplexity.corpus
 
 
 def windows(row: Ids, context: int, stride: int | None = None) -> Iterator[ScoringBatch]:

@@ -22,6 +22,7 @@ class Sentences:
     tokenizer: Tokenizer
     train: Rows
     dev: Rows
+    test: Rows  # scored once, after training; empty if the text is too short for a third split
 
 
 @lru_cache(maxsize=2)
@@ -31,12 +32,12 @@ def load_sentences(text: str, min_count: int, block: int) -> Sentences:
         splits = Corpus.shakespeare().split(DEV, TEST).map(extract_speeches)
     else:
         splits = Corpus.read(Path(text)).split(DEV, TEST)
-    train, dev = (
+    train, dev, test = (
         [sentence for document in part for sentence in split_sentences(document)]
-        for part in (splits.train, splits.dev)
+        for part in splits.parts
     )
     tokenizer = train_tokenizer("word", train, min_count=min_count)
-    rows = [truncate_rows(tokenizer.rows(part), block)[0] for part in (train, dev)]
+    rows = [truncate_rows(tokenizer.rows(part), block)[0] for part in (train, dev, test)]
     return Sentences(tokenizer, *rows)
 
 

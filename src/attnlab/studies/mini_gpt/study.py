@@ -21,7 +21,7 @@ Parts = Mapping[str, Mapping[str, Any]]  # part of the GPT -> its configuration 
 
 OFF: Parts = {"mask": {"name": "self"}}  # every position attends to itself only
 ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3}
-OFF = "attention off"
+SWITCHED_OFF = "attention off"  # the arm with these parts
 HELPS = "attention-helps"  # a claim that each of these studies makes
 COURSE = "course report: news sentences, vocabulary 26,604"
 PERPLEXITIES = {"dev_perplexity": "perplexity", "dev_sentence_mean": "mean sentence perplexity"}
@@ -34,7 +34,7 @@ LONG = (
     "to some other , where I may live in peace with those that love me , and think no more of what "
     "is past , nor of the men who were the cause of all my grief , for I have seen enough of the "
     "world to know that a good name is soon lost , and that he who has lost it will not find it "
-    "again , though he should live a thousand years and do nothing but good in all of them ."
+    "again , though he should live a thousand years ."
 )
 
 
@@ -52,7 +52,8 @@ class MiniGPTSettings(StudySettings):
     )
     block: int = setting("longest sentence in tokens, with <START> and <STOP>", 128, smoke=64, ge=8)
     seeds: int = setting("models per arm", 5, smoke=3, ge=1)
-    steps: int = setting("training steps", 900, smoke=6, full=8000, ge=1)
+    # at full scale 2,500 steps pass over the text twice: dev 108 where a trigram model has 135
+    steps: int = setting("training steps", 900, smoke=6, full=2500, ge=1)
     batch: int = setting("sentences per batch", 32, smoke=4, full=64, ge=2)
     by_length: bool = setting("batch sentences of similar length: less padding", True)
     learning_rate: float = setting(
@@ -75,10 +76,10 @@ class MiniGPTSettings(StudySettings):
 class GPTArms(Arms):
     """The trained models by arm, and the n-gram models scored on the same dev sentences."""
 
-    def baselines(self) -> dict[str, float]:
-        """Dev perplexity of the n-gram models that ended, by name."""
-        rows = {row["order"]: row for row in self.table.where(kind="ngram")}
-        return {order: float(rows[order]["dev_perplexity"]) for order in ORDERS if order in rows}
+    def baselines(self, metric: str = "dev_perplexity") -> dict[str, float]:
+        """Perplexity of the n-gram models that ended, by name; left out where it is not known."""
+        rows = {row["order"]: row.get(metric) for row in self.table.where(kind="ngram")}
+        return {order: float(rows[order]) for order in ORDERS if rows.get(order) is not None}
 
     def compare(
         self,
@@ -98,10 +99,13 @@ class GPTArms(Arms):
     def attention_helps(self, plain: str) -> Claim:
         """The claim that the plain model is worse with attention switched off."""
         statement = "Attention is worth something: switched off, the perplexity is higher"
-        return self.compare(HELPS, statement, (OFF, plain), above=1.0)
+        return self.compare(HELPS, statement, (SWITCHED_OFF, plain), above=1.0)
 
-    def beats_baseline(self, arm: str, order: str) -> Claim:
-        """The claim that the arm's perplexity is below that of an n-gram model."""
+    def beats_ngrams(self, arm: str) -> list[Claim]:
+        """The claims that the arm's perplexity is below that of bigrams, and of trigrams."""
+        return [self._beats(arm, order) for order in ("bigram", "trigram")]
+
+    def _beats(self, arm: str, order: str) -> Claim:
         base = self.baselines().get(order, math.nan)
         logs = [math.log(value / base) for value in self.values(arm, "dev_perplexity").values()]
         return judge_ratio(
@@ -118,13 +122,16 @@ class MiniGPTStudy(ArmStudy):
     """Arms that differ in one part of the GPT, and n-gram baselines."""
 
     Settings: ClassVar[type[StudySettings]] = MiniGPTSettings
-    version = 2  # samples come from decode/generate.py since
+    version = 3  # the test split is scored; three samples; no sentence is cut off
     shares_accelerator = True
     settings: MiniGPTSettings
     plain: ClassVar[str]  # the arm that the others, and attention switched off, are compared with
+    reported_mean: ClassVar = "; the course report gives this one, 1.3 times the other there"
+    other_text: ClassVar = "The reported numbers come from news sentences"  # why levels differ
 
     run = deferred(".trial:run")
     figures = deferred(".figures:figures")
+    facts = deferred(".facts:facts")
 
     @abstractmethod
     def arm_parts(self) -> Mapping[str, Parts]:
@@ -165,28 +172,5 @@ class MiniGPTStudy(ArmStudy):
             and not claim.name.startswith("beats-")
             and claim.estimate.value > 0
         }
-        logs = arms.log_ratios((OFF, "dev_perplexity"), (self.plain, "dev_perplexity"))
+        logs = arms.log_ratios((SWITCHED_OFF, "dev_perplexity"), (self.plain, "dev_perplexity"))
         return [attention_worth(logs, compared)]
-
-    def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """What `shared.md` tells of every study of this kind."""
-        first = {arm: arms.rows(arm)[0] for arm in arms.names()}
-        ratios = [
-            arms.geometric(arm, "dev_sentence_mean").value
-            / arms.geometric(arm, "dev_perplexity").value
-            for arm in first
-        ]
-        return {
-            "ratios": [ratio for ratio in ratios if math.isfinite(ratio)],
-            "first": next(iter(first.values()), None),
-            "costs": [
-                (arm, f"{row['parameters']:,}", _speed(arms, arm)) for arm, row in first.items()
-            ],
-            "samples": {arm: row.samples for arm, row in first.items() if row.samples},
-        }
-
-
-def _speed(arms: Arms, arm: str) -> str:
-    """Training tokens per second, mean over seeds."""
-    speed = arms.mean_cost(arm, "tokens_per_second")
-    return f"{speed:,.0f}" if math.isfinite(speed) else "not measured"

@@ -22,6 +22,7 @@ from attnlab.training.loop import train
 from attnlab.training.settings import TrainSettings
 
 TENTHS = 10  # points of the curve of the training loss
+SAMPLES = 3  # texts that each model writes
 
 
 def run(study: MiniGPTStudy, trial: Trial, context: TrialContext) -> Outcome:
@@ -31,8 +32,12 @@ def run(study: MiniGPTStudy, trial: Trial, context: TrialContext) -> Outcome:
     if trial.config["kind"] == "gpt":
         return run_gpt(s, trial, data, context)
     model = NGram.fit(data.train, ORDERS[trial.config["order"]], data.tokenizer.size)
-    nll, tokens = model.nll(sample_rows(data.dev, s.scored))
-    return Outcome({"dev_perplexity": math.exp(nll / tokens), "tokens": tokens})
+    metrics: dict[str, Scalar] = {}
+    for split, rows in (("dev", data.dev), ("test", data.test)):
+        if rows:
+            nll, tokens = model.nll(sample_rows(rows, s.scored))
+            metrics |= {f"{split}_perplexity": math.exp(nll / tokens), f"{split}_tokens": tokens}
+    return Outcome(metrics)
 
 
 def run_gpt(s: MiniGPTSettings, trial: Trial, data: Sentences, context: TrialContext) -> Outcome:
@@ -60,6 +65,7 @@ def run_gpt(s: MiniGPTSettings, trial: Trial, data: Sentences, context: TrialCon
         "train_sentences": len(data.train),
         "train_tokens": result.tokens,
         "last_loss": float(np.mean(result.losses[-max(1, s.steps // TENTHS) :])),
+        "last_batch_loss": result.losses[-1],
     }
     speed = result.tokens_per_second
     return Outcome(
@@ -85,7 +91,7 @@ def build_gpt(s: MiniGPTSettings, parts: Parts, vocabulary: int, generator: torc
 def measure(
     model: GPT, s: MiniGPTSettings, data: Sentences, device: str
 ) -> tuple[dict[str, Scalar], dict[str, list[float]]]:
-    """Perplexities of both splits, in batches and one at a time, by length, of three sentences."""
+    """Perplexities of the splits, in batches and one at a time, by length, of three sentences."""
     nll = token_nll(model)
 
     def scores(rows: Rows, batch: int) -> Scores:
@@ -106,9 +112,12 @@ def measure(
         "alone_perplexity": alone.corpus,
         "log_alone_over_batched": (alone.nll - batched.nll) / batched.tokens,
     }
+    if data.test:
+        test = scores(sample_rows(data.test, s.scored), s.batch).perplexity
+        metrics |= {"test_perplexity": test.corpus, "test_sentence_mean": test.sentence_mean}
     for name in ("normal", "ungrammatical", "long"):
-        row = data.tokenizer.row(getattr(s, name))[: s.block + 1]
-        metrics[f"{name}_perplexity"] = sentence_perplexity(nll, row, device)
+        row = data.tokenizer.row(getattr(s, name))  # <STOP> is scored: `attnlab perplexity --stop`
+        metrics[f"{name}_perplexity"] = sentence_perplexity(nll, row, device, s.block)
     return metrics, perplexity_by_length(dev_scores)
 
 
@@ -125,13 +134,13 @@ def perplexity_by_length(scores: Scores) -> dict[str, list[float]]:
 
 
 def generate_samples(s: MiniGPTSettings, trial: Trial, model: GPT, data: Sentences) -> list[str]:
-    """Two texts from <START>, at temperature 0.8."""
+    """Three texts from <START>, at temperature 0.8."""
     tokenizer = data.tokenizer
     texts = generate(
         model,
         [[tokenizer.start]],
         Strategy("temperature", {"t": 0.8}),
-        n=2,
+        n=SAMPLES,
         stop_ids=[tokenizer.stop],
         max_new_tokens=s.sample_tokens,
         seed=trial.stream.child("sample"),
