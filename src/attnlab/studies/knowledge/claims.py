@@ -39,10 +39,18 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
         "A rate that falls once knows more than the course's, which heats up again",
     ),
     (
-        "six-helps",
-        "embeddings-6",
-        "pretrained",
-        "Token embeddings that start 6 times as large know more, as a report has it",
+        "six-wide-helps",
+        "perceiver-wide-6",
+        "perceiver-course",
+        "The course's Perceiver knows more if the MLP of its up-projection is 6 times as wide as "
+        "the embedding instead of 4 times, as a report may be read",
+    ),
+    (
+        "six-weights-help",
+        "perceiver-weights-6",
+        "perceiver-course",
+        "The course's Perceiver knows more if the linear layers of its up-projection start 6 times "
+        "as large, as a report may be read",
     ),
 )
 
@@ -119,6 +127,21 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
             (arm, ACCURACY),
             above=0.0,
             quantity="share completed − share answered",
+        ),
+        *(
+            [
+                arms.difference(
+                    "text-not-habits",
+                    "The same model answers more often about people it has read of than about "
+                    "real people it has not: what it knows is the text, not what names tell",
+                    (arm, ACCURACY),
+                    (arm, "unread_accuracy"),
+                    above=0.0,
+                    quantity="accuracy, read − unread",
+                )
+            ]
+            if "unread" in kinds
+            else []
         ),
         *(
             arms.level(
