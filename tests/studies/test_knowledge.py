@@ -262,39 +262,6 @@ def test_confidence_is_the_probability_of_the_answer_with_its_end(files: Mapping
     assert kept.tolist() == [0] * 4  # all are told of with the name first; nothing is learnt yet
 
 
-def test_six_is_a_change_of_the_up_projection_and_of_nothing_else(files: Mapping[str, Any]) -> None:
-    """Its linear layers in weight, or its MLP in width: 6 instead of 4 times the embedding."""
-    c = study_of(files).settings_json()
-    course, large, wide = (
-        trial_file.arm_model(c | changes(arm), 31, Seed(3))
-        for arm in ("perceiver-course", "perceiver-weights-6", "perceiver-wide-6")
-    )
-    for (name, one), other in zip(course.named_parameters(), large.named_parameters(), strict=True):
-        scaled = name.startswith("up.") and one.ndim > 1
-        assert torch.equal(other[1], one * (6 if scaled else 1)), name
-    shapes = dict(course.named_parameters())
-    changed = {
-        name: (tuple(shapes[name].shape), tuple(p.shape))
-        for name, p in wide.named_parameters()
-        if p.shape != shapes[name].shape
-    }
-    assert all(name.startswith("up.feed_forward.") for name in changed)
-    assert ((4 * 16, 16), (6 * 16, 16)) in changed.values()
-
-
-def test_perceivers_have_their_own_steps_and_gpts_do_not_depend_on_them(
-    files: Mapping[str, Any],
-) -> None:
-    arms = ["pretrained", "perceiver-local"]
-    one, other = (
-        {t.config["arm"]: t for t in study_of(files, arms=arms, **more).trials()}
-        for more in ({}, {"perceiver_steps": 17, "search_steps": 5, "perceiver_rates": [2e-3]})
-    )
-    assert one["pretrained"].id == other["pretrained"].id
-    assert other["perceiver-local"].config["pretrain_steps"] == 17
-    assert other["pretrained"].config["pretrain_steps"] == 12
-
-
 def test_a_map_from_tokens_to_latents_is_refused_in_one_line(
     done: tuple[Knowledge, Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:

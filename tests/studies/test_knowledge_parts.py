@@ -17,11 +17,13 @@ from attnlab.lab.table import Row, Table
 from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.report.prose import study_prose
+from attnlab.studies.knowledge.arms import changes
 from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
 from attnlab.studies.knowledge.scoring import together, told
 from attnlab.studies.knowledge.search import search_rate
 from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.trial import arm_model
 from attnlab.tasks.birthplaces import Question
 
 
@@ -224,3 +226,35 @@ def test_people_who_are_not_in_the_text_have_a_column_and_a_claim() -> None:
         if s.heading == "What the model knows"
     )
     assert head[-1] == "place is not"
+
+
+def test_six_is_a_change_of_the_up_projection_and_of_nothing_else() -> None:
+    """Its linear layers in weight, or its MLP in width: 6 instead of 4 times the embedding."""
+    c = Knowledge.at("smoke").settings_json()
+    course, large, wide = (
+        arm_model(c | changes(arm), 31, Seed(3))
+        for arm in ("perceiver-course", "perceiver-weights-6", "perceiver-wide-6")
+    )
+    for (name, one), other in zip(course.named_parameters(), large.named_parameters(), strict=True):
+        scaled = name.startswith("up.") and one.ndim > 1
+        assert torch.equal(other[1], one * (6 if scaled else 1)), name
+    shapes = dict(course.named_parameters())
+    changed = {
+        name: (tuple(shapes[name].shape), tuple(p.shape))
+        for name, p in wide.named_parameters()
+        if p.shape != shapes[name].shape
+    }
+    assert all(name.startswith("up.feed_forward.") for name in changed)
+    assert ((4 * 16, 16), (6 * 16, 16)) in changed.values()
+
+
+def test_perceivers_have_their_own_steps_and_gpts_do_not_depend_on_them() -> None:
+    arms = ["pretrained", "perceiver-local"]
+    others = {"perceiver_steps": 17, "search_steps": 5, "perceiver_rates": [2e-3]}
+    one, other = (
+        {t.config["arm"]: t for t in Knowledge.at("smoke", arms=arms, **more).trials()}
+        for more in ({}, others)
+    )
+    assert one["pretrained"].id == other["pretrained"].id
+    assert other["perceiver-local"].config["pretrain_steps"] == 17
+    assert other["pretrained"].config["pretrain_steps"] == 12
