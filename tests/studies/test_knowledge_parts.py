@@ -22,7 +22,7 @@ from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
 from attnlab.studies.knowledge.scoring import together, told
 from attnlab.studies.knowledge.search import search_rate
-from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.study import COURSE_FILES, Knowledge
 from attnlab.studies.knowledge.trial import arm_model
 from attnlab.tasks.birthplaces import Question
 
@@ -258,3 +258,13 @@ def test_perceivers_have_their_own_steps_and_gpts_do_not_depend_on_them() -> Non
     assert one["pretrained"].id == other["pretrained"].id
     assert other["perceiver-local"].config["pretrain_steps"] == 17
     assert other["pretrained"].config["pretrain_steps"] == 12
+
+
+def test_reported_numbers_are_compared_on_the_files_they_come_from_only() -> None:
+    study = Knowledge.at("quick", seeds=3)
+    arms = study.evidence(Table([]))
+    for known in (False, True):
+        settings = study.settings.model_copy(update={"files_sha256": COURSE_FILES if known else ""})
+        claims = Knowledge(settings).claims(arms)
+        reported = [claim.reported for claim in claims if claim.reported is not None]
+        assert len(reported) == 2 and all(one.comparable is known for one in reported)
