@@ -1,7 +1,10 @@
 """A Perceiver's own learning rate: the one at which a short pretraining ends with the lowest loss.
 
 The text is there to be memorised, so no part of it is held out; nor is a test question looked at.
-A choice at the edge of the grid is no choice: the grid grows there, up to WIDER times.
+A choice at the edge of the grid is no choice: the grid grows there, up to WIDER times. Too short a
+pretraining favours large rates: at the quick scale 0.009 is ahead of 0.003 after 250 and 500 steps
+(1.43 against 1.52, 1.14 against 1.22) and behind it after 1,000 and 2,000 (0.99 and 0.98, 0.90 and
+0.86; one seed of perceiver-local).
 """
 
 import math

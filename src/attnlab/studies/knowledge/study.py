@@ -108,7 +108,7 @@ class KnowledgeSettings(StudySettings):
 
     pretrain_steps: int = setting("training steps of pretraining", 2000, smoke=12, full=5000, ge=1)
     perceiver_steps: int = setting(
-        "training steps of pretraining of a Perceiver", 2000, smoke=12, full=6000, ge=1
+        "training steps of pretraining of a Perceiver", 2000, smoke=12, full=5000, ge=1
     )
     finetune_steps: int = setting(
         "training steps of fine-tuning after pretraining", 100, smoke=6, full=600, ge=1
@@ -128,10 +128,11 @@ class KnowledgeSettings(StudySettings):
         min_length=1,
     )
     search_steps: int = setting(
-        "training steps of pretraining at each of these rates, the loss after which decides",
-        250,
+        "training steps of pretraining at each of these rates, the loss after which decides; fewer "
+        "than half of perceiver_steps favour rates that are too large",
+        1000,
         smoke=3,
-        full=750,
+        full=2500,
         ge=1,
     )
     finetune_rate: float = setting(
@@ -189,7 +190,7 @@ class Knowledge(ArmStudy):
     expected: ClassVar = {
         "smoke": "about a minute on two cores",
         "quick": "about 12 minutes on two cores",
-        "full": "about 12 minutes on an H200 (an estimate; --device cuda --workers 16)",
+        "full": "about 15 minutes on an H200 (an estimate; --device cuda --workers 16)",
     }
     shares_accelerator = True
     not_of_a_trial: ClassVar = ("arms", "perceiver_steps")  # a Perceiver's are its pretrain_steps
