@@ -148,6 +148,25 @@ def test_a_mask_that_lets_a_latent_see_its_unfinished_block_would_be_caught() ->
     assert check(model, only=["causality"])["causality"].verdict == "fail"
 
 
+def test_only_the_layer_that_reads_back_is_made_wider() -> None:
+    config = PerceiverConfig(BASE, 7, "course", up_ratio=6)
+    wide, usual = (
+        Perceiver(c, Seed(3).torch_generator()) for c in (config, replace(config, up_ratio=None))
+    )
+    assert PerceiverConfig.from_json(config.to_json()) == config
+    assert "up_ratio" not in usual.config.to_json(), "stored models keep their JSON"
+    shapes = {name: p.shape for name, p in usual.named_parameters()}
+    changed = {name for name, p in wide.named_parameters() if p.shape != shapes[name]}
+    assert changed and all(name.startswith("up.feed_forward.") for name in changed)
+    more = 2 * BASE.d_model * 2 * BASE.d_model + 2 * BASE.d_model  # two matrices and a bias
+    assert wide.parameter_count() - usual.parameter_count() == more
+    ids = some_ids(2, 19)
+    expected = reference.logits(wide.double().eval(), ids[0].tolist())
+    torch.testing.assert_close(wide(ids)[0], expected, rtol=0, atol=1e-10)
+    with pytest.raises(UsageError, match="up_ratio"):
+        replace(config, up_ratio=0)
+
+
 def test_all_ways_have_as_many_parameters_and_the_gpt_nearly() -> None:
     counts = {made(reads).parameter_count() for reads in READS}
     assert len(counts) == 1

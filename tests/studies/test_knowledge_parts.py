@@ -1,6 +1,9 @@
 """Parts of the study of knowledge: sentences, answers together, surnames, what is told of both."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +17,13 @@ from attnlab.lab.table import Row, Table
 from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.report.prose import study_prose
+from attnlab.studies.knowledge.arms import changes
 from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
 from attnlab.studies.knowledge.scoring import together, told
-from attnlab.studies.knowledge.study import Knowledge
+from attnlab.studies.knowledge.search import search_rate
+from attnlab.studies.knowledge.study import COURSE_FILES, Knowledge
+from attnlab.studies.knowledge.trial import arm_model
 from attnlab.tasks.birthplaces import Question
 
 
@@ -30,7 +36,7 @@ def test_the_report_tells_memorised_from_extracted_and_names_what_decides() -> N
     rows = []
     for seed in range(3):
         metrics = {
-            "read_accuracy": 0.3,
+            "read_accuracy": 0.3 + 0.001 * seed,  # all alike would be no certainty
             "read_right": 30,
             "read_n": 100,
             "majority": 0.2,
@@ -148,3 +154,117 @@ def test_names_are_crossed_and_nobody_known_is_among_them() -> None:
     assert found[1].text == "Where was Al Cox born?" and found[1].place is None
     assert len(crossed(made, set(), 2)) == 4
     assert crossed(made, set(), 0) == crossed(made[:1], set(), 5) == []
+
+
+def loss_with_its_lowest_at(best: float) -> tuple[Callable[[float], float], list[float]]:
+    """A parabola in the logarithm of the rate; the rates asked for are noted."""
+    asked: list[float] = []
+
+    def loss_at(rate: float) -> float:
+        asked.append(rate)
+        return math.log(rate / best) ** 2
+
+    return loss_at, asked
+
+
+def test_a_rate_inside_the_grid_is_chosen_and_an_edge_is_left_behind() -> None:
+    grid = (3e-4, 1e-3, 3e-3)
+    loss_at, asked = loss_with_its_lowest_at(1.1e-3)
+    found = search_rate(loss_at, grid)
+    assert found.rate == 1e-3 and not found.at_edge and asked == list(grid)
+    assert found.metrics() == {"rate": 1e-3, "rates_tried": "0.0003; 0.001; 0.003"}
+    for best, chosen in ((1e-2, 9e-3), (1e-4, 9e-5)):
+        loss_at, asked = loss_with_its_lowest_at(best)
+        found = search_rate(loss_at, grid)
+        assert found.rate == pytest.approx(chosen) and not found.at_edge and len(asked) == 5
+
+
+def test_a_search_that_never_leaves_the_edge_says_so_and_divergence_is_no_choice() -> None:
+    loss_at, asked = loss_with_its_lowest_at(1e9)
+    found = search_rate(loss_at, (1e-3, 3e-3))
+    assert found.at_edge and len(asked) == 5
+    found = search_rate(lambda rate: math.inf if rate > 2e-3 else 1 / rate, (3e-4, 1e-3, 3e-3))
+    assert found.rate == 1e-3 and found.curves()["search_rate"] == [3e-4, 1e-3]
+    alone = search_rate(loss_at, (2e-3,))
+    assert alone.rate == 2e-3 and len(asked) == 5 and alone.curves()["search_loss"] == []
+
+
+def test_people_who_are_not_in_the_text_have_a_column_and_a_claim() -> None:
+    """Planted: 60 % of the read and 20 % of the unread are right; with files there are none."""
+    rows = []
+    for seed in range(3):
+        read, unread = 60 + seed, 20 - seed
+        metrics: dict[str, Any] = {
+            "read_accuracy": read / 100,
+            "read_right": read,
+            "read_n": 100,
+            "unread_accuracy": unread / 100,
+            "unread_right": unread,
+            "unread_n": 100,
+            "auroc_unread": 0.7,
+            "majority": 0.2,
+            "ceiling": 1.0,
+        }
+        rows.append(Row(f"p{seed}", seed, "done", {"arm": "pretrained"}, metrics))
+    study = Knowledge.at("quick", arms=["pretrained"])
+    evidence = study.evidence(Table(rows))
+    claims = study.claims(evidence)
+    assert verdicts(claims)["text-not-habits"] == "holds"
+    answer, sections = study_prose(study, evidence, claims)
+    head, row = next(s.table for s in sections if s.heading == "What the model knows")
+    assert head[-1] == "correct, of real people not in the text" and row[-1].startswith("19.0 %")
+    assert "No Perceiver is part of this run" in answer and "--scale full" in answer
+    without = [
+        replace(r, metrics={k: v for k, v in r.metrics.items() if "unread" not in k}) for r in rows
+    ]
+    evidence = study.evidence(Table(without))
+    claims = study.claims(evidence)
+    assert "text-not-habits" not in verdicts(claims)
+    head, _ = next(
+        s.table
+        for s in study_prose(study, evidence, claims)[1]
+        if s.heading == "What the model knows"
+    )
+    assert head[-1] == "place is not"
+
+
+def test_six_is_a_change_of_the_up_projection_and_of_nothing_else() -> None:
+    """Its linear layers in weight, or its MLP in width: 6 instead of 4 times the embedding."""
+    c = Knowledge.at("smoke").settings_json()
+    course, large, wide = (
+        arm_model(c | changes(arm), 31, Seed(3))
+        for arm in ("perceiver-course", "perceiver-weights-6", "perceiver-wide-6")
+    )
+    for (name, one), other in zip(course.named_parameters(), large.named_parameters(), strict=True):
+        scaled = name.startswith("up.") and one.ndim > 1
+        assert torch.equal(other[1], one * (6 if scaled else 1)), name
+    shapes = dict(course.named_parameters())
+    changed = {
+        name: (tuple(shapes[name].shape), tuple(p.shape))
+        for name, p in wide.named_parameters()
+        if p.shape != shapes[name].shape
+    }
+    assert all(name.startswith("up.feed_forward.") for name in changed)
+    assert ((4 * 16, 16), (6 * 16, 16)) in changed.values()
+
+
+def test_perceivers_have_their_own_steps_and_gpts_do_not_depend_on_them() -> None:
+    arms = ["pretrained", "perceiver-local"]
+    others = {"perceiver_steps": 17, "search_steps": 5, "perceiver_rates": [2e-3]}
+    one, other = (
+        {t.config["arm"]: t for t in Knowledge.at("smoke", arms=arms, **more).trials()}
+        for more in ({}, others)
+    )
+    assert one["pretrained"].id == other["pretrained"].id
+    assert other["perceiver-local"].config["pretrain_steps"] == 17
+    assert other["pretrained"].config["pretrain_steps"] == 12
+
+
+def test_reported_numbers_are_compared_on_the_files_they_come_from_only() -> None:
+    study = Knowledge.at("quick", seeds=3)
+    arms = study.evidence(Table([]))
+    for known in (False, True):
+        settings = study.settings.model_copy(update={"files_sha256": COURSE_FILES if known else ""})
+        claims = Knowledge(settings).claims(arms)
+        reported = [claim.reported for claim in claims if claim.reported is not None]
+        assert len(reported) == 2 and all(one.comparable is known for one in reported)

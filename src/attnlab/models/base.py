@@ -21,7 +21,7 @@ from attnlab.parts.attention import Attention, Steps
 from attnlab.parts.initialise import GPT_STD, normal
 from attnlab.parts.mask import Mask
 from attnlab.parts.norm import Norm
-from attnlab.parts.part import PositionIds
+from attnlab.parts.part import Dims, PositionIds
 
 
 class Transformer(nn.Module):
@@ -52,13 +52,17 @@ class Transformer(nn.Module):
     def _norm(self, generator: torch.Generator) -> Norm:
         return self._shape.norm.build(self._shape.dims, generator)
 
-    def _block(self, mask: Mask.Config, generator: torch.Generator) -> Block:
+    def _block(
+        self, mask: Mask.Config, generator: torch.Generator, dims: Dims | None = None
+    ) -> Block:
+        """A layer of the model's sizes, or of other `dims`."""
         shape = self._shape
+        dims = dims or shape.dims
         parts = Attention.Config(
             project=shape.project, mask=mask, normalise=shape.normalise, merge=shape.merge
         )
-        attention = Attention(parts, shape.dims, self.position, generator)
-        mlp = shape.mlp.build(shape.dims, generator)
+        attention = Attention(parts, dims, self.position, generator)
+        mlp = shape.mlp.build(dims, generator)
         block = Block(attention, mlp, self._norm(generator), self._norm(generator))
         block.shrink_residual(shape.layers)
         return block

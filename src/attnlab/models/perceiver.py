@@ -3,7 +3,8 @@
     x = position(embedding[ids]);    x = local(x)                 reads = "block+local" only
     z = down(latents; x)             latent j reads x at places up to its own
     z = block(z)  for every layer between
-    x = up(x; z)                     place t reads latents that stand at t or before
+    x = up(x; z)                     place t reads latents that stand at t or before; its MLP may be
+                                     wider than the others' (`up_ratio`)
     logits = W · norm(x)
 
 Causal because of where the latents stand: what latent j knows is memory at its place p_j, and only
@@ -51,7 +52,8 @@ class Perceiver(Transformer):
         self.input_norm, self.down = self._norm(generator), self._block(Causal.Config(), generator)
         between = base.layers - 2 - config.local
         self.blocks = nn.ModuleList(self._block(Causal.Config(), generator) for _ in range(between))
-        self.latent_norm, self.up = self._norm(generator), self._block(Causal.Config(), generator)
+        self.latent_norm = self._norm(generator)
+        self.up = self._block(Causal.Config(), generator, config.up_dims)
         self.norm = self._norm(generator)
         self.head = self._matrix(generator)
 

@@ -6,19 +6,27 @@ from typing import Any
 from attnlab.lab.arms import Arms
 from attnlab.measure.intervals import Estimate, wilson
 
-READS = {"perceiver-course": "course", "perceiver-block": "block", "perceiver-local": "block+local"}
+READS = {
+    "perceiver-course": "course",
+    "perceiver-wide-6": "course",
+    "perceiver-weights-6": "course",
+    "perceiver-local": "block+local",
+}
+BLIND = tuple(arm for arm, reads in READS.items() if reads == "course")
 LABELS = {
     "none": "no pretraining",
     "pretrained": "pretrained",
     "one-phrasing": "pretrained, one sentence per person",
     "perceiver-course": "Perceiver, the course's mask",
-    "perceiver-block": "Perceiver, block-causal",
+    "perceiver-wide-6": "Perceiver, the course's mask, up-projection's MLP 6 times the width",
+    "perceiver-weights-6": "Perceiver, the course's mask, up-projection's weights 6 times as large",
     "perceiver-local": "Perceiver, block-causal and local",
     "rotary": "pretrained, rotary positions",
     "course-schedule": "pretrained, the course's schedule",
-    "embeddings-6": "pretrained, embeddings 6 times as large",
 }
-SIX = 6.0  # a report found that embeddings so much larger help
+# A report scaled "the embedding parameters" of the up-projection by 6 and says that scaling linear
+# layers helps. That is the width of its MLP (6 · embedding width instead of 4 ·) or the weights.
+SIX = 6
 # Of 650 epochs of reading the cosine has its end at 200 (of 128 tokens where 127 are counted), and
 # of 10 epochs of fine-tuning at 200 as well
 COURSE = {"reading": 200 * 128 / 127 / 650, "asked": 20.0}
@@ -31,7 +39,8 @@ def changes(arm: str) -> dict[str, Any]:
         "reads": READS.get(arm, ""),
         "position": "rotary" if arm == "rotary" else "learned",
         "schedule": "course" if arm == "course-schedule" else "fixed",
-        "embedding_scale": SIX if arm == "embeddings-6" else 1.0,
+        "up_ratio": SIX if arm == "perceiver-wide-6" else None,
+        "up_scale": float(SIX) if arm == "perceiver-weights-6" else 1.0,
     }
     return settings | ({"phrasings": 1} if arm == "one-phrasing" else {})
 

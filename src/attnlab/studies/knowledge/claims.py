@@ -7,7 +7,7 @@ from attnlab.measure.intervals import mean_interval
 from attnlab.studies.knowledge.arms import KnowledgeArms
 from attnlab.studies.knowledge.study import Knowledge, KnowledgeSettings
 
-COURSE = "course report: another text, 500 dev questions, one run"
+COURSE = "course report: its own text, 500 dev questions, one run"
 POINTS = 0.15  # by so much pretraining must help to count as knowledge
 NEAR = 0.1  # above the majority answer
 ACCURACY = "read_accuracy"
@@ -39,10 +39,18 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
         "A rate that falls once knows more than the course's, which heats up again",
     ),
     (
-        "six-helps",
-        "embeddings-6",
-        "pretrained",
-        "Token embeddings that start 6 times as large know more, as a report has it",
+        "six-wide-helps",
+        "perceiver-wide-6",
+        "perceiver-course",
+        "The course's Perceiver knows more if the MLP of its up-projection is 6 times as wide as "
+        "the embedding instead of 4 times, as a report may be read",
+    ),
+    (
+        "six-weights-help",
+        "perceiver-weights-6",
+        "perceiver-course",
+        "The course's Perceiver knows more if the linear layers of its up-projection start 6 times "
+        "as large, as a report may be read",
     ),
 )
 
@@ -52,8 +60,8 @@ def claims(study: Knowledge, arms: KnowledgeArms) -> list[Claim]:
     s, run = study.settings, set(study.settings.arms)
     known = next((arm for arm in ("pretrained", "rotary") if arm in run), None)
     return [
-        *([_pretraining_helps(arms)] if {"none", "pretrained"} <= run else []),
-        *([_near_majority(arms)] if "none" in run else []),
+        *([_pretraining_helps(arms, s)] if {"none", "pretrained"} <= run else []),
+        *([_near_majority(arms, s)] if "none" in run else []),
         *(
             arms.difference(
                 name,
@@ -70,7 +78,7 @@ def claims(study: Knowledge, arms: KnowledgeArms) -> list[Claim]:
     ]
 
 
-def _pretraining_helps(arms: KnowledgeArms) -> Claim:
+def _pretraining_helps(arms: KnowledgeArms, s: KnowledgeSettings) -> Claim:
     gaps = arms.differences(("pretrained", ACCURACY), ("none", ACCURACY))
     return judge(
         "pretraining-knows",
@@ -79,13 +87,13 @@ def _pretraining_helps(arms: KnowledgeArms) -> Claim:
         mean_interval(gaps),
         above=POINTS,
         quantity="accuracy, pretrained − no pretraining",
-        reported=Reported(0.186 - 0.020, COURSE, comparable=False, note="18.6 % − 2.0 %"),
+        reported=Reported(0.186 - 0.020, COURSE, comparable=s.of_the_course, note="18.6 % − 2.0 %"),
         trials=arms.ids("pretrained", "none"),
         comparison=True,
     )
 
 
-def _near_majority(arms: KnowledgeArms) -> Claim:
+def _near_majority(arms: KnowledgeArms, s: KnowledgeSettings) -> Claim:
     return arms.difference(
         "no-text-no-knowledge",
         "Without pretraining, accuracy is no more than 10 points above one constant answer",
@@ -93,7 +101,7 @@ def _near_majority(arms: KnowledgeArms) -> Claim:
         ("none", "majority"),
         below=NEAR,
         quantity="accuracy − share of the commonest answer",
-        reported=Reported(0.02 - 0.05, COURSE, comparable=False, note="2.0 % − 5.0 %"),
+        reported=Reported(0.02 - 0.05, COURSE, comparable=s.of_the_course, note="2.0 % − 5.0 %"),
     )
 
 
@@ -119,6 +127,21 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
             (arm, ACCURACY),
             above=0.0,
             quantity="share completed − share answered",
+        ),
+        *(
+            [
+                arms.difference(
+                    "text-not-habits",
+                    "The same model answers more often about people it has read of than about "
+                    "real people it has not: what it knows is the text, not what names tell",
+                    (arm, ACCURACY),
+                    (arm, "unread_accuracy"),
+                    above=0.0,
+                    quantity="accuracy, read − unread",
+                )
+            ]
+            if "unread" in kinds
+            else []
         ),
         *(
             arms.level(

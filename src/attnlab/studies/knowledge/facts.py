@@ -7,24 +7,40 @@ from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
-from attnlab.studies.knowledge.arms import KnowledgeArms
+from attnlab.studies.knowledge.arms import READS, KnowledgeArms
 from attnlab.studies.knowledge.study import Knowledge
 
 ALPHA = 0.05
-REPORTED = {"none": 0.020, "pretrained": 0.186, "perceiver-course": 0.050}
+REPORTED = {
+    "none": 0.020,
+    "pretrained": 0.186,
+    "perceiver-wide-6": 0.050,
+    "perceiver-weights-6": 0.050,
+}
+KNOWN = {
+    "read": "correct, of people it only read about",
+    "seen": "of these, place is an answer in fine-tuning",
+    "unseen": "place is not",
+    "unread": "correct, of real people not in the text",
+}
 PEOPLE = ("taught", "read", "unread", "invented")
 
 
 def facts(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """Shares of people by arm, confidence, answers to people who do not exist."""
     names = arms.names()
+    # with a course's files there are no real people who are not in the text
+    known = {kind: words for kind, words in KNOWN.items() if kind != "unread" or _unread(arms)}
     readers = [arm for arm in names if arms.share(arm, "recalled").n]
 
     def shares(rows: Sequence[str], kinds: Sequence[str]) -> list[list[str]]:
         return [[arms.label(a), *(share_text(arms.share(a, k)) for k in kinds)] for a in rows]
 
     return {
-        "known": shares(names, ("read", "seen", "unseen")),
+        "known_head": ["arm", *known.values()],
+        "known": shares(names, list(known)),
+        "rates": [[arms.label(arm), *_rates(arms, arm)] for arm in names if arm in READS],
+        "perceivers": any(arm in READS for arm in study.settings.arms),
         "memorised": shares(readers, ("recalled", "memorised", "forgotten")),
         "people": PEOPLE,
         "confidence": [[arms.label(arm), *_confidence(arms, arm)] for arm in names],
@@ -37,6 +53,18 @@ def facts(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> Map
         "reported": {arm: value for arm, value in REPORTED.items() if arms.rows(arm)},
         "share": lambda arm: share_text(arms.share(arm, "read")),
     }
+
+
+def _unread(arms: KnowledgeArms) -> bool:
+    return any(arms.values(arm, "unread_accuracy") for arm in arms.names())
+
+
+def _rates(arms: KnowledgeArms, arm: str) -> list[str]:
+    """The learning rates chosen, seed by seed, and all that were tried."""
+    rows = arms.rows(arm)
+    tried = {float(rate) for row in rows for rate in str(row.get("rates_tried") or "").split("; ")}
+    chosen = [f"{float(row['rate']):g}" for row in rows]
+    return [", ".join(chosen), ", ".join(f"{rate:g}" for rate in sorted(tried))]
 
 
 def share_text(e: Estimate) -> str:

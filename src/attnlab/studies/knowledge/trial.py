@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from attnlab.studies.knowledge.asking import Model
 from attnlab.studies.knowledge.bias import agreement, crossed
 from attnlab.studies.knowledge.data import Material, check_block, material
 from attnlab.studies.knowledge.scoring import Answers, answers, measured, recalled, together
+from attnlab.studies.knowledge.search import Searched, search_rate
 from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.mixed import BatchSource, MixedBatches
 from attnlab.tasks.prompts import PromptBatches
@@ -41,15 +43,16 @@ def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
     check_block(c, data)
     model = arm_model(c, data.vocabulary.size, seed.child("weights")).to(context.device)
     findings = [*model_findings(model, "start"), _coverage(model)]
-    metrics: dict[str, Any] = {}
-    curves: dict[str, list[float]] = {}
+    found = _own_rate(trial, context, data, model) if c["reads"] else None
+    metrics: dict[str, Any] = found.metrics() if found else {}
+    curves: dict[str, list[float]] = found.curves() if found else {}
     kept: np.ndarray | None = None
     for phase in ("reading", "asked") if c["pretrain"] else ("asked",):
-        done = _Phase(trial, context, data, phase).train(model)
+        done = _Phase(trial, context, data, phase, found.rate if found else None).train(model)
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
         curves |= _curves(done, phase)
-        metrics[f"{phase}_loss"] = float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
+        metrics[f"{phase}_loss"] = _last_loss(done)
         if phase == "reading":
             kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
     findings += model_findings(model, "end")
@@ -61,19 +64,47 @@ def arm_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
     base = GPTConfig(vocabulary, c["block"], c["layers"], c["heads"], c["width"]).to_json()
     values = base | {"position": {"name": c["position"]}}
     if c["reads"]:
-        values |= {"latents": c["latents"], "reads": c["reads"]}
+        values |= {"latents": c["latents"], "reads": c["reads"], "up_ratio": c["up_ratio"]}
     model = model_from_json(values, seed.torch_generator())
-    with torch.no_grad():  # the output matrix is the same one, and starts as large
-        model.embedding.mul_(c["embedding_scale"])
+    if isinstance(model, Perceiver):
+        with torch.no_grad():  # matrices only: norms and biases stay as they are
+            for weight in model.up.parameters():
+                weight.mul_(c["up_scale"] if weight.ndim > 1 else 1.0)
     return model
+
+
+def _own_rate(trial: Trial, context: TrialContext, data: Material, fresh: Model) -> Searched:
+    """The Perceiver's learning rate of pretraining; every try starts from the same weights."""
+    c = trial.config
+
+    def loss_at(rate: float) -> float:
+        phase = _Phase(trial, context, data, "reading", rate)
+        settings = phase.settings(c["search_steps"])
+        done = train_in_trial(context, f"rate {rate:g}", deepcopy(fresh), phase.batches(), settings)
+        return math.inf if done.ending == "diverged" else _last_loss(done)
+
+    return search_rate(loss_at, c["perceiver_rates"])
+
+
+def _last_loss(done: TrainResult) -> float:
+    """The mean over the last tenth of the steps."""
+    return float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
 
 
 class _Phase:
     """One of the two trainings: its batches and settings."""
 
-    def __init__(self, trial: Trial, context: TrialContext, data: Material, name: str) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        context: TrialContext,
+        data: Material,
+        name: str,
+        rate: float | None = None,
+    ) -> None:
         self.trial, self.context, self.data, self.name = trial, context, data, name
         self.c = trial.config
+        self.rate = rate or self.c["learning_rate"]  # of reading, or of being asked alone
 
     def batches(self) -> BatchSource:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
@@ -93,21 +124,17 @@ class _Phase:
         )
         return MixedBatches(read, PromptBatches(examples, questions, seed)) if questions else read
 
-    def settings(self) -> TrainSettings:
-        """Steps and rate of the phase, the arm's schedule."""
+    def settings(self, steps: int | None = None) -> TrainSettings:
+        """Steps (or others) and rate of the phase, the arm's schedule."""
         c, name = self.c, self.name
-        alone = name == "asked" and not c["pretrain"]
-        steps = (
-            c["alone_steps"]
-            if alone
-            else c["pretrain_steps" if name == "reading" else "finetune_steps"]
-        )
         after = name == "asked" and c["pretrain"]
+        asked = "finetune_steps" if after else "alone_steps"
+        steps = steps or c["pretrain_steps" if name == "reading" else asked]
         return TrainSettings(
             steps=steps,
             batch=c["batch"],
             weight_decay=c["weight_decay"],
-            learning_rate=c["finetune_rate" if after else "learning_rate"],
+            learning_rate=c["finetune_rate"] if after else self.rate,
             precision=c["precision"],
             deterministic=self.context.device != "cpu",
             evaluate_every=max(1, steps // c["evaluations"]),
