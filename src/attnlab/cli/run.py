@@ -113,7 +113,8 @@ def print_results(results: Mapping[str, Any]) -> None:
             reported = "not comparable"
         verdict = f"{MARKS[c['verdict']]} {c['verdict']}"
         ours = with_interval(c["effect"], c["interval"])
-        rows.append([verdict, c["statement"], ours, str(c["n"]), reported])
+        n = "exact" if c.get("exact") else str(c["n"])
+        rows.append([verdict, c["statement"], ours, n, reported])
     if rows:
         say_table(["verdict", "claim", "ours", "n", "reported"], rows)
     for c in checks:
