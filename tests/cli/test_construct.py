@@ -372,3 +372,21 @@ def test_help_does_not_wait_for_a_solver() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_argmax_exercise_can_be_entered(attnlab: Any, folder: Path) -> None:
+    Path("k.csv").write_text("0,1,2\n1,1,2\n-1,1,-2\n0,-1,-2\n", encoding="utf-8")
+    Path("v.csv").write_text("3,2,-4\n3,-2,4\n3,2,0\n3,2,0\n", encoding="utf-8")
+    command = ("construct", "apply", "--keys", "k.csv", "--values", "v.csv", "--query=-2,1,1")
+    said = attnlab(*command, "--hard")
+    assert said.code == 0 and "(3, 2, −4)" in said.out and "argmax" in said.out
+    found = json.loads(attnlab(*command, "--json").out)
+    assert found["kind"] == "softmax" and found["scores"] == [3, 1, 1, -3]
+    assert sum(found["weights"]) == pytest.approx(1, abs=1e-12)
+
+
+def test_the_keys_of_the_exercise_have_a_name(attnlab: Any, folder: Path) -> None:
+    said = attnlab("construct", "select", "--keys", "example", "--target", "0")
+    assert said.code == 0 and "length 4.957;" in said.out
+    missing = attnlab("construct", "select", "--keys", "./example", "--target", "0")
+    assert missing.code == 2 and missing.err.count("\n") == 1

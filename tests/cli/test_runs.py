@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from attnlab.cli.run import print_results
+from attnlab.lab.claim import judge, judge_check
+from attnlab.measure.intervals import mean_interval
+
 RUN = ("run", "./pebbles.py", "--device", "cpu")
 CLAIM_KEYS = {"name", "verdict", "effect", "interval", "n", "reported", "comparable"}
 
@@ -156,3 +160,13 @@ def test_a_run_in_use_is_exit_5(attnlab: Any, copied: Path) -> None:
             assert said.code == 5
             assert "in use by process" in said.err
     assert copied.is_dir()
+
+
+def test_checks_are_printed_apart_from_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    found = judge("gap", "One arm is better", mean_interval([1.0, 1.1, 1.2]), above=0.0)
+    identity = judge_check("sums", "Weights add up to one", [0.0], below=1e-12)
+    claims = [identity.as_json(), found.as_json()]
+    print_results({"answer": "Yes.", "claims": claims, "audits": []})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "✓ check sums: holds: Weights add up to one"
+    assert any("One arm is better" in line and "1.1" in line for line in lines[:-1])

@@ -1,7 +1,10 @@
 """attnlab theory and attnlab simulate: the documents they promise."""
 
 import json
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 POINT = ["alpha", "branch", "converged", "q", "m", "V", "theta", "train_error", "test_error"]
 SIMULATED = {
@@ -56,3 +59,21 @@ def test_simulate(attnlab: Any) -> None:
         k: v for k, v in found.items() if k != "seconds"
     }
     assert "theta" in attnlab(*argv, "--start", "positional").out
+
+
+def test_simulate_on_stored_data(
+    attnlab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ("simulate", "--device", "cpu", "--set", "test_samples=200", "--json")
+    first = attnlab(*small, "--dim", "40", "--save", "d.npz")
+    again = attnlab(*small, "--data", "d.npz")
+    assert first.code == again.code == 0, first.err + again.err
+    one, two = (json.loads(said.out) | {"seconds": 0} for said in (first, again))
+    assert one == two
+    other = attnlab(*small, "--data", "d.npz", "--dim", "41")
+    assert other.code == 2 and "was made with dim = 40" in other.err
+    assert attnlab(*small, "--data", "d.npz", "--save", "e.npz").code == 2
+    Path("d.npz").write_bytes(Path("d.npz").read_bytes()[:-40])
+    damaged = attnlab(*small, "--data", "d.npz")
+    assert damaged.code == 3 and damaged.err.count("\n") == 1

@@ -12,6 +12,7 @@ from attnlab.lab.claim import (
     Reported,
     apply_audits,
     judge,
+    judge_check,
     judge_difference,
     judge_ratio,
 )
@@ -53,6 +54,16 @@ def test_an_exact_number_needs_no_runs_and_no_number_is_undecided() -> None:
     assert judge("c", "a", exact, below=1.0).why.endswith("outside the range below 1")
     nothing = judge("c", "a", Estimate(math.nan, math.nan, math.nan, 0), above=1.0)
     assert (nothing.verdict, nothing.why) == ("undecided", "no estimate: nothing was measured")
+
+
+def test_a_check_counts_every_case_and_one_wrong_case_refutes_it() -> None:
+    clean = judge_check("c", "an identity", [0.0, 1e-15, 3e-16], below=1e-12)
+    assert (clean.verdict, clean.kind, clean.estimate.n) == ("holds", "check", 3)
+    assert clean.as_json()["kind"] == "check" and clean.estimate.exact
+    assert judge_check("c", "an identity", [0.0, 1e-6, 0.0], below=1e-12).verdict == "fails"
+    assert judge_check("c", "an identity", [0.0, math.nan], below=1e-12).verdict == "undecided"
+    assert judge_check("c", "an identity", [], below=1e-12).verdict == "undecided"
+    assert claim(1.1, 1.9).as_json()["kind"] == "finding"
 
 
 @pytest.mark.parametrize(("make", "mean"), [(judge_difference, 0.2), (judge_ratio, math.exp(0.2))])

@@ -12,7 +12,7 @@ import pytest
 
 from attnlab.audit.finding import AUDIT_MARKS
 from attnlab.core.errors import UsageError
-from attnlab.lab.claim import MARKS
+from attnlab.lab.claim import MARKS, judge_check
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source
@@ -100,7 +100,7 @@ def test_changed_settings_are_apart_from_all_settings(record: Make) -> None:
 
 
 def test_marks_are_those_of_the_lab() -> None:
-    assert view.VERDICTS == MARKS
+    assert view.MARKS == MARKS
     assert view.AUDITS == AUDIT_MARKS
 
 
@@ -110,6 +110,20 @@ def test_every_claim_has_a_word_and_a_mark(record: Make) -> None:
     cells = re.findall(r'<td role="cell" class="verdict (\w+)"[^>]*>(.*?)</td>', table)
     shown = [(name, " ".join(Page(cell).text.split())) for name, cell in cells]
     assert shown == [("holds", "✓ holds"), ("fails", "✗ fails"), ("undecided", "? undecided")]
+
+
+def test_checks_are_listed_apart_from_findings(record: Make) -> None:
+    made = record()
+    identity = judge_check("identity", "Weights add up to one", [0.0], below=1e-12)
+    made.results["claims"].append(identity.as_json())
+    text = render(made)
+    table = text[text.index('class="claims"') : text.index("</table>")]
+    listed = text[
+        text.index("Checks of theorems and identities") : text.index('aria-label="Audits"')
+    ]
+    assert "Weights add up" not in table and "The losses cross" in table
+    assert "Weights add up" in listed and "✓" in listed and "The losses cross" not in listed
+    assert "Checks of theorems" not in render(record())
 
 
 def test_unknown_verdicts_never_look_good(record: Make) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.spatial import ConvexHull
 
 from attnlab.api.conclude import draw_conclusions
 from attnlab.api.running import run
+from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
@@ -20,9 +22,12 @@ from attnlab.studies.attention_design.gaussian import (
     facet_share,
 )
 from attnlab.studies.attention_design.study import AttentionDesign
-from attnlab.studies.attention_design.trial import RESIDUAL, hull_agreement, optimality
-
-from .conclusions import verdicts
+from attnlab.studies.attention_design.trial import (
+    RESIDUAL,
+    hull_agreement,
+    hull_corners,
+    optimality,
+)
 
 
 def test_angles_of_simplices() -> None:
@@ -57,10 +62,15 @@ def test_the_limit_is_approached_from_below() -> None:
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     done = run("attention-design", scale="smoke", out=tmp_path / "runs", workers=1)
     assert not done.failed and done.report.is_file() and len(done.results["figures"]) == 6
-    judged = verdicts(done)
-    for name in ("corners-only", "least-squares", "sphere", "beta", "extraction"):
-        assert judged[name] == "holds"
-    assert judged["no-scale"] == judged["facets"] == "fails"
+    found = draw_conclusions(AttentionDesign.at("smoke"), done.table)  # as if it were no smoke run
+    verdicts = {claim.name: claim.verdict for claim in found.claims}
+    holds = ("corners-only", "sphere", "beta", "extraction", "margin-is-longer", "squares-lose")
+    for name in (*holds, "least-squares", "together", "shorter-query"):
+        assert verdicts[name] == "holds", name
+    for name in ("no-scale", "facets", "hand-picked-scores", "unit-key"):
+        assert verdicts[name] == "fails", name
+    checks = {claim.name for claim in found.claims if claim.kind == "check"}
+    assert checks == {*holds, "exact-law", "late"}
     audits = {audit["name"]: audit["verdict"] for audit in done.results["audits"]}
     assert audits["hull-agreement"] == audits["optimality"] == "pass"
 
@@ -72,6 +82,46 @@ def test_keys_of_ones_own_and_in_space() -> None:
     done = made.run(made.trials()[0], TrialContext())
     assert done.metrics["selected"] == done.metrics["corners"] == 4
     assert made.figures(Table([])) == []
+
+
+PLANE = [[1.6, 0.2], [0.3, 1.5], [-1.5, 0.6], [-0.4, -1.4], [0.1, 0.3]]
+LINE = [[-1.0], [0.5], [2.0], [1.5]]
+SPACE = np.eye(7)[:4].tolist()  # fewer keys than dimensions
+
+
+@pytest.mark.parametrize(("keys", "corners"), [(PLANE, 4), (LINE, 2), (SPACE, 4)])
+def test_the_exercise_works_in_any_dimension(keys: list[list[float]], corners: int) -> None:
+    n = len(keys)
+    scores = [3.0, 3.0] + [-3.0] * (n - 2)
+    made: Study = AttentionDesign.at("smoke", keys=keys, values=np.eye(n).tolist(), scores=scores)
+    trial = made.trials()[0]
+    done = made.run(trial, TrialContext())
+    assert done.metrics["selected"] == done.metrics["corners"] == corners
+    loaders: dict[str, Any] = {
+        "load_curves": lambda: done.curves,
+        "load_documents": lambda: done.documents,
+    }
+    table = Table([Row("exercise", 0, "done", dict(trial.config), done.metrics, **loaders)])
+    found = draw_conclusions(made, table)
+    assert next(c.verdict for c in found.claims if c.name == "corners-only") == "holds"
+    assert "shorter-query" not in {c.name for c in found.claims}  # of the reported keys only
+    drawn = {figure.name: figure.draw() for figure in made.figures(table)}
+    assert drawn.keys() == {"keys", "weights"} | ({"plane"} if len(keys[0]) == 2 else set())
+
+
+def test_corners_of_flat_and_equal_keys() -> None:
+    square = np.array([[0, 0, 1], [1, 0, 1], [0, 1, 1], [1, 1, 1], [0.5, 0.5, 1]])
+    assert hull_corners(square) == {0, 1, 2, 3}
+    assert hull_corners(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])) == {0}
+    assert hull_corners(np.array([[2.0, 2.0]])) == {0}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"keys": [[1, 0], [0, 1]]}, {"scores": [3, 3]}, {"values": [[1], [2]]}]
+)
+def test_an_exercise_whose_parts_do_not_fit_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"three or more|one entry per key"):
+        AttentionDesign.at("smoke", **settings)
 
 
 def test_an_empty_table_decides_nothing_but_the_formulas() -> None:

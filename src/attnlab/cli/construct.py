@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attnlab.cli.console import JsonOption, note, say_json
-from attnlab.cli.constructed import say_construction, say_constructions
+from attnlab.cli.constructed import say_attention, say_construction, say_constructions
 
 if TYPE_CHECKING:
     from attnlab.construct.result import Construction
@@ -21,7 +21,11 @@ class Scale(StrEnum):
 
 
 KeysOption = Annotated[
-    str, typer.Option(metavar="FILE", help="Keys, one per row: CSV, JSON or .npy.")
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="Keys, one per row: CSV, JSON or .npy; or `example`, four keys of a course exercise.",
+    ),
 ]
 ValuesOption = Annotated[
     str | None,
@@ -58,6 +62,29 @@ def options(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help(), err=True)
         raise typer.Exit(2)
+
+
+@construct.command("apply")
+def apply(
+    keys: KeysOption,
+    query: QueryOption,
+    values: ValuesOption = None,
+    hard: Annotated[
+        bool, typer.Option("--hard", help="Argmax: all weight on the highest score.")
+    ] = False,
+    scale: ScaleOption = Scale.ONE,
+    json: JsonOption = False,
+) -> None:
+    """Apply attention to a given query.
+
+    Prints scores, weights and, with --values, the output.
+    """
+    from attnlab.construct.apply import apply as compute
+    from attnlab.construct.files import read_vector
+
+    rows, worth = _matrices(keys, values)
+    found = compute(rows, read_vector(query, "query"), worth, scale.value, hard)
+    say_json(found.as_json()) if json else say_attention(found)
 
 
 @construct.command("select")
@@ -240,9 +267,11 @@ def extract(
 
 def _matrices(keys: str, values: str | None) -> tuple[Any, Any]:
     """Read the matrix of keys, and that of values if one is given."""
+    from attnlab.construct.example import EXAMPLE, KEYS
     from attnlab.construct.files import read_matrix
 
-    return read_matrix(keys, "keys"), None if values is None else read_matrix(values, "values")
+    rows = KEYS if keys == EXAMPLE else read_matrix(keys, "keys")
+    return rows, None if values is None else read_matrix(values, "values")
 
 
 def _goal(text: str, weight: float | None) -> Any:

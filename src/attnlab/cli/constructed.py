@@ -8,12 +8,14 @@ from attnlab.cli.console import say, say_table, terminal_width
 from attnlab.report.text import counted, number, plain, typeset
 
 if TYPE_CHECKING:
+    from attnlab.construct.apply import Attention
     from attnlab.construct.result import Construction, Constructions
 
 MOST_ROWS = 12  # of a table; of the weights the rest is summed up in one line
 MOST_ENTRIES = 8  # of a vector
 BAR = 20  # characters of a weight of 1
 SOLUTIONS = ("query", "key", "matrix", "output")
+QUANTITIES = ("kind", "scale", "output", "lead")  # of attention that was applied
 ROUNDING = 1e-15
 APART = ("why", "weights", "feasible", "certificate", "also")
 
@@ -29,6 +31,20 @@ def say_construction(solved: "Construction", named: Collection[int]) -> None:
     _say_quantities("quantity", {"feasible": _mark(solved.feasible), **kept})
     _say_quantities("certificate", document.get("certificate", {}))
     _say_quantities("also", document.get("also", {}))
+
+
+def say_attention(found: "Attention") -> None:
+    """The sentence, scores and weights by key (of many, those with most weight), the output."""
+    _say_sentence(found.why)
+    say()
+    order = sorted(range(len(found.scores)), key=lambda i: -found.scores[i])
+    shown = sorted(order[:MOST_ROWS])
+    rows = [[str(i), number(found.scores[i]), _weight(found.weights[i])] for i in shown]
+    say_table(["key", "score", "weight"], rows)
+    if rest := len(order) - len(shown):
+        say(f"{counted(rest, 'more key')}: --json has all")
+    document = found.as_json()
+    _say_quantities("quantity", {n: document[n] for n in QUANTITIES if n in document})
 
 
 def say_constructions(solved: "Constructions") -> None:

@@ -111,21 +111,28 @@ def run(  # noqa: PLR0913  (each is one documented option)
 
 
 def print_results(results: Mapping[str, Any]) -> None:
-    """Print the answer, a table of the claims, and a line per audit."""
+    """Print the answer, a table of the findings, and a line per check and audit."""
     from attnlab.audit.finding import AUDIT_MARKS
     from attnlab.lab.claim import MARKS
     from attnlab.report.text import number, with_interval
 
     say(results["answer"])
+    checks = [c for c in results["claims"] if c.get("kind") == "check"]
     rows = []
     for c in results["claims"]:
+        if c in checks:
+            continue
         reported = "" if c["reported"] is None else number(c["reported"])
         if c["comparable"] is False:
             reported = f"{reported} (not comparable)".lstrip()
         verdict = f"{MARKS[c['verdict']]} {c['verdict']}"
         ours = with_interval(c["effect"], c["interval"])
-        rows.append([verdict, c["statement"], ours, str(c["n"]), reported])
-    say_table(["verdict", "claim", "ours", "n", "reported"], rows)
+        n = "exact" if c.get("exact") else str(c["n"])
+        rows.append([verdict, c["statement"], ours, n, reported])
+    if rows:
+        say_table(["verdict", "claim", "ours", "n", "reported"], rows)
+    for c in checks:
+        say(f"{MARKS[c['verdict']]} check {c['name']}: {c['verdict']}: {c['statement']}")
     for a in results["audits"]:
         say(f"{AUDIT_MARKS[a['verdict']]} audit {a['name']}: {a['verdict']}: {a['why']}")
 

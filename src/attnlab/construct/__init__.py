@@ -13,6 +13,7 @@ select, select_many, identity    the shortest query for one key, for many, for e
 average, average_scale, match    equal weights on several keys; any distribution over the keys
 replace_key, design              a new key for a given query; a query and new keys together
 extract                          the matrix that recovers one of two averaged vectors
+apply                            scores, weights and output of a given query
 hard_attention, jacobian_norms   argmax attention and its gradients
 robustness, compare_heads, noisy_covariances    attention over random keys
 
@@ -20,6 +21,7 @@ The modules share names with these functions, so all are imported at once; they 
 nothing heavier, and load scipy, cvxpy and torch when a function needs them.
 """
 
+from attnlab.construct.apply import Attention, apply
 from attnlab.construct.average import average
 from attnlab.construct.design import design
 from attnlab.construct.extract import extract
@@ -34,9 +36,11 @@ from attnlab.construct.robustness import compare_heads, noisy_covariances, robus
 from attnlab.construct.select import identity, select, select_many
 
 __all__ = [
+    "Attention",
     "Construction",
     "Constructions",
     "Goal",
+    "apply",
     "attention_weights",
     "average",
     "average_scale",

@@ -63,15 +63,21 @@ class JacobianNorms:
 def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> HardAttention:
     """The value of the key with the highest score; keys that tie up to rounding are all listed."""
     k, q, v, factor = _check(keys, query, values, scale)
-    scores = factor * (k @ q)
-    # Rounding of a sum of h products, in units of the largest of them.
-    near = 4 * k.shape[1] * np.finfo(np.float64).eps * factor * float((np.abs(k) @ np.abs(q)).max())
-    ties = np.flatnonzero(scores >= scores.max() - near)
+    scores, ties = highest_scores(k, q, factor)
     rest = np.delete(scores, ties)
     weights = np.zeros(len(k))
     weights[ties[0]] = 1.0
     gap = float(scores.max() - rest.max()) if rest.size else None
-    return HardAttention(int(ties[0]), tuple(map(int, ties)), gap, weights, v[ties[0]].copy())
+    return HardAttention(ties[0], ties, gap, weights, v[ties[0]].copy())
+
+
+def highest_scores(keys: Array, query: Array, factor: float) -> tuple[Array, tuple[int, ...]]:
+    """All scores, and the keys whose score is the highest up to rounding."""
+    scores = factor * (keys @ query)
+    # Rounding of a sum of h products, in units of the largest of them.
+    size = factor * float((np.abs(keys) @ np.abs(query)).max())
+    near = 4 * keys.shape[1] * np.finfo(np.float64).eps * size
+    return scores, tuple(int(i) for i in np.flatnonzero(scores >= scores.max() - near))
 
 
 def jacobian_norms(

@@ -6,6 +6,9 @@ anything else, or fewer than 3 runs -> undecided ("not a result")
 
 A claim that compares belongs to the study's family of comparisons: lab/family.py widens its
 interval before the verdict counts.
+
+A claim of the kind "check" is a theorem or an identity: the run can only show that the code obeys
+it. Reports list checks apart from findings, which could have come out otherwise.
 """
 
 import math
@@ -13,11 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from attnlab.audit.finding import Finding
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
 
 Verdict = Literal["holds", "fails", "undecided", "not judged"]
+Kind = Literal["finding", "check"]
 MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?", "not judged": "–"}
 MIN_SEEDS = 3
 
@@ -47,6 +54,7 @@ class Claim:
     above: float = -math.inf
     below: float = math.inf
     comparison: bool = False  # it belongs to the family that is corrected for
+    kind: Kind = "finding"
 
     def at(self, level: float) -> "Claim":
         """The same claim, decided by its interval at another level."""
@@ -59,6 +67,7 @@ class Claim:
         e, r = self.estimate, self.reported
         return {
             "name": self.name,
+            "kind": self.kind,
             "statement": self.statement,
             "verdict": self.verdict,
             "quantity": self.quantity,
@@ -87,10 +96,12 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
     reported: Reported | None = None,
     trials: Sequence[str] = (),
     comparison: bool = False,
+    kind: Kind = "finding",
 ) -> Claim:
     """The claim `above < quantity < below`, decided by where the estimate's interval lies.
 
-    `comparison`: the quantity sets one arm against another, or against a baseline.
+    `comparison`: the quantity sets one arm against another, or against a baseline. `kind`: "check"
+    where theory has decided already and the run can only agree.
     """
     verdict, why = _decide(estimate, above, below)
     return Claim(
@@ -105,6 +116,7 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
         above,
         below,
         comparison,
+        kind,
     )
 
 
@@ -116,6 +128,17 @@ def judge_difference(name: str, statement: str, gaps: Sequence[float], **rest: A
 def judge_ratio(name: str, statement: str, logs: Sequence[float], **rest: Any) -> Claim:
     """As `judge_difference`, of paired ratios, given as logarithms."""
     return judge(name, statement, exp_estimate(mean_interval(logs)), comparison=True, **rest)
+
+
+def judge_check(name: str, statement: str, errors: ArrayLike, **rest: Any) -> Claim:
+    """A theorem or identity: the largest of all errors lies in a range, usually `below` rounding.
+
+    Every case counts and none is sampled, so one case outside the range refutes the check.
+    """
+    every = np.atleast_1d(np.asarray(errors, dtype=float))
+    largest = float(every.max()) if every.size else math.nan
+    estimate = Estimate(largest, n=every.size, method="largest of all cases", exact=True)
+    return judge(name, statement, estimate, kind="check", **rest)
 
 
 def apply_audits(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
@@ -149,12 +172,12 @@ def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
     if low == high and not e.exact:
         same = f"{e.n} equal runs ({low:.4g}) do not say how much others would vary"
         return "undecided", f"not a result: {same}"
-    shown = f"[{low:.4g}, {high:.4g}]"
+    shown = f"interval [{low:.4g}, {high:.4g}]" if e.has_interval else f"{low:.4g}, computed,"
     if low > above and high < below:
-        return "holds", f"interval {shown} lies inside {wanted}"
+        return "holds", f"{shown} lies inside {wanted}"
     if high <= above or low >= below:
-        return "fails", f"interval {shown} lies outside {wanted}"
-    return "undecided", f"interval {shown} crosses the edge of {wanted}"
+        return "fails", f"{shown} lies outside {wanted}"
+    return "undecided", f"{shown} crosses the edge of {wanted}"
 
 
 def _range_words(above: float, below: float) -> str:

@@ -33,6 +33,7 @@ class ClaimView:
     method: str
     trials: int
     set_key: str
+    is_check: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> ClaimView:
         method=str(c.get("interval_method") or ""),
         trials=len(trials),
         set_key=sets.key_of(trials, f"claim {index}"),
+        is_check=c.get("kind") == "check",
     )
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from attnlab.solvable.simulation import SimulationSettings as SimulationSettings
     from attnlab.solvable.simulation import Student as Student
     from attnlab.solvable.simulation import simulate as simulate
+    from attnlab.solvable.storage import load_data as load_data
+    from attnlab.solvable.storage import save_data as save_data
     from attnlab.solvable.teacher import Dataset as Dataset
     from attnlab.solvable.teacher import Teacher as Teacher
     from attnlab.solvable.teacher import TeacherSettings as TeacherSettings
@@ -48,6 +50,7 @@ _MODULES = {
     "phase": ("Crossing", "alpha_c", "alpha_l", "alpha_w", "critical_alphas"),
     "quadrature": ("gauss_hermite", "lattice", "sobol"),
     "simulation": ("Simulation", "SimulationSettings", "Student", "simulate"),
+    "storage": ("load_data", "save_data"),
     "teacher": ("Dataset", "Teacher", "TeacherSettings"),
     "theory": ("Model", "Point", "curve", "fixed_point", "linear_test_error"),
     "validate": ("cross_validate", "leave_one_out"),
@@ -75,6 +78,8 @@ __all__ = [
     "lattice",
     "leave_one_out",
     "linear_test_error",
+    "load_data",
+    "save_data",
     "simulate",
     "sobol",
 ]

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import build, suggest
@@ -65,16 +66,43 @@ def _model_and_rule(omega: float, sigma: float, ridge: float, points: int) -> tu
         raise UsageError(str(error)) from None
 
 
-def simulate_one(settings: Mapping[str, Any], seed: int, device: str) -> dict[str, Any]:
-    """One student of one instance: order parameters, errors, and the work of the solver."""
-    from attnlab.solvable.simulation import SimulationSettings, simulate
+def settings_of_data(data: Any, given: Mapping[str, Any], source: Path) -> dict[str, Any]:
+    """The settings with those of stored data; UsageError where another value was asked for."""
+    dtype = str(data.tokens.dtype).removeprefix("torch.")
+    alpha = data.samples / data.settings.dim
+    stored = {**data.settings.model_dump(mode="json"), "alpha": alpha, "dtype": dtype}
+    for name in stored.keys() & given.keys():
+        if given[name] != stored[name]:
+            raise UsageError(
+                f"{source} was made with {name} = {stored[name]}: leave out {name} = {given[name]}"
+            )
+    return {**given, **stored}
+
+
+def simulate_one(
+    settings: Mapping[str, Any],
+    seed: int,
+    device: str,
+    stored: tuple[Any, Any] | None = None,
+    save: Path | None = None,
+) -> dict[str, Any]:
+    """One student of one instance: order parameters, errors, and the work of the solver.
+
+    `stored` is a teacher with its data, as `load_data` reads them; `save` is a file for new ones.
+    """
+    from attnlab.solvable.simulation import SimulationSettings, draw_data, simulate
+    from attnlab.solvable.storage import save_data
 
     if seed < 0:
         raise UsageError("--seed must not be negative")
     chosen = build(SimulationSettings, settings)
     resolved = resolve_device(device)
     began = time.perf_counter()
-    simulation = simulate(chosen, Seed(seed), resolved)
+    teacher, data = stored or draw_data(chosen, Seed(seed), resolved)
+    if save is not None:
+        save_data(save, teacher, data)
+    drawn = teacher.to(resolved), data.to(resolved)
+    simulation = simulate(chosen, Seed(seed), resolved, drawn)
     student = simulation.students[0].as_json()
     names = (
         "start",

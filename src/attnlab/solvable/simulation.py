@@ -23,7 +23,7 @@ from attnlab.solvable.generalisation import (
 from attnlab.solvable.order_parameters import measure_overlaps
 from attnlab.solvable.solve import Solution, SolverSettings, minimise
 from attnlab.solvable.student import Loss, Weights
-from attnlab.solvable.teacher import Teacher, TeacherSettings, softmax_scores
+from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings, softmax_scores
 from attnlab.solvable.validate import leave_one_out
 
 START = re.compile(r"semantic|positional|random(-[1-9]\d{0,2})?")
@@ -126,12 +126,25 @@ class Simulation:
         return by_start[start]
 
 
-def simulate(settings: SimulationSettings, seed: Seed | int, device: str = "cpu") -> Simulation:
-    """Draw, train and test; the result depends only on the settings, the seed and the device."""
+def draw_data(settings: SimulationSettings, seed: Seed, device: str) -> tuple[Teacher, Dataset]:
+    """The teacher and the training samples of this seed."""
+    teacher = Teacher.draw(settings.teacher, seed.child("teacher"), device)
+    return teacher, teacher.sample(settings.samples, seed.child("train"), settings.torch_dtype)
+
+
+def simulate(
+    settings: SimulationSettings,
+    seed: Seed | int,
+    device: str = "cpu",
+    drawn: tuple[Teacher, Dataset] | None = None,
+) -> Simulation:
+    """Draw, train and test; the result depends only on the settings, the seed and the device.
+
+    With a teacher and samples `drawn` before, the seed serves for starts and test samples only.
+    """
     seed = Seed(seed) if isinstance(seed, int) else seed
     began = time.perf_counter()
-    teacher = Teacher.draw(settings.teacher, seed.child("teacher"), device)
-    data = teacher.sample(settings.samples, seed.child("train"), settings.torch_dtype)
+    teacher, data = drawn or draw_data(settings, seed, device)
     loss = Loss.of(data, settings.ridge)
     starts = start_weights(settings, teacher, seed)
     solution = minimise(loss, starts, settings.solver)

@@ -84,6 +84,10 @@ class Dataset:
         mix = self.attention.to(self.tokens.dtype)
         return torch.einsum("lmn,mnd->lnd", mix, self.tokens)
 
+    def to(self, device: str) -> "Dataset":
+        """The same data on another device."""
+        return Dataset(self.settings, self.tokens.to(device), self.attention.to(device))
+
 
 @dataclass(frozen=True)
 class Teacher:
@@ -101,6 +105,10 @@ class Teacher:
         if settings.exact_norm:
             weights *= math.sqrt(settings.dim) / weights.norm(dim=1, keepdim=True)
         return Teacher(settings, weights.to(device))
+
+    def to(self, device: str) -> "Teacher":
+        """The same teacher on another device."""
+        return Teacher(self.settings, self.weights.to(device))
 
     def fields(self, tokens: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token sample r"]:
         """The teacher fields u = x W*ᵀ · field scale, in float64."""

@@ -20,6 +20,7 @@ from attnlab.report.style import (
     theory_line,
 )
 from attnlab.studies.attention_design.gaussian import asymptotic_share, exact_share
+from attnlab.studies.attention_design.lengths import draw_lengths
 from attnlab.studies.attention_design.plane import draw_plane, draw_weights
 from attnlab.studies.attention_design.study import (
     GAUSSIAN,
@@ -40,6 +41,7 @@ def figures(study: AttentionDesign, table: Table) -> list[Figure]:
         for kind in ("exercise", "selectable", "norms", "targets", "pair", "subspaces")
     )
     drawn: dict[str, Drawn] = {
+        "keys": (partial(draw_lengths, exercise, s), exercise.ids),
         "plane": (partial(draw_plane, table, s), exercise.ids if len(s.keys[0]) == 2 else ()),
         "weights": (partial(draw_weights, table, s), exercise.ids),
         "selectable": (partial(_selectable, table, s), selectable.ids),

@@ -13,7 +13,7 @@ from attnlab.studies.attention_design.study import DesignSettings, exercise_part
 
 GRID = 241
 ROW = 0.36  # inches per row of bars
-POSSIBLE, IMPOSSIBLE = PALETTE[1], "#AAAAAA"
+REACHED, SHORT = PALETTE[1], "#AAAAAA"
 Queries = dict[int, np.ndarray]  # key -> the shortest query that selects it
 
 
@@ -75,15 +75,15 @@ def _regions(ax: Axes, keys: np.ndarray, queries: Queries, colours: list[Any]) -
 
 
 def draw_weights(table: Table, settings: DesignSettings) -> Drawing:
-    """One row per part, one bar per key; what cannot be done is grey and says so."""
+    """One row per part, one bar per key; what falls short is grey and says so."""
     parts = {name: part for name, part in exercise_parts(table).items() if "weights" in part}
     count = len(settings.keys)
     with house_style():
         drawing, (ax,) = panels(1, 1, height=0.8 + ROW * len(parts))
         for line, part in enumerate(parts.values()):
-            _bars(ax, line, part["weights"], POSSIBLE if part["feasible"] else IMPOSSIBLE)
+            _bars(ax, line, part["weights"], REACHED if part["feasible"] else SHORT)
             if not part["feasible"]:
-                ax.text(count + 0.03, line, "impossible", va="center", fontsize=8, color=NEUTRAL)
+                ax.text(count + 0.03, line, "not reached", va="center", fontsize=8, color=NEUTRAL)
         ax.set_yticks(range(len(parts)), list(parts))
         ax.set_ylim(len(parts) - 0.4, -0.6)
         ax.set_xticks([j + 0.43 for j in range(count)], [f"key {j}" for j in range(count)])

@@ -9,14 +9,19 @@ import numpy as np
 from attnlab import construct
 from attnlab.audit.finding import Finding
 from attnlab.construct.design import design
+from attnlab.construct.example import query_for_scores
 from attnlab.construct.extract import extract
+from attnlab.construct.goals import Target
+from attnlab.construct.inputs import AttentionInputs
 from attnlab.construct.pair import average_scale
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction
+from attnlab.construct.span import orthonormal_basis
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.attention_design.study import SPHERE, AttentionDesign
 
 WEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999, 0.9999)
+THIRD = 2  # the key that is replaced
 RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest
 
 
@@ -44,47 +49,95 @@ def hull_agreement(disagree: int, checked: int) -> Finding:
 def exercise(trial: Trial) -> Outcome:
     """Every part of it: select each, average, match, replace a key, choose query and key."""
     c = trial.config
-    keys, values = np.array(c["keys"], dtype=float), np.array(c["values"], dtype=float)
-    parts = exercise_constructions(keys, values, c["weight"])
+    keys, values, scores = (np.array(c[name], float) for name in ("keys", "values", "scores"))
+    parts = exercise_constructions(keys, values, scores, c["weight"])
     selections = [part for name, part in parts.items() if name.startswith("select ")]
     residual = max((float(p.residual or 0.0) for p in selections if p.feasible), default=0.0)
     match = parts["match ½, ½"]
+    pair = np.eye(len(keys))[:2].mean(axis=0)
     metrics: dict[str, Any] = {
         **{f"{name} feasible": part.feasible for name, part in parts.items()},
         **{f"{name} norm": part.norm for name, part in parts.items() if part.norm is not None},
         "selected": sum(part.feasible for part in selections),
         "corners": len(hull_corners(keys)),
         "residual": residual,
-        "least squares tv": match.also["least_squares"]["total_variation"],
-        "best tv": match.also["total_variation"],
+        "least squares error": largest_error(match.also["least_squares"]["weights"], pair),
+        "scores error": largest_error(parts["scores by least squares"].weights, pair),
+        "unit key weight": third_weight(parts[f"replace {THIRD}: select it, length 1"]),
+        "together weight": third_weight(parts[f"query and key {THIRD} together, length 1"]),
     }
     documents = {f"{name}.json": json.dumps(part.as_json()) for name, part in parts.items()}
-    return Outcome(metrics, documents=documents, findings=[optimality(residual)])
+    curves = shortest_lengths(keys, [j for j, part in enumerate(selections) if part.feasible])
+    return Outcome(metrics, curves=curves, documents=documents, findings=[optimality(residual)])
+
+
+def shortest_lengths(keys: np.ndarray, selected: list[int]) -> dict[str, list[float]]:
+    """What each weight above one half costs, for every key that can have it."""
+    weights = [w for w in WEIGHTS if w > 0.5]
+    lengths = {
+        f"shortest {j}": [float(construct.select(keys, j, weight=w).norm or 0.0) for w in weights]
+        for j in selected
+    }
+    return {"weight": weights, **lengths}
+
+
+def largest_error(weights: np.ndarray | None, wanted: np.ndarray) -> float:
+    """How far the worst weight lies from the wanted one."""
+    assert weights is not None
+    return float(np.abs(weights - wanted).max())
+
+
+def third_weight(part: Construction) -> float:
+    """The weight of the key that is replaced."""
+    assert part.weights is not None
+    return float(part.weights[THIRD])
 
 
 def exercise_constructions(
-    keys: np.ndarray, values: np.ndarray, weight: float
+    keys: np.ndarray, values: np.ndarray, scores: np.ndarray, weight: float
 ) -> dict[str, Construction]:
     """The parts of the exercise by name; a part that is impossible comes with its proof."""
-    n, last = len(keys), len(keys) - 1
-    target = np.array([0.5, 0.5] + [0.0] * (n - 2))
+    n = len(keys)
     parts: dict[str, Construction] = {
         f"select {j}": construct.select(keys, j, weight=weight, values=values) for j in range(n)
     }
     parts["average all"] = construct.average(keys, list(range(n)), values=values)
     parts["average 0, 1"] = construct.average(keys, [0, 1], weight=weight, values=values)
+    target = np.eye(n)[:2].mean(axis=0)
     parts["match ½, ½"] = construct.match(keys, target, values=values)
-    query = parts["select 0"].query
-    assert query is not None
-    for unit, words in ((False, "any length"), (True, "length 1")):
-        parts[f"replace {last}: select it, {words}"] = replace_key(
-            keys, query, last, f"select:{last}", unit_norm=unit, values=values
+    fitted = parts["scores by least squares"] = fit_scores(keys, values, scores)
+    assert fitted.query is not None
+    select, both = f"select:{THIRD}@{weight}", f"average:0,1@{weight}"
+    for words, goal, unit in (
+        ("average 0, 1 and it", f"average:0,1,{THIRD}", False),
+        ("select it, any length", select, False),
+        ("select it, length 1", select, True),
+    ):
+        parts[f"replace {THIRD}: {words}"] = replace_key(
+            keys, fitted.query, THIRD, goal, unit_norm=unit, values=values
         )
-    goals = {"before": "select:0", "after": f"select:{last}"}
-    parts[f"query and key {last} chosen together, length 1"] = design(
-        keys, goals, free=[last], unit_norm=True, values=values
+    parts[f"query and key {THIRD} together, length 1"] = design(
+        keys, (both, select), free=[THIRD], unit_norm=True, values=values
     )
     return parts
+
+
+def fit_scores(keys: np.ndarray, values: np.ndarray, scores: np.ndarray) -> Construction:
+    """Least squares for scores chosen by hand, and whether the weights average keys 0 and 1."""
+    query = query_for_scores(keys, scores)
+    inputs = AttentionInputs.check(keys, 1.0, values)
+    weights = inputs.weights(query)
+    goal = Target.of("average:0,1", len(keys), np.eye(len(keys)))
+    listed = ", ".join(f"{score:g}" for score in scores)
+    lead = float(keys[0] @ query - keys[1] @ query)
+    unequal = f": the score of key 0 leads by {lead:.4g}, and a longer query is even less equal"
+    return Construction.of_query(
+        inputs,
+        query,
+        feasible=goal.met(weights),
+        why=f"Least squares for the scores {listed} gives keys 0 and 1 the weights"
+        f" {weights[0]:.4f} and {weights[1]:.4f}{unequal if abs(lead) > RESIDUAL else ''}.",
+    )
 
 
 def random_keys(trial: Trial, *, sphere: bool = False) -> np.ndarray:
@@ -95,13 +148,21 @@ def random_keys(trial: Trial, *, sphere: bool = False) -> np.ndarray:
 
 
 def hull_corners(keys: np.ndarray) -> set[int]:
-    """Keys that are no average of the others: the vertices of their convex hull, by qhull."""
-    from scipy.spatial import ConvexHull, QhullError
+    """Keys that are no average of the others: the vertices of their convex hull, by qhull.
 
-    try:
-        return {int(v) for v in ConvexHull(keys).vertices}
-    except (QhullError, ValueError):  # all on a line, say
-        return set()
+    Keys may lie in a line or plane, where qhull needs fewer coordinates; equal keys are no corners.
+    """
+    from scipy.spatial import ConvexHull
+
+    distinct, first, count = np.unique(keys, axis=0, return_index=True, return_counts=True)
+    flat = (distinct - distinct.mean(axis=0)) @ orthonormal_basis(distinct - distinct[0])
+    if len(flat) == flat.shape[1] + 1:  # a simplex: a point, a segment, a triangle
+        corners = range(len(flat))
+    elif flat.shape[1] == 1:
+        corners = (flat.argmin(), flat.argmax())
+    else:
+        corners = ConvexHull(flat).vertices
+    return {int(first[i]) for i in corners if count[i] == 1}
 
 
 def distinct_keys(keys: np.ndarray) -> set[int]:

@@ -53,7 +53,8 @@ def _said(claim: Claim) -> str:
     e = claim.estimate
     if claim.verdict != "holds":
         return f"{claim.verdict}: {claim.why}"
-    return f"holds; {claim.quantity}: {with_interval(e.value, [e.low, e.high])}"
+    interval = [e.low, e.high] if e.has_interval else None
+    return f"holds; {claim.quantity}: {with_interval(e.value, interval)}"
 
 
 def _helps(claims: Mapping[str, Claim]) -> list[str]:
