@@ -9,7 +9,8 @@ so that n answers are worth n/d independent ones. The interval is Wilson's for t
 Student's t of m−1 degrees of freedom for the normal quantile, since d is estimated from m seeds.
 It stays within 0 and 1, and it has a length where all seeds agree: 500 of 500 in each of three
 seeds are [0.988, 1]. Where every seed is asked the same items, more seeds are not more items:
-then d = m + v n/(p(1−p)), which counts what is particular to one item of one seed twice.
+then d = m + v n/(p(1−p)), which counts what is particular to one item of one seed twice, and t has
+the degrees of freedom of a sum of two variances, as in two_way_interval.
 
 Covers 94 to 100 % in simulated seeds whose shares follow a beta distribution (tests/measure).
 Where almost every seed is right and a rare one fails altogether, few seeds do not show it: mean
@@ -48,7 +49,8 @@ def share_interval(counts: Counts, level: float = LEVEL, *, same_items: bool = F
     if len(known) == 1:
         quantile, over = z_quantile((1 + level) / 2), "items of one seed"
     else:
-        quantile, over = t_quantile((1 + level) / 2, len(known) - 1), "seeds and items"
+        freedom = _freedom(known, same_items)
+        quantile, over = t_quantile((1 + level) / 2, freedom), "seeds and items"
     low, high = score_limits(p, items, quantile)
     return Estimate(
         p,
@@ -69,12 +71,28 @@ def pooled_share(counts: Counts) -> float:
 
 def effective_items(counts: Counts, *, same_items: bool = False) -> float:
     """The number of independent answers that say as much as all answers of all seeds, n/d."""
-    p, items, seeds = pooled_share(counts), sum(n for _, n in counts), len(counts)
+    items, seeds = sum(n for _, n in counts), len(counts)
     if seeds == 1:
         return items
-    spread = sum((right - p * n) ** 2 for right, n in counts) / items**2 * seeds / (seeds - 1)
-    factor = spread * items / (p * (1 - p)) if 0 < p < 1 else 0.0
+    factor = _seed_factor(counts)
     return items / (seeds + factor if same_items else max(1.0, factor))
+
+
+def _seed_factor(counts: Counts) -> float:
+    """v n / (p(1−p)): the variance between seeds in units of that of n independent answers."""
+    p, items, seeds = pooled_share(counts), sum(n for _, n in counts), len(counts)
+    spread = sum((right - p * n) ** 2 for right, n in counts) / items**2 * seeds / (seeds - 1)
+    return spread * items / (p * (1 - p)) if 0 < p < 1 else 0.0
+
+
+def _freedom(counts: Counts, same_items: bool) -> int:
+    """Degrees of freedom: m − 1, or those of a sum of two variances (Welch–Satterthwaite)."""
+    seeds = len(counts)
+    if not same_items:
+        return seeds - 1
+    items, factor = sum(n for _, n in counts) / seeds, _seed_factor(counts)
+    square = factor**2 / (seeds - 1) + seeds**2 / max(1.0, items - 1)
+    return max(1, int((factor + seeds) ** 2 / square))
 
 
 def share_difference(
