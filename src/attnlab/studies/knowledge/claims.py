@@ -100,8 +100,7 @@ def _near_majority(arms: KnowledgeArms) -> Claim:
 def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Sequence[Claim]:
     """What one pretrained arm has memorised, is sure of, and makes up."""
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
-    kinds = [kind for kind in names if getattr(s, kind) and arms.values(arm, f"auroc_{kind}")]
-    excess = list(arms.values(arm, "surname_excess").values()) if s.crossed >= 2 else []
+    kinds = [kind for kind in names if getattr(s, kind) and s.source == "people"]
     surname = arms.level(
         "surname-decides",
         "The place made up for a name that nobody has depends on the surname: two with the "
@@ -127,8 +126,9 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
                 (arm, f"auroc_{kind}"),
                 above=0.5,
                 quantity=f"AUROC of confidence, read − {kind}",
+                comparison=True,
             )
             for kind in kinds
         ),
-        *([surname] if excess else []),
+        *([surname] if s.crossed >= 2 else []),
     ]
