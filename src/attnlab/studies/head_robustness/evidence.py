@@ -60,7 +60,7 @@ class Evidence:
         return [self.estimate(part, name, x) for x in self.points(part)]
 
     def estimate(self, part: str, name: str, x: float | None = None) -> Estimate:
-        """Mean over the seeds of a part, or of one of its points; of shares over seeds and draws."""
+        """Mean over the seeds of a part or point; the interval of a share covers draws too."""
         rows = self.drawn(part, x)
         if name not in SHARES:
             return mean_interval(rows.column(name))

@@ -100,7 +100,8 @@ def _near_majority(arms: KnowledgeArms) -> Claim:
 def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Sequence[Claim]:
     """What one pretrained arm has memorised, is sure of, and makes up."""
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
-    kinds = [kind for kind in names if getattr(s, kind) and s.source == "people"]
+    asked = {"invented": s.invented, "unread": s.unread if s.source == "people" else 0}
+    kinds = [kind for kind in names if asked[kind]]
     surname = arms.level(
         "surname-decides",
         "The place made up for a name that nobody has depends on the surname: two with the "
