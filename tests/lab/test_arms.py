@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from attnlab.lab.arms import Arms, ArmStudy
+from attnlab.lab.arms import Arms, ArmStudy, Share
 from attnlab.lab.study import StudySettings, setting
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.measure.intervals import mean_interval
 
 LABELS = {"a": "the first", "b": "the second", "never": "not run"}
 VALUES = {"a": (3.0, 5.0, 11.0), "b": (2.0, 3.0, 7.0)}
@@ -71,6 +72,44 @@ def test_claims_say_what_they_compare() -> None:
     level = ARMS.level("level", "b is 4", ("b", "x"), above=4.5)
     assert level.verdict == "undecided" and level.quantity == "x, the second"
     assert level.trials == ("b0", "b1", "b2")
+
+
+def shares_of(**values: tuple[float, ...]) -> Arms:
+    """Shares of 500 items, by metric: one number per seed."""
+    seeds = range(len(next(iter(values.values()))))
+    rows = [
+        Row(f"a{i}", i, "done", {"arm": "a", "scored": 500}, {k: v[i] for k, v in values.items()})
+        for i in seeds
+    ]
+    declared = {name: Share("scored") for name in values} | {"uncounted": Share()}
+    return Arms(Table(rows), LABELS, shares=declared)
+
+
+def test_intervals_of_shares_cover_items_and_end_at_0_and_1() -> None:
+    plain = Arms(shares_of(x=(0.9, 0.99, 1.0)).table, LABELS)
+    assert plain.estimate("a", "x").high > 1, "a t interval over three seeds"
+    found = shares_of(x=(0.9, 0.99, 1.0)).estimate("a", "x")
+    assert found.value == pytest.approx(0.9633, abs=1e-4) and found.n == 3
+    assert 0 < found.low < found.high <= 1
+    all_right = shares_of(x=(1.0, 1.0, 1.0)).level("solves", "It solves it", ("a", "x"), above=0.9)
+    assert all_right.verdict == "holds" and all_right.estimate.low == pytest.approx(0.988, abs=1e-3)
+    uncounted = shares_of(uncounted=(0.9, 0.99, 1.0)).estimate("a", "uncounted")
+    assert uncounted.high == 1 and "t interval" in uncounted.method
+    broken = shares_of(x=(0.9, math.nan, 1.0)).estimate("a", "x")
+    assert broken.n == 2 and broken.value == pytest.approx(0.95)
+
+
+def test_shares_that_are_equal_in_every_seed_differ_by_what_their_items_allow() -> None:
+    arms = shares_of(x=(1.0, 1.0, 1.0), y=(1.0, 1.0, 1.0), z=(0.2, 0.25, 0.27))
+    same = arms.difference("same", "x is y", ("a", "x"), ("a", "y"), above=-0.05, below=0.05)
+    assert same.comparison and same.verdict == "holds" and same.estimate.low < 0
+    more = arms.difference("more", "x > z", ("a", "x"), ("a", "z"), above=0.0)
+    assert more.estimate == mean_interval([0.8, 0.75, 0.73])
+
+
+def test_curves_of_shares_end_at_0_and_1() -> None:
+    declared = Arms(Table(ROWS), LABELS, shares={"y": Share()})
+    assert all(e.low >= 0 and e.high <= 1 for e in declared.curve("b", "step", "y")[1])
 
 
 def test_right_answers_are_those_of_the_seed_nearest_to_one_half() -> None:

@@ -201,12 +201,15 @@ def table_of(**changes: dict[str, Any]) -> Table:
             metrics = metrics_of(arm, **changes.get(arm, {}))
             metrics["first_accuracy"] += 0.001 * seed
             metrics["first_nll"] -= 0.001 * seed
+            if "gentle_moved" in metrics:
+                metrics["gentle_moved"] += 0.0001 * seed
             failing = metrics.pop("failing", None)
             findings = [
                 Finding(name, "fail" if name == failing else "pass", 0, 0, f"{name} of {arm}")
                 for name in ("collapse", "freeze")
             ]
-            row = Row(f"{arm}{seed}", seed, "done", {"arm": arm}, metrics, findings=findings)
+            config = {"arm": arm, "scored": 2000}
+            row = Row(f"{arm}{seed}", seed, "done", config, metrics, findings=findings)
             rows.append(row)
     return Table(rows)
 

@@ -316,7 +316,7 @@ def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
 
 
 GOOD = {
-    "accuracy": 1.0,
+    "accuracy": 0.999,
     "hard_accuracy": 1.0,
     "dev_accuracy": 1.0,
     "nll": 0.01,
@@ -347,7 +347,7 @@ def model_row(arm: str, seed: int, rate: float = 0.01, **changes: Any) -> Row:
     metrics["accuracy"] += jitter
     metrics["nll"] += jitter
     order = list(ARMS).index(arm)
-    config = {"kind": "model", "arm": arm, "rate": rate, "order": order}
+    config = {"kind": "model", "arm": arm, "rate": rate, "order": order, "scored": 2000}
     curves = {"step": [1.0], "accuracy": [0.5], "found": [0.5]}
     failing = metrics.pop("failing", "")
     verdict = "fail" if failing else "pass"
@@ -392,13 +392,13 @@ def test_verdicts_follow_the_table() -> None:
 @pytest.mark.parametrize(
     ("arm", "changes", "claim"),
     [
-        ("argmax", {"accuracy": 1.0}, "argmax-falls-short"),
+        ("argmax", {"accuracy": 0.99}, "argmax-falls-short"),
         ("argmax", {"moved_key": 1e-6}, "argmax-maps-stay"),
         ("argmax", {"found": 0.1}, "argmax-drifts-sideways"),
         ("argmax", {"pushed_wrong": 0.8}, "errors-push-harder"),
         ("straight-through", {"accuracy": 0.5}, "straight-through-learns"),
         ("softmax", {"hard_accuracy": 0.8}, "softmax-can-be-hardened"),
-        ("attention off", {"accuracy": 1.1}, "attention-matters"),
+        ("attention off", {"accuracy": 0.999}, "attention-matters"),
     ],
 )
 def test_a_planted_fault_turns_a_verdict(arm: str, changes: dict[str, Any], claim: str) -> None:

@@ -213,13 +213,15 @@ def test_verdicts_follow_the_numbers_both_ways() -> None:
             "pretrained": [(0.8, 0.99), (0.84, 0.97), (0.79, 0.98)],
         }
     )
-    assert verdicts(knows.claims) == {
+    # before the correction: three seeds are few for six comparisons
+    assert verdicts(Knowledge.at("quick").claims(knows.evidence)) == {
         "pretraining-knows": "holds",
         "no-text-no-knowledge": "holds",
         "memorised-not-extracted": "holds",
         "text-not-habits": "holds",
         "sure-of-invented": "holds",
-        "sure-of-unread": "fails",
+        "sure-of-unread": "undecided",  # three equal runs
+        "surname-decides": "undecided",  # not measured, yet declared
     }
     assert knows.answer.startswith("Yes: ")
     blank = concluded(

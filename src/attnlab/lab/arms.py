@@ -12,20 +12,33 @@ class Counting(ArmStudy):
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from attnlab.lab.claim import Claim, judge, judge_difference, judge_ratio
+from attnlab.lab.claim import Claim, judge, judge_ratio
 from attnlab.lab.study import NOT_OF_A_TRIAL, Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import geometric_mean
+from attnlab.measure.shares import share_difference, share_interval
 
 Metric = tuple[str, str]  # arm, metric
+Count = tuple[float, float]  # right answers, items
+
+
+@dataclass(frozen=True)
+class Share:
+    """A metric that is a share of items, whose interval covers other items and ends at 0 and 1.
+
+    `items` is the column that counts them, "" where none does; `same`: every seed has the same.
+    """
+
+    items: str = ""
+    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,7 @@ class Arms:
 
     table: Table
     labels: Mapping[str, str]
+    shares: Mapping[str, Share] = field(default_factory=dict, kw_only=True)  # by metric
 
     def names(self) -> list[str]:
         """Arms with a trial, in the order they were declared."""
@@ -73,8 +87,25 @@ class Arms:
         return {seed: float(value) for seed, value in values.items() if value is not None}
 
     def estimate(self, arm: str, metric: str) -> Estimate:
-        """Mean over seeds with its t interval."""
-        return mean_interval(list(self.values(arm, metric).values()))
+        """Mean over seeds with its t interval; of a share with an interval over seeds and items."""
+        values, share = self.values(arm, metric), self.shares.get(metric)
+        e = mean_interval(list(values.values()))
+        if share is None:
+            return e
+        counts = self.counts(arm, metric)
+        if len(counts) < e.n or not counts:  # not every seed says how many items it has
+            return e.clip()
+        return share_interval(list(counts.values()), same_items=share.same)
+
+    def counts(self, arm: str, metric: str) -> dict[int, Count]:
+        """Seed -> right answers and items, where the metric is a share whose items are counted."""
+        column = self.shares.get(metric, Share()).items
+        items = self.values(arm, column) if column else {}
+        return {
+            seed: (value * items[seed], items[seed])
+            for seed, value in self.values(arm, metric).items()
+            if math.isfinite(value) and items.get(seed)
+        }
 
     def geometric(self, arm: str, metric: str) -> Estimate:
         """Geometric mean over seeds, for quantities compared by ratios (perplexities)."""
@@ -92,6 +123,18 @@ class Arms:
         shared = sorted(a.keys() & b.keys())
         return [a[seed] - b[seed] for seed in shared if seeds is None or seed in seeds]
 
+    def gap_estimate(
+        self, one: Metric, other: Metric, seeds: Collection[int] | None = None
+    ) -> Estimate:
+        """one − other with its t interval; of shares also where it is equal in every seed."""
+        a, b = self.counts(*one), self.counts(*other)
+        gaps = self.differences(one, other, seeds)
+        shared = [seed for seed in sorted(a.keys() & b.keys()) if seeds is None or seed in seeds]
+        if len(shared) < len(gaps) or not shared:
+            return mean_interval(gaps)
+        same = self.shares[one[1]].same
+        return share_difference([a[s] for s in shared], [b[s] for s in shared], same_items=same)
+
     def log_ratios(self, one: Metric, other: Metric) -> list[float]:
         """log(one / other) for every seed that has both."""
         a, b = self.values(*one), self.values(*other)
@@ -108,7 +151,10 @@ class Arms:
         if not rows:
             return np.empty(0), []
         columns = np.array([row.curves[y] for row in rows], dtype=float).T
-        return np.array(rows[0].curves[x], dtype=float), [mean_interval(c) for c in columns]
+        estimates = [mean_interval(column) for column in columns]
+        if y in self.shares:
+            estimates = [e.clip() for e in estimates]
+        return np.array(rows[0].curves[x], dtype=float), estimates
 
     def level(
         self, name: str, statement: str, metric: Metric, *, quantity: str = "", **rest: Any
@@ -141,9 +187,10 @@ class Arms:
         seeds: Collection[int] | None = None,
         **rest: Any,
     ) -> Claim:
-        """The claim that one − other, paired by seed, lies in a range; see `judge_difference`."""
-        gaps = self.differences(one, other, seeds)
-        return judge_difference(name, statement, gaps, **{**self._versus(one, other, "−"), **rest})
+        """The comparison that one − other, paired by seed, lies in a range."""
+        gap = self.gap_estimate(one, other, seeds)
+        rest = {**self._versus(one, other, "−"), **rest}
+        return judge(name, statement, gap, comparison=True, **rest)
 
     def ratio(self, name: str, statement: str, one: Metric, other: Metric, **rest: Any) -> Claim:
         """The claim that one / other, paired by seed, lies in a range; see `judge_ratio`."""
@@ -163,6 +210,7 @@ class ArmStudy(Study):
     """A study whose trials are arms × seeds and whose evidence is `Arms`."""
 
     arms: ClassVar[Mapping[str, str]]  # name -> label
+    shares: ClassVar[Mapping[str, Share]] = {}  # metrics that are shares of items
     not_of_a_trial: ClassVar[Collection[str]] = ()  # own settings that no trial depends on
 
     def chosen_arms(self) -> Sequence[str]:
@@ -189,4 +237,4 @@ class ArmStudy(Study):
 
     def evidence(self, table: Table) -> Arms:
         """The trials by arm."""
-        return Arms(table, self.arms)
+        return Arms(table, self.arms, shares=self.shares)

@@ -126,12 +126,16 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:
         raise ValueError(f"{successes} of {n} items: not a share")
     if n == 0:
         return Estimate(math.nan, n=0, method=method)
-    p, z = successes / n, _z_quantile((1 + level) / 2)
+    p, z = successes / n, z_quantile((1 + level) / 2)
+    low, high = score_limits(p, n, z)
+    return Estimate(p, low, high, n, method, recompute=partial(wilson, successes, n))
+
+
+def score_limits(p: float, n: float, z: float) -> tuple[float, float]:
+    """The ends of Wilson's interval: the shares whose z√(share(1−share)/n) just reaches p."""
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
-    low = 0.0 if successes == 0 else middle - half  # exact, despite rounding
-    high = 1.0 if successes == n else middle + half
-    return Estimate(p, low, high, n, method, recompute=partial(wilson, successes, n))
+    return (0.0 if p == 0 else middle - half, 1.0 if p == 1 else middle + half)  # exact ends
 
 
 def difference_of_shares(
@@ -139,15 +143,21 @@ def difference_of_shares(
 ) -> Estimate:
     """k₁/n₁ − k₂/n₂ of unpaired items, from both Wilson intervals (Newcombe 1998, method 10)."""
     a, b = wilson(*one, level), wilson(*other, level)
-    gap = a.value - b.value
-    low = gap - math.hypot(a.value - a.low, b.high - b.value)
-    high = gap + math.hypot(a.high - a.value, b.value - b.low)
+    gap, low, high = difference_limits(a, b)
     method = f"Newcombe's interval over items, {percent(level)}"
     again = partial(difference_of_shares, one, other)
     return Estimate(gap, low, high, a.n + b.n, method, recompute=again)
 
 
-def _z_quantile(p: float) -> float:
+def difference_limits(a: Estimate, b: Estimate) -> tuple[float, float, float]:
+    """a − b of independent estimates, and the ends of its interval from both of theirs."""
+    gap = a.value - b.value
+    low = gap - math.hypot(a.value - a.low, b.high - b.value)
+    return gap, low, gap + math.hypot(a.high - a.value, b.value - b.low)
+
+
+def z_quantile(p: float) -> float:
+    """Quantile of the normal distribution."""
     from scipy.special import ndtri
 
     return float(ndtri(p))

@@ -1,5 +1,6 @@
 """What `attnlab finetune` runs: one set of labelled texts, one encoder, one method."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -65,18 +66,18 @@ class Finetune(Study):
     def claims(self, table: Table) -> Sequence[Claim]:
         """The worst of the seeds against the majority class; whether any model collapsed."""
         rows = [row for row in table if row.get("accuracy") is not None]
-        if not rows:
-            return []
-        worst = min(rows, key=lambda row: row["accuracy"])
+        worst = min(rows, key=lambda row: row["accuracy"], default=None)
+        nothing = Estimate(math.nan, method="no model was trained")
         beats = judge(
             "beats-majority",
             "The classifier beats the majority class",
-            wilson(worst["right"], worst["tested"]),
-            above=worst["majority"],
+            wilson(worst["right"], worst["tested"]) if worst else nothing,
+            above=worst["majority"] if worst else math.nan,
             quantity="test accuracy, the lowest of the seeds",
-            trials=[worst.id],
+            trials=[worst.id] if worst else [],
+            comparison=True,
         )
-        return [beats, _no_collapse(rows)]
+        return [beats, *([_no_collapse(rows)] if rows else [])]
 
     def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """How the training rows were truncated, with examples."""

@@ -133,6 +133,7 @@ class TrainText(Study):
                 below=1.0,
                 quantity=f"dev perplexity / {name}",
                 trials=table.ids,
+                comparison=True,
             )
             for name in BASELINES
         ]

@@ -10,7 +10,7 @@ from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import wilson
 from attnlab.products.finetune.settings import RATES
-from attnlab.studies.adapting.evidence import AdaptArms, no_collapse
+from attnlab.studies.adapting.evidence import SHARES, AdaptArms, no_collapse
 from attnlab.studies.adapting.settings import AdapterSettings
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
@@ -90,26 +90,26 @@ class Adapters(AdaptStudy):
         """Methods and further encoders are arms, in each of the two tasks."""
         s = self.settings
         others = {f"full, {name}": f"{LABELS['full']}, {name}" for name in s.encoders}
-        return AdaptArms(table, {**{arm: LABELS[arm] for arm in s.methods}, **others})
+        labels = {**{arm: LABELS[arm] for arm in s.methods}, **others}
+        return AdaptArms(table, labels, shares=SHARES)
 
     def claims(self, arms: AdaptArms) -> Sequence[Claim]:
         """On each task: full fine-tuning against the majority, other methods, other encoders."""
-        claims = [claim for task in TASKS for claim in self._task_claims(arms.task(task), task)]
-        if not claims:
-            return []
-        return [*claims, no_collapse(arms.all_rows(), lambda row: TASKS[row["task"]])]
+        tasks = [task for task in TASKS if task != "pairs" or self.settings.pair_data]
+        return [
+            *(claim for task in tasks for claim in self._task_claims(arms.task(task), task)),
+            no_collapse(arms.all_rows(), lambda row: TASKS[row["task"]]),
+        ]
 
     def _task_claims(self, arms: AdaptArms, task: str) -> Iterator[Claim]:
-        names = arms.names()
-        if "full" not in names:
+        if "full" not in self.settings.methods:
             return
         yield _beats_majority(arms, task)
         for arm in self.settings.methods:
-            if arm != "full" and arm in names:
+            if arm != "full":
                 yield _near_full(arms, task, arm)
         for name in self.settings.encoders:
-            if f"full, {name}" in names:
-                yield _beats_encoder(arms, task, name)
+            yield _beats_encoder(arms, task, name)
 
     def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
         """Are there enough test rows for a difference of five points, on tasks that decide?"""

@@ -4,19 +4,29 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from attnlab.lab.arms import Arms
-from attnlab.lab.claim import Claim, judge
+from attnlab.lab.arms import Arms, Count, Share
+from attnlab.lab.claim import Claim, Verdict, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.shares import share_difference, share_interval
 from attnlab.measure.two_way_interval import two_way_interval
 from attnlab.studies.adapting.settings import CELLS, RIGHT
 
 SHOWN = 4  # labels that a claim names
+SHARES = {  # all seeds have the same dev and test rows
+    "accuracy": Share("tested", same=True),
+    "dev_accuracy": Share("dev_rows", same=True),
+    "train_accuracy": Share(),
+    "whole_accuracy": Share("whole_rows", same=True),
+    "whole_majority": Share("whole_rows", same=True),
+    "whole_top_share": Share("whole_rows", same=True),
+}
 Cell = dict[str, Any]  # one training of a search, as search.py describes it
 
 
@@ -25,7 +35,7 @@ class AdaptArms(Arms):
 
     def task(self, name: str) -> "AdaptArms":
         """The trials of one task."""
-        return AdaptArms(self.table.where(task=name), self.labels)
+        return replace(self, table=self.table.where(task=name))
 
     def all_rows(self) -> list[Row]:
         """Every trial, sorted by seed."""
@@ -35,19 +45,18 @@ class AdaptArms(Arms):
         """The label of the arm of a trial."""
         return self.label(row["arm"])
 
-    def share(self, arm: str, metric: str) -> Estimate:
-        """Mean over seeds of a share, whose interval ends at 0 and 1."""
-        e = self.estimate(arm, metric)
-        return e.clip() if e.has_interval else e
-
     def accuracy(self, arm: str) -> Estimate:
         """Test accuracy; the interval covers other seeds and other test rows."""
-        return _over_seeds_and_rows(list(self._correct(arm).values()))
+        correct = self._correct(arm)
+        e = _over_seeds_and_rows(list(correct.values())).clip()
+        return self.estimate(arm, "accuracy") if e.half_width == 0 else e
 
     def accuracy_gap(self, one: str, other: str) -> Estimate:
         """Test accuracy of one − other, paired by seed and by test row."""
         a, b = self._correct(one), self._correct(other)
-        return _over_seeds_and_rows([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
+        e = _over_seeds_and_rows([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
+        both = (one, "accuracy"), (other, "accuracy")
+        return self.gap_estimate(*both) if e.half_width == 0 else e
 
     def accuracy_difference(
         self, name: str, statement: str, one: str, other: str, **rest: Any
@@ -82,20 +91,44 @@ class AdaptArms(Arms):
         ]
 
     def dev_by_cell(self, arm: str, *keys: str) -> dict[tuple[Any, ...], Estimate]:
-        """Dev accuracy over seeds, by these hyperparameters."""
-        values: dict[tuple[Any, ...], list[float]] = {}
-        for _, cell in self.cells(arm):
+        """Dev accuracy over seeds and dev rows, by these hyperparameters."""
+        values: dict[tuple[Any, ...], list[tuple[int, float]]] = {}
+        for seed, cell in self.cells(arm):
             key = tuple(cell[name] for name in keys)
-            values.setdefault(key, []).append(float(cell["dev_accuracy"]))
-        return {key: mean_interval(values[key]) for key in sorted(values)}
+            values.setdefault(key, []).append((seed, float(cell["dev_accuracy"])))
+        return {key: self._dev_share(arm, values[key]) for key in sorted(values)}
 
-    def dev_at_rate(self, arm: str, rate: float) -> dict[int, float]:
+    def dev_at_rate(self, arm: str, rate: float) -> Estimate:
+        """Dev accuracy at this learning rate."""
+        return self._dev_share(arm, list(self._dev_values(arm, rate).items()))
+
+    def dev_gap_at_rate(self, one: str, other: str, rate: float) -> Estimate:
+        """Dev accuracy of one − other at this learning rate, paired by seed."""
+        a, b = (self._dev_values(arm, rate) for arm in (one, other))
+        seeds = sorted(a.keys() & b.keys())
+        pairs = [
+            self._dev_counts(arm, [(s, v[s]) for s in seeds]) for arm, v in ((one, a), (other, b))
+        ]
+        if min(map(len, pairs)) < len(seeds) or not seeds:
+            return mean_interval([a[seed] - b[seed] for seed in seeds])
+        return share_difference(*pairs, same_items=True)
+
+    def _dev_values(self, arm: str, rate: float) -> dict[int, float]:
         """Seed -> dev accuracy at this learning rate."""
         return {
-            seed: float(cell["dev_accuracy"])
-            for seed, cell in self.cells(arm)
-            if cell["rate"] == rate
+            s: float(cell["dev_accuracy"]) for s, cell in self.cells(arm) if cell["rate"] == rate
         }
+
+    def _dev_counts(self, arm: str, values: Sequence[tuple[int, float]]) -> list[Count]:
+        """Right answers and dev rows, for every (seed, accuracy) whose dev rows are known."""
+        rows = self.values(arm, "dev_rows")
+        return [(value * rows[seed], rows[seed]) for seed, value in values if rows.get(seed)]
+
+    def _dev_share(self, arm: str, values: Sequence[tuple[int, float]]) -> Estimate:
+        counts = self._dev_counts(arm, values)
+        if len(counts) < len(values):
+            return mean_interval([value for _, value in values]).clip()
+        return share_interval(counts, same_items=True)
 
     def chosen_rates(self, arm: str) -> list[float]:
         """The learning rate that dev chose, for every seed."""
@@ -146,13 +179,19 @@ def no_collapse(rows: Sequence[Row], label: Callable[[Row], str]) -> Claim:
     times, total = Counter(map(label, bad)), Counter(map(label, rows))
     names = ", ".join(f"{name} ({n} of {total[name]})" for name, n in sorted(times.items())[:SHOWN])
     more = f" and {len(times) - SHOWN} more" if len(times) > SHOWN else ""
-    why = f"{len(bad)} of {len(rows)} models predict no better than a constant: {names}{more}"
+    verdict: Verdict = "holds"
+    why = f"none of {len(rows)} models has collapsed"
+    if bad:
+        verdict = "fails"
+        why = f"{len(bad)} of {len(rows)} models predict no better than a constant: {names}{more}"
+    elif not rows:
+        verdict, why = "undecided", "no estimate: no model was trained"
     return Claim(
         "no-collapse",
         "No model chosen on dev has collapsed to constant predictions",
-        "fails" if bad else "holds",
+        verdict,
         Estimate(float(len(bad)), n=len(rows), method="models counted", exact=True),
-        why if bad else f"none of {len(rows)} models has collapsed",
+        why,
         "models collapsed",
         trials=tuple(row.id for row in rows),
     )

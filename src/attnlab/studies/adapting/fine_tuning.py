@@ -10,7 +10,7 @@ from attnlab.lab.study import StudySettings, deferred
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.adapting.evidence import AdaptArms, edge_warning
+from attnlab.studies.adapting.evidence import SHARES, AdaptArms, edge_warning
 from attnlab.studies.adapting.fine_tuning_claims import (
     collapse_trials,
     fine_tuning_claims,
@@ -119,10 +119,11 @@ class FineTuning(AdaptStudy):
                     for rate in (*s.collapse_rates, s.sane_rate)
                 },
             },
+            shares=SHARES,
         )
 
     def claims(self, arms: AdaptArms) -> Sequence[Claim]:
-        """Every claim whose trials are part of the run."""
+        """Every claim whose trials the settings plan."""
         return fine_tuning_claims(arms, self.settings)
 
     def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:

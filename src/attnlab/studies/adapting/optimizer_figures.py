@@ -7,7 +7,7 @@ from attnlab.report.plots import Series, dot_plot
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
-from attnlab.studies.adapting.optimizers import Optimizers, at_rate
+from attnlab.studies.adapting.optimizers import Optimizers
 from attnlab.studies.adapting.plots import draw_line, draw_majority
 from attnlab.studies.adapting.settings import rate_text
 
@@ -45,6 +45,8 @@ def _fair(arms: AdaptArms, common: float) -> Drawing:
         Series("test, learning rate chosen on dev", PALETTE[0]),
     ]
     names = arms.names()
-    lines = {arms.label(name): [at_rate(arms, name, common), arms.accuracy(name)] for name in names}
+    lines = {
+        arms.label(name): [arms.dev_at_rate(name, common), arms.accuracy(name)] for name in names
+    }
     majority = arms.mean(names[0], "majority")
     return dot_plot(lines, series, xlabel="accuracy", limits=(0.0, 1.0), baseline=majority)

@@ -8,8 +8,7 @@ from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import StudySettings, deferred
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.studies.adapting.evidence import AdaptArms, edge_warning, no_collapse
+from attnlab.studies.adapting.evidence import SHARES, AdaptArms, edge_warning, no_collapse
 from attnlab.studies.adapting.settings import NAMES, OptimizerSettings, rate_text
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
@@ -65,13 +64,13 @@ class Optimizers(AdaptStudy):
 
     def evidence(self, table: Table) -> AdaptArms:
         """Every optimizer is an arm."""
-        return AdaptArms(table, {name: NAMES[name] for name in self.settings.optimizers})
+        labels = {name: NAMES[name] for name in self.settings.optimizers}
+        return AdaptArms(table, labels, shares=SHARES)
 
     def claims(self, arms: AdaptArms) -> Sequence[Claim]:
         """AdamW against each of the others: at the common learning rate, and each at its own."""
-        others = [name for name in arms.names() if name != "adamw"]
-        if not others or not arms.rows("adamw"):
-            return []
+        chosen = self.settings.optimizers
+        others = [name for name in chosen if name != "adamw"] if "adamw" in chosen else []
         rate = self.settings.common_rate
         pairs = [(_at_one_rate(arms, name, rate), _at_own_rate(arms, name)) for name in others]
         return [
@@ -94,7 +93,7 @@ class Optimizers(AdaptStudy):
         edges.pop("", None)
         return {
             **super().facts(arms, claims),
-            "at_common_rate": lambda name: at_rate(arms, name, s.common_rate),
+            "at_common_rate": lambda name: arms.dev_at_rate(name, s.common_rate),
             "common_rate": rate_text(s.common_rate),
             "edges": edges,
             "names": NAMES,
@@ -103,24 +102,17 @@ class Optimizers(AdaptStudy):
         }
 
 
-def at_rate(arms: AdaptArms, name: str, rate: float) -> Estimate:
-    """Dev accuracy of an optimizer at one learning rate."""
-    return mean_interval(list(arms.dev_at_rate(name, rate).values()))
-
-
 def _first(arms: AdaptArms, metric: str) -> float:
     """A metric that all trials share."""
     return next((float(row[metric]) for row in arms.table if row.get(metric) is not None), 0.0)
 
 
 def _at_one_rate(arms: AdaptArms, other: str, rate: float) -> Claim:
-    adamw, theirs = (arms.dev_at_rate(name, rate) for name in ("adamw", other))
-    gaps = [adamw[seed] - theirs[seed] for seed in sorted(adamw.keys() & theirs.keys())]
     reported = Reported(None, COURSE, comparable=False, note="near 50 %")
     return judge(
         f"{other}-behind-at-one-rate",
         f"At learning rate {rate_text(rate)} for both, {NAMES[other]} is behind AdamW",
-        mean_interval(gaps),
+        arms.dev_gap_at_rate("adamw", other, rate),
         above=0.0,
         quantity=f"dev accuracy at {rate_text(rate)}, adamw − {other}",
         reported=reported if other == "sgd" else None,

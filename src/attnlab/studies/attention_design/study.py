@@ -139,7 +139,8 @@ class AttentionDesign(Study):
 
 def share(table: Table, law: str, n: int, h: int) -> Estimate:
     """Share of selectable keys over independent sets."""
-    return mean_interval(table.where(kind="selectable", law=law, n=n, h=h).column("share"))
+    rows = table.where(kind="selectable", law=law, n=n, h=h)
+    return mean_interval(rows.column("share")).clip()
 
 
 def exercise_parts(table: Table) -> dict[str, dict[str, Any]]:

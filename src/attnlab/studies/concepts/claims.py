@@ -176,8 +176,8 @@ def _ids(e: Evidence) -> list[Claim]:
     over = "log perplexity − log vocabulary size"
     ruin = "log perplexity, foreign − own ids"
     return [
-        level("foreign-ids-ruin", "log_ratio", ruin, above=math.log(100)),
-        level("worse-than-guessing", "log_over_uniform", over, above=0.0),
+        level("foreign-ids-ruin", "log_ratio", ruin, above=math.log(100), comparison=True),
+        level("worse-than-guessing", "log_over_uniform", over, above=0.0, comparison=True),
         exact("segments-are-words", ["segment_gap"], "largest relative difference", below=1e-5),
     ]
 
@@ -206,6 +206,7 @@ def _adaptation(e: Evidence, s: ConceptsSettings, target: str) -> list[Claim]:
             below=0.0,
             quantity="log tokens per word, own / news tokenizer",
             trials=e.ids(target),
+            comparison=True,
         ),
         fewer_bits("own-tokenizer-pays", "own", "borrowed", many),
         fewer_bits("pretraining-pays", "continued", "own", few),
@@ -216,5 +217,6 @@ def _adaptation(e: Evidence, s: ConceptsSettings, target: str) -> list[Claim]:
             (target, "own_log_ratio"),
             above=math.log(2),
             quantity="log perplexity, wrong − right ids",
+            comparison=True,
         ),
     ]

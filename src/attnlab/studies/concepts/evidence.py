@@ -3,9 +3,10 @@
 import json
 from typing import Any
 
-from attnlab.lab.arms import Arms
+from attnlab.lab.arms import Arms, Share
 from attnlab.lab.table import Row
-from attnlab.measure.intervals import Estimate, wilson
+from attnlab.measure.intervals import Estimate
+from attnlab.measure.shares import share_interval
 
 TARGETS = {"law": "court cases", "plays": "Shakespeare's plays", "records": "rows of a table"}
 LABELS = {
@@ -16,6 +17,14 @@ LABELS = {
     "masking": "masked language modelling",
     "ids": "ids of another tokenizer",
     **TARGETS,
+}
+
+
+SHARES = {
+    "shuffled_accuracy": Share("tested"),
+    "sorted_accuracy": Share("tested"),
+    "shuffled": Share(),  # curves
+    "sorted": Share(),
 }
 
 
@@ -32,8 +41,8 @@ class Evidence(Arms):
         return sum(int(row[metric]) for row in self.rows(arm))
 
     def share(self, arm: str, count: str, of: str) -> Estimate:
-        """A share of all items, seeds together, with Wilson's interval."""
-        return wilson(self.total(arm, count), self.total(arm, of))
+        """A share of all items; the interval covers other seeds and other items."""
+        return share_interval([(int(row[count]), int(row[of])) for row in self.rows(arm)])
 
     def document(self, arm: str, name: str) -> Any:
         """A JSON document of the first seed that has it, else None."""

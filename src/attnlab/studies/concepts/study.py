@@ -13,8 +13,8 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.intervals import wilson
-from attnlab.studies.concepts.evidence import LABELS, Evidence
+from attnlab.measure.shares import effective_items
+from attnlab.studies.concepts.evidence import LABELS, SHARES, Evidence
 
 Part = Literal["pair", "loop", "order", "merges", "masking", "ids", "anew"]
 Target = Literal["law", "plays", "records"]
@@ -183,7 +183,7 @@ class Concepts(Study):
 
     def evidence(self, table: Table) -> Evidence:
         """The trials by part; those of "anew" by target."""
-        return Evidence(table, LABELS)
+        return Evidence(table, LABELS, shares=SHARES)
 
     def audits(self, e: Evidence, claims: Sequence[Claim]) -> Sequence[Finding]:
         """Whether shuffled training beats a constant answer, the test set, and the splits."""
@@ -224,10 +224,10 @@ def _shuffled_training(e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
     rows = e.rows("order")
     if not rows:
         return []
-    right = sum(round(row["shuffled_accuracy"] * row["tested"]) for row in rows)
-    tested = sum(int(row["tested"]) for row in rows)
+    share = e.estimate("order", "shuffled_accuracy")
+    tested = round(effective_items(list(e.counts("order", "shuffled_accuracy").values())))
     effect = next((c.estimate.value for c in claims if c.name == "shuffling-helps"), 0.0)
     return [
-        baselines(wilson(right, tested), {"the most frequent class": e.mean("order", "majority")}),
-        small_sample({"shuffled": (right, tested)}, effect),
+        baselines(share, {"the most frequent class": e.mean("order", "majority")}),
+        small_sample({"shuffled": (round(share.value * tested), tested)}, effect),
     ]

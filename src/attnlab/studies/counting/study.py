@@ -10,7 +10,7 @@ from attnlab.audit.checks.attention_worth import attention_worth
 from attnlab.audit.checks.baselines import baselines
 from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
-from attnlab.lab.arms import Arms, ArmStudy
+from attnlab.lab.arms import Arms, ArmStudy, Share
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.study import StudySettings, deferred, setting
 from attnlab.measure.intervals import mean_interval
@@ -21,6 +21,7 @@ STILL = 0.01  # relative change of the weights: less, and nothing was tried
 KINDS = {"positional": "positions", "semantic": "tokens"}  # start -> what its scores are made of
 OWN = {"positional": "by_places", "semantic": "by_tokens"}  # start -> accuracy with these alone
 PHASES = {"first": "as trained", "gentle": "freed, SGD", "strong": "freed, AdamW"}
+PARTS = ("accuracy", *OWN.values())  # accuracy with all scores, and with one kind alone
 FREEING = ("noise", "freed_steps", "gentle_rate")  # settings of what follows the first training
 
 
@@ -76,6 +77,11 @@ class Counting(ArmStudy):
         "smoke": "about half a minute on two cores",
         "quick": "about 4 minutes on two cores",
         "full": "not measured",
+    }
+    # rows, not positions, are the items: the positions of a row are not independent
+    shares: ClassVar = {
+        "accuracy": Share(),  # a curve
+        **{f"{phase}_{part}": Share("scored") for phase in PHASES for part in PARTS},
     }
     shares_accelerator = True
     may_fail: ClassVar = {"collapse": ("off",)}  # without attention a constant is all there is
@@ -203,4 +209,5 @@ def _mixed(arms: Arms) -> Claim:
         below=-LOST,
         quantity="accuracy, better kind alone − all scores",
         trials=arms.ids("free"),
+        comparison=True,
     )

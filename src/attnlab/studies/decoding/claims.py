@@ -6,7 +6,7 @@ from typing import NamedTuple
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import LEVEL, Estimate
-from attnlab.studies.decoding.evidence import TextArms, weakest_step
+from attnlab.studies.decoding.evidence import TextArms, weakest_step, worst_step
 from attnlab.studies.decoding.strategies import GREEDY, PEOPLE, SAMPLE
 from attnlab.studies.decoding.study import Decoding, DecodingSettings
 
@@ -173,14 +173,14 @@ def _rise(arms: TextArms, name: str, which: str, measure: str, statement: str) -
     """Neighbours on the curve, with intervals corrected for several steps; the worst decides."""
     strategies = list(curve_of(arms.s, which).values())
     pairs = list(zip(strategies[1:], strategies[:-1], strict=True))
-    level = 1 - (1 - LEVEL) / len(pairs)
-    steps = [arms.gap(*pair, measure, level=level) for pair in pairs]
-    worst = weakest_step(steps)
-    high, low = pairs[worst]
+    steps = [arms.gap(*pair, measure) for pair in pairs]
+    decides = worst_step(steps)
+    widened = (step.at(1 - (1 - LEVEL) / len(steps)) for step in steps)
+    high, low = pairs[weakest_step(list(widened))]
     return judge(
         name,
         statement,
-        steps[worst],
+        decides,
         above=0.0,
         trials=arms.ids(*strategies, AUDITS),
         quantity=f"{QUANTITIES[measure]}, {high} − {low}: the step that decides",

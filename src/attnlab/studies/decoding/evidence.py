@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Values = NDArray[np.float64]
 GRAM = 4  # longest n-gram of BLEU
+SHARES = ("repetition", "prefix", "agreement", "ended", "distinct_", "self_bleu", "rank_")
 ACROSS = 2  # n of the n-grams counted over all prompts
 
 
@@ -104,10 +105,11 @@ class TextArms(Arms):
     def estimate(self, arm: str, metric: str, *, real: bool = False) -> Estimate:
         """Mean of a measure over prompts with its interval; `real`: texts by people only."""
         if metric == "across":
-            return jackknife(self._left_out(arm))
+            return jackknife(self._left_out(arm)).clip()
         values = self.items(arm, metric)
         chosen = values[self._chosen(real)] if values.size else values
-        return _mean(chosen, f"{arm} {metric}", LEVEL)
+        e = _mean(chosen, f"{arm} {metric}", LEVEL)
+        return e.clip() if metric.startswith(SHARES) else e
 
     def shown(self, arm: str, measure: str, *, real: bool = False) -> Estimate:
         """The estimate as figures show it: perplexity instead of its logarithm."""
@@ -192,3 +194,9 @@ def weakest_step(steps: Sequence[Estimate]) -> int:
     lows = [e.high if e.high <= 0 else e.low for e in steps]
     behind = [i for i, e in enumerate(steps) if e.has_interval and e.high <= 0]
     return min(behind or range(len(steps)), key=lambda i: (math.isfinite(lows[i]), lows[i]))
+
+
+def worst_step(steps: Sequence[Estimate], level: float = LEVEL) -> Estimate:
+    """The step that decides, each with an interval corrected for so many steps (Bonferroni)."""
+    wide = [step.at(1 - (1 - level) / len(steps)) for step in steps]
+    return replace(wide[weakest_step(wide)], recompute=lambda at: worst_step(steps, at))

@@ -1,6 +1,9 @@
 """Claims: differences of ROUGE between arms, and what line breaks do to ROUGE-Lsum."""
 
 import math
+from dataclasses import replace
+
+import numpy as np
 
 from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, judge
 from attnlab.measure.intervals import LEVEL, Estimate
@@ -73,10 +76,8 @@ def _reported(one: str, other: str, kind: str) -> Reported | None:
 def _best_everywhere(arms: ScoredArms, rivals: list[str]) -> Claim:
     """Fails if another arm is ahead in one column; holds only if the teacher leads in all."""
     pairs = [(arm, kind) for arm in rivals for kind in KINDS]
-    level = 1 - (1 - LEVEL) / len(pairs)  # Bonferroni: one of many may seem ahead by chance
-    wide = {pair: arms.gap("teacher", *pair, level) for pair in pairs}
-    plain = {pair: arms.gap("teacher", *pair) for pair in pairs}
-    (arm, kind), estimate = decisive(plain, wide)
+    gaps = {pair: arms.gap("teacher", *pair) for pair in pairs}
+    (arm, kind), estimate = decisive_at(gaps, LEVEL)
     note = "teacher − trained on people's in Lsum; it leads in ROUGE-1, -2 and -L"
     return judge(
         "teacher-best",
@@ -86,7 +87,16 @@ def _best_everywhere(arms: ScoredArms, rivals: list[str]) -> Claim:
         quantity=f"{KINDS[kind]}, teacher − {arm}: the comparison that decides",
         reported=Reported(-0.017, COURSE, comparable=False, note=note),
         trials=_trials(arms, "teacher", *rivals),
+        comparison=True,
     )
+
+
+def decisive_at(gaps: Differences, level: float) -> tuple[tuple[str, str], Estimate]:
+    """`decisive` with intervals at this level; one of many may seem ahead by chance."""
+    wide = 1 - (1 - level) / len(gaps)  # Bonferroni
+    plain = {pair: e.at(level) for pair, e in gaps.items()}
+    pair, estimate = decisive(plain, {pair: e.at(wide) for pair, e in gaps.items()})
+    return pair, replace(estimate, recompute=lambda at: decisive_at(gaps, at)[1])
 
 
 def decisive(plain: Differences, wide: Differences) -> tuple[tuple[str, str], Estimate]:
@@ -109,10 +119,9 @@ def decisive(plain: Differences, wide: Differences) -> tuple[tuple[str, str], Es
 def _line_breaks(arms: ScoredArms) -> list[Claim]:
     """The same words with and without line breaks, on summaries of several sentences; no model."""
     row = arms.first("lines")
-    if row is None:
-        return []
-    trials = [row.id, *arms.ids("lead")]
-    largest = float(row["largest_gap_on_one_line"])
+    trials = [] if row is None else [row.id, *arms.ids("lead")]
+    largest = math.nan if row is None else float(row["largest_gap_on_one_line"])
+    scores = {} if row is None else row.arrays
 
     def compare(
         name: str,
@@ -122,7 +131,8 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
         quantity: str,
         reported: Reported | None = None,
     ) -> Claim:
-        gaps = row.arrays[f"{one}_rougeLsum"] - row.arrays[f"{other}_rougeLsum"]
+        pair = [scores.get(f"{case}_rougeLsum", np.empty(0)) for case in (one, other)]
+        gaps = pair[0] - pair[1]
         return judge(
             name,
             statement,

@@ -1,5 +1,7 @@
 """What is claimed of hard attention, each sentence decided by the table."""
 
+import math
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -69,6 +71,13 @@ def _slopes(e: Evidence) -> list[Claim]:
     ]
 
 
+def _largest(values: Sequence[float] | np.ndarray, what: str) -> Estimate:
+    """Of numbers that are 0 by construction, in every set or model: the largest is shown."""
+    most = float(np.max(values)) if len(values) else math.nan
+    method = f"largest of {len(values)} {what}, not sampled"
+    return Estimate(most, n=len(values), method=method, exact=True)
+
+
 def _limits(e: Evidence) -> list[Claim]:
     """Softmax as its temperature falls: hottest, peak, coldest."""
     grid = e.temperatures
@@ -78,14 +87,13 @@ def _limits(e: Evidence) -> list[Claim]:
     def cooled(  # the slope at one temperature over that at another
         name: str, statement: str, which: str, pair: tuple[int, int], **limits: float
     ) -> Claim:
-        if not grid:
-            return judge(name, statement, mean_interval([]))
         one, other = pair
+        at = f", T = {grid[one]:g} over T = {grid[other]:g}" if grid else ""
         return judge_ratio(
             name,
             statement,
             e.slope_log_ratios(f"formula_{which}", one, other),
-            quantity=f"{which} query slope, T = {grid[one]:g} over T = {grid[other]:g}",
+            quantity=f"{which} query slope{at}",
             trials=e.slopes.ids,
             **limits,
         )
@@ -215,6 +223,7 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
             below=0.03,
             quantity="accuracy − (found + (1 − found) · chance)",
             trials=e.ids(HARD_FIXED),
+            comparison=True,
         ),
         e.difference(
             "argmax-drifts-sideways",
@@ -233,5 +242,6 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
             above=1.0,
             quantity="gradient of the picked embedding, wrong / right",
             trials=e.ids(HARD),
+            comparison=True,
         ),
     ]

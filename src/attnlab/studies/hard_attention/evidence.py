@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.lab.arms import Arms
+from attnlab.lab.arms import Arms, Share
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate
 from attnlab.measure.ratios import geometric_mean
@@ -25,6 +25,9 @@ ARMS: dict[str, dict[str, Any]] = {
     HARD_FIXED: {"normalise": "argmax", "fixed": True},
     OFF: {"mask": "self"},  # the query at position 0 sees the first item only
 }
+SHARES = dict.fromkeys(
+    ("accuracy", "hard_accuracy", "dev_accuracy", "found", "found_start"), Share("scored")
+)
 BASELINES = {
     "chance": "chance",
     "majority": "most frequent answer",

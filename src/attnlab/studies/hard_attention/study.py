@@ -20,6 +20,7 @@ from attnlab.studies.hard_attention.evidence import (
     HARD,
     LEARNT,
     OFF,
+    SHARES,
     SOFT,
     Evidence,
 )
@@ -149,7 +150,7 @@ class HardAttention(Study):
 
     def evidence(self, table: Table) -> Evidence:
         """Slopes by temperature, and every arm at its best learning rate."""
-        return Evidence(table, {arm: arm for arm in ARMS})
+        return Evidence(table, {arm: arm for arm in ARMS}, shares=SHARES)
 
     def audits(self, e: Evidence, claims: Sequence[Claim]) -> Sequence[Finding]:
         """Baselines, what attention is worth here, and whether the test rows suffice."""

@@ -6,7 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from attnlab.measure.intervals import mean_interval
+from attnlab.lab.table import Table
+from attnlab.measure.intervals import Estimate
+from attnlab.measure.shares import share_interval
 from attnlab.report.labels import note
 from attnlab.report.plots import Curve, Series, dot, draw_curve
 from attnlab.report.style import (
@@ -110,7 +112,7 @@ def by_rate(e: Evidence) -> Drawing:
             colour, line, marker = LOOKS[arm]
             tables = e.by_rate(arm)
             rates = np.array(list(tables)) * apart ** (index - (len(names) - 1) / 2)
-            found = [mean_interval(rows.column("accuracy")) for rows in tables.values()]
+            found = [_accuracy(rows) for rows in tables.values()]
             errorbars(ax, rates, found, colour, marker=marker)
             values = np.array([x.value for x in found])
             ax.plot(rates, values, marker, color=colour, linestyle=line, linewidth=0.9, zorder=4)
@@ -124,3 +126,9 @@ def by_rate(e: Evidence) -> Drawing:
         ax.set_xlabel("learning rate")
         ax.set_ylabel("test accuracy")
     return drawing
+
+
+def _accuracy(rows: Table) -> Estimate:
+    """Test accuracy of the models that ended, over seeds and test rows."""
+    known = [row for row in rows if row.get("accuracy") is not None]
+    return share_interval([(row["accuracy"] * row["scored"], row["scored"]) for row in known])

@@ -1,12 +1,10 @@
 """What the exercise says, what it leaves out, and whether exact law and simulation agree."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from attnlab.lab.claim import Claim, Reported, judge, judge_difference
-from attnlab.lab.table import Table
-from attnlab.measure.intervals import Estimate, mean_interval, wilson
+from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
 from attnlab.studies.head_robustness.evidence import Evidence, paired
 from attnlab.studies.head_robustness.plan import BETA, EQUAL, NOISE, SPREAD, VARIES
@@ -37,7 +35,7 @@ def claims(study: HeadRobustness, e: Evidence) -> list[Claim]:
         judge(
             "equal-lengths",
             f"No length varies (α = {s.alpha:g}): one head averages, off < 1 % of the time",
-            _share_off(e.drawn(EQUAL)),
+            e.estimate(EQUAL, "one_off"),
             below=0.01,
             quantity=OFF,
             trials=e.drawn(EQUAL).ids,
@@ -164,7 +162,8 @@ def _noise_alone(e: Evidence) -> Claim:
     """At the first α where one head is off half the time by the exact law, two are not."""
     alpha = first_swing(e)
     if math.isnan(alpha):
-        return judge("noise-alone", "Noise alone swings one head, not two", MISSING)
+        statement = "Noise alone swings one head, not two"
+        return judge("noise-alone", statement, MISSING, comparison=True)
     rows = e.drawn(NOISE, alpha)
     runs = [row["one_off"] - row["two_off"] for row in rows]
     return judge(
@@ -203,11 +202,3 @@ def _exact_agrees(e: Evidence, arm: str) -> Claim:
         quantity="simulation − exact",
         trials=e.ids(BETA, SPREAD),
     )
-
-
-def _share_off(rows: Table) -> Estimate:
-    """Over all draws together: where none is off, an interval over seeds would have no width."""
-    counts: Sequence[tuple[int, int]] = [
-        (round(row["one_off"] * row["draws"]), int(row["draws"])) for row in rows
-    ]
-    return wilson(sum(k for k, _ in counts), sum(n for _, n in counts))

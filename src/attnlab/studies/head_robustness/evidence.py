@@ -8,10 +8,14 @@ import numpy as np
 
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.shares import share_interval
 from attnlab.studies.head_robustness.plan import SWEPT
 
 if TYPE_CHECKING:
     from attnlab.studies.head_robustness.study import RobustnessSettings
+
+
+SHARES = frozenset({"one_off", "two_off", "negative", "off_and_lost"})  # of the draws of a seed
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,12 @@ class Evidence:
         return [self.estimate(part, name, x) for x in self.points(part)]
 
     def estimate(self, part: str, name: str, x: float | None = None) -> Estimate:
-        """Mean and t interval over the seeds of a part, or of one of its points."""
-        return mean_interval(self.drawn(part, x).column(name))
+        """Mean over the seeds of a part or point; the interval of a share covers draws too."""
+        rows = self.drawn(part, x)
+        if name not in SHARES:
+            return mean_interval(rows.column(name))
+        known = [row for row in rows if row.get(name) is not None]
+        return share_interval([(row[name] * row["draws"], row["draws"]) for row in known])
 
     def by_seed(self, part: str, x: float, name: str) -> dict[int, float]:
         """Seed -> number at one point."""

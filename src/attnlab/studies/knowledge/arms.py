@@ -3,8 +3,9 @@ positions), and their trials. All arms have the same worlds, so that seeds are p
 
 from typing import Any
 
-from attnlab.lab.arms import Arms
-from attnlab.measure.intervals import Estimate, wilson
+from attnlab.lab.arms import Arms, Count, Share
+from attnlab.measure.intervals import Estimate
+from attnlab.measure.shares import share_interval
 
 READS = {
     "perceiver-course": "course",
@@ -52,14 +53,29 @@ def schedule_of(schedule: str, phase: str) -> dict[str, Any]:
     return {"schedule": "unclamped", "horizon": COURSE[phase], "warmup_fraction": 0.0}
 
 
+def shares_of(source: str) -> dict[str, Share]:
+    """Metrics that are shares of people: another world for every seed, or the same files."""
+    same = source == "files"
+    return {
+        "read_accuracy": Share("read_n", same),
+        "recalled": Share("recalled_n", same),
+        "surname_agreement": Share(),
+        "surname_shuffled": Share(),
+    }
+
+
 class KnowledgeArms(Arms):
     """Arms with shares of people, and the share of sentences that were completed."""
 
     def share(self, arm: str, kind: str) -> Estimate:
-        """Right answers of all seeds together, with Wilson's interval over the people asked."""
+        """The share of people answered; the interval covers other seeds and other people."""
+        same = self.shares["read_accuracy"].same
+        return share_interval(self.asked(arm, kind), same_items=same)
+
+    def asked(self, arm: str, kind: str) -> list[Count]:
+        """Right answers and people asked, of every seed that asked anybody."""
         rows = [row for row in self.rows(arm) if row.get(f"{kind}_n")]
-        counts = [(int(row[f"{kind}_right"]), int(row[f"{kind}_n"])) for row in rows]
-        return wilson(sum(k for k, _ in counts), sum(n for _, n in counts))
+        return [(int(row[f"{kind}_right"]), int(row[f"{kind}_n"])) for row in rows]
 
     def values(self, arm: str, metric: str) -> dict[int, float]:
         """Seed -> metric; `recalled` is the share of sentences completed."""

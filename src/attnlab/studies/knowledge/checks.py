@@ -10,6 +10,7 @@ from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
+from attnlab.measure.shares import effective_items, pooled_share
 from attnlab.studies.knowledge.arms import KnowledgeArms, schedule_of
 from attnlab.studies.knowledge.study import Knowledge, KnowledgeSettings
 
@@ -39,11 +40,11 @@ def _against_baselines(arms: KnowledgeArms) -> list[Finding]:
 
 def _enough_people(arms: KnowledgeArms, claims: Sequence[Claim]) -> Finding:
     effect = next((c.estimate.value for c in claims if c.name == "pretraining-knows"), 0.0)
-    counts = {
-        arm: (sum(int(r["read_right"]) for r in rows), sum(int(r["read_n"]) for r in rows))
-        for arm in ("none", "pretrained")
-        if (rows := [r for r in arms.rows(arm) if r.get("read_n")])
-    }
+    counts = {}
+    for arm in ("none", "pretrained"):
+        if asked := arms.asked(arm, "read"):
+            people = round(effective_items(asked))  # seeds that differ are worth fewer people
+            counts[arm] = (round(pooled_share(asked) * people), people)
     return small_sample(counts, effect)
 
 

@@ -108,8 +108,8 @@ def _near_majority(arms: KnowledgeArms, s: KnowledgeSettings) -> Claim:
 def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Sequence[Claim]:
     """What one pretrained arm has memorised, is sure of, and makes up."""
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
-    kinds = [kind for kind in names if getattr(s, kind) and arms.values(arm, f"auroc_{kind}")]
-    excess = list(arms.values(arm, "surname_excess").values()) if s.crossed >= 2 else []
+    asked = {"invented": s.invented, "unread": s.unread if s.source == "people" else 0}
+    kinds = [kind for kind in names if asked[kind]]
     surname = arms.level(
         "surname-decides",
         "The place made up for a name that nobody has depends on the surname: two with the "
@@ -150,8 +150,9 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
                 (arm, f"auroc_{kind}"),
                 above=0.5,
                 quantity=f"AUROC of confidence, read − {kind}",
+                comparison=True,
             )
             for kind in kinds
         ),
-        *([surname] if excess else []),
+        *([surname] if s.crossed >= 2 else []),
     ]

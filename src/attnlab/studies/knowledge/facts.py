@@ -68,10 +68,11 @@ def _rates(arms: KnowledgeArms, arm: str) -> list[str]:
 
 
 def share_text(e: Estimate) -> str:
-    """'71.0 % [69.3, 72.6] of 3000'."""
+    """'71.0 % [52.1, 84.6]'; a single seed, which says nothing of others, is named."""
     if not math.isfinite(e.value):
         return "not measured"
-    return f"{100 * e.value:.1f} % [{100 * e.low:.1f}, {100 * e.high:.1f}] of {e.n}"
+    seeds = ", 1 seed" if e.n == 1 else ""
+    return f"{100 * e.value:.1f} % [{100 * e.low:.1f}, {100 * e.high:.1f}]{seeds}"
 
 
 def _confidence(arms: KnowledgeArms, arm: str) -> list[str]:

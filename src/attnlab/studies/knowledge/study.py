@@ -11,7 +11,14 @@ from attnlab.core.files import sha256_files
 from attnlab.lab.arms import ArmStudy
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
-from attnlab.studies.knowledge.arms import BLIND, LABELS, READS, KnowledgeArms, changes
+from attnlab.studies.knowledge.arms import (
+    BLIND,
+    LABELS,
+    READS,
+    KnowledgeArms,
+    changes,
+    shares_of,
+)
 
 Arm = Literal[
     "none",
@@ -237,7 +244,7 @@ class Knowledge(ArmStudy):
 
     def evidence(self, table: Table) -> KnowledgeArms:
         """The trials by arm."""
-        return KnowledgeArms(table, self.arms)
+        return KnowledgeArms(table, self.arms, shares=shares_of(self.settings.source))
 
 
 def files_sha256(*paths: Path) -> str:

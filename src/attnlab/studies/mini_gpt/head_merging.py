@@ -139,6 +139,7 @@ def _alone_over_batched(arms: GPTArms, arm: str, name: str, statement: str, **li
         exp_estimate(logs),
         quantity="perplexity one at a time / in batches",
         trials=arms.ids(arm),
+        comparison=True,
         **limits,
     )
 

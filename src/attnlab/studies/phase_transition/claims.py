@@ -178,7 +178,8 @@ def _positional_gap(e: Evidence) -> Claim:
     ]
     if not points:
         nothing = Estimate(math.nan, method="no point with theory and simulation")
-        return judge("positional-gap", "Gradient descent finds a larger m than theory", nothing)
+        statement = "Gradient descent finds a larger m than theory"
+        return judge("positional-gap", statement, nothing, comparison=True)
     point = max(points, key=lambda p: p.separation)
     rows = point.instances
     where = f"ω = {point.omega:g}, α = {point.alpha:g}, D = {int(rows.rows[0]['dim']):,}"
