@@ -88,25 +88,27 @@ def audit(  # noqa: PLR0913  (what a person may choose)
     device: str,
     *,
     only: Sequence[str] = (),
+    skip: Sequence[str] = (),
     seed: int = 0,
     length: int | None = None,
     revision: str | None = None,
     trust: bool = False,
     on_finding: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
-    """Run every audit that applies to a model, or those named in `only`."""
+    """Run every audit that applies to a model, or those named in `only`, without `skip`."""
     how = Opening(own_head=True, revision=revision, trust=trust)
     place = find_target(target, out, device, how)  # refuses a wrong name before torch is loaded
-    if only:  # refuses a wrong audit before the model is loaded
+    if only or skip:  # refuses a wrong audit before the model is loaded
         from attnlab.audit.catalogue import select_audits
 
-        select_audits(only)
+        select_audits(only, skip)
     loaded = place.load()
     from attnlab.audit.catalogue import check
 
     return check(
         loaded.model,
         only=only,
+        skip=skip,
         seed=seed,
         length=length,
         name=loaded.name,
