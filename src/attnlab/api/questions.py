@@ -18,12 +18,22 @@ DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over
 LONGEST_MAP = 512
 
 
+def _ignore(remark: str) -> None:
+    """Where nobody listens to remarks."""
+
+
 def attend(
-    target: str, text: str, out: Path = Path("runs"), device: str = "cpu"
+    target: str,
+    text: str,
+    out: Path = Path("runs"),
+    device: str = "cpu",
+    *,
+    remark: Callable[[str], None] = _ignore,
 ) -> "AttentionMaps":
     """The attention weights of a model on a text: weights[layer, head, query, key], and tokens.
 
-    `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`.
+    `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`. `remark`
+    is told of characters that the model does not know; the result has their number.
     """
     loaded = load_target(target, out, device)  # refuses a wrong name before torch is loaded
     import numpy as np
@@ -43,10 +53,11 @@ def attend(
     maps = loaded.model.attentions(torch.tensor([ids]))
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
     assert loaded.reader is not None  # checked by ids()
-    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights)
+    unknown = loaded.count_unknown(text, remark)
+    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights, unknown)
 
 
-def perplexity(
+def perplexity(  # noqa: PLR0913  (what a person may choose)
     target: str,
     text: str,
     out: Path,
@@ -54,8 +65,12 @@ def perplexity(
     *,
     lines: bool = False,
     stride: int | None = None,
+    remark: Callable[[str], None] = _ignore,
 ) -> dict[str, Any]:
-    """The perplexity of a text of any length; each token is scored once."""
+    """The perplexity of a text of any length; each token is scored once.
+
+    `remark` is told of characters that the model does not know; `unknown` is their number.
+    """
     loaded = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows
 
@@ -71,6 +86,7 @@ def perplexity(
         "perplexity": whole.corpus,
         "nll": whole.nll,
         "tokens": whole.tokens,
+        "unknown": loaded.count_unknown("\n".join(pieces), remark),
         "bits_per_byte": whole.nll / math.log(2) / max(1, sum(len(p.encode()) for p in pieces)),
     }
     if lines:

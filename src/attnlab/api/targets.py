@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnlab.api.functions import build_model, find_function
-from attnlab.api.readers import HubReader, OwnReader, Reader
+from attnlab.api.readers import HubReader, OwnReader, Reader, describe_unknown
 from attnlab.core.config import suggest
 from attnlab.core.devices import check_device, resolve_device
 from attnlab.core.errors import IntegrityError, UsageError, from_os_error
@@ -49,6 +49,13 @@ class Target:
                 f"{self.name} splits the text into {counted(len(ids), 'token')}: give a longer one"
             )
         return ids
+
+    def count_unknown(self, text: str, remark: Callable[[str], None]) -> int:
+        """How many characters or words of the text it does not know; `remark` is told of them."""
+        unknown = self.reader.unknown(text) if self.reader is not None else ()
+        if unknown:
+            remark(describe_unknown(unknown, self.name))
+        return len(unknown)
 
 
 @dataclass(frozen=True)
