@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attnlab.audit.catalogue import NAMES, check, load_audit, select_audits
 from attnlab.audit.finding import Finding
-from attnlab.audit.registry import REGISTRY, NotApplicable, audit
+from attnlab.audit.registry import REGISTRY, CannotJudge, NotApplicable, audit
 from attnlab.core.errors import UsageError
 
 
@@ -42,6 +42,15 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
         check(Table(), only=["causalty"])
 
 
+def test_skipped_audits_do_not_run() -> None:
+    assert tuple(a.name for a in select_audits([], NAMES[2:])) == NAMES[:2]
+    assert [f.name for f in check(Table(), only=NAMES[:2], skip=NAMES[:1], length=23)] == [NAMES[1]]
+    with pytest.raises(UsageError, match="unknown audit 'coverag': did you mean 'coverage'"):
+        select_audits([], ["coverag"])
+    with pytest.raises(UsageError, match="no audit is left to run"):
+        select_audits(["coverage"], ["coverage"])
+
+
 def test_an_unmet_need_is_a_finding_with_its_reason() -> None:
     asked: list[int] = []
 
@@ -50,12 +59,15 @@ def test_an_unmet_need_is_a_finding_with_its_reason() -> None:
         asked.append(n)
         if n < 0:
             raise NotApplicable("it is negative", number=n)
+        if n > 100:
+            raise CannotJudge("it is too large")
         return Finding("odd", "pass", n, 3, "")
 
     assert odd(1).verdict == "pass"
     assert odd(2) == Finding("odd", "not-applicable", None, 3, "it is even")
     assert odd(-1) == Finding("odd", "not-applicable", -1, 3, "it is negative")
-    assert asked == [1, -1] and "odd" not in REGISTRY
+    assert odd(101) == Finding.not_judged("odd", "it is too large", threshold=3)
+    assert asked == [1, -1, 101] and "odd" not in REGISTRY
 
 
 def test_a_model_that_raises_does_not_pass() -> None:
@@ -65,9 +77,11 @@ def test_a_model_that_raises_does_not_pass() -> None:
                 raise RuntimeError("one row only")
             return super().forward(ids)
 
-    (finding,) = check(Raises(), only=["batch-independence"], length=23)
-    assert finding.verdict == "not-applicable"
-    assert "the model raised RuntimeError: one row only" in finding.why
+    found = check(Raises(), length=23)
+    assert found.verdict == found["batch-independence"].verdict == "could-not-be-judged"
+    assert "the model raised RuntimeError: one row only" in found.why
+    assert found["random-token-floor"].verdict == "pass"  # it asks about one row at a time
+    assert check(Table(), length=23).verdict == "pass"
 
 
 def test_a_function_has_nothing_to_save_and_no_mask() -> None:

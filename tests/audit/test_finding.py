@@ -9,6 +9,7 @@ from attnlab.audit.finding import Finding, Verdicts
 FAIL = Finding("causality", "fail", 0.8125, 1e-6, "it looks <one> token ahead")
 PASS = Finding("padding", "pass", 0.0, 1e-3, "padding changes nothing")
 SKIPPED = Finding.not_applicable("cache-parity", "it has no cache")
+BROKEN = Finding.not_judged("coverage", "the model raised ValueError: one row only")
 
 
 def verdicts(*findings: Finding) -> Verdicts:
@@ -43,7 +44,17 @@ def test_a_finding_prints_in_one_line() -> None:
 def test_the_verdict_of_all() -> None:
     assert verdicts(PASS, FAIL, SKIPPED).verdict == "fail"
     assert verdicts(SKIPPED, PASS).verdict == "pass"
-    assert verdicts(SKIPPED).verdict == verdicts().verdict == "not-applicable"
+    assert verdicts(PASS, BROKEN, FAIL).verdict == "fail"
+    for open_ in (verdicts(PASS, BROKEN), verdicts(SKIPPED), verdicts()):
+        assert open_.verdict == "could-not-be-judged"
+
+
+def test_the_reason_of_the_verdict() -> None:
+    assert verdicts(PASS, SKIPPED).why == "every audit that applies passes"
+    assert verdicts(BROKEN, FAIL).why == "causality: it looks <one> token ahead"
+    assert verdicts(PASS, BROKEN).why == "coverage: the model raised ValueError: one row only"
+    asked = "no audit that was asked for applies: cache-parity: it has no cache"
+    assert verdicts(SKIPPED).why == verdicts(SKIPPED).as_json()["why"] == asked
 
 
 def test_verdicts_are_a_collection_by_name() -> None:
@@ -60,3 +71,5 @@ def test_verdicts_print_a_summary_and_a_table() -> None:
     assert repr(found) == "<Verdicts GPT: 1 pass, 1 fail, 1 not applicable: causality>"
     html = found._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert html.count("<tr>") == 4 and "1 fail" in html
+    words = "GPT: 1 pass, 0 fail, 1 could not be judged, 0 not applicable"
+    assert verdicts(PASS, BROKEN).summary() == words

@@ -65,6 +65,19 @@ def test_a_planted_fault_is_caught_and_named(fault: Planted) -> None:
     judge_fault(fault, failures(check(model, only=audits_for(fault), length=longest(fault))))
 
 
+@pytest.mark.parametrize("name", ["functional-dropout-in-eval", "noise-in-eval"])
+def test_what_random_answers_explain_is_blamed_on_nothing_else(name: str) -> None:
+    """Rows do not read each other because dropout is left on."""
+    fault = next(p for p in PLANTED if p.name == name)
+    compared = ["causality", "batch-independence", "coverage", "attention-matters"]
+    found = check(fault.build(), only=compared, length=23)
+    assert {f.verdict for f in found} == {found.verdict} == {"could-not-be-judged"}
+    assert "different outputs for the same input" in found.why
+    assert "see eval-determinism" in found["batch-independence"].why
+    clean = check(fault.build_clean(), only=compared, length=23)
+    assert {f.verdict for f in clean} <= {"pass", "not-applicable"} and clean.verdict == "pass"
+
+
 @pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda p: p.name)
 def test_its_clean_twin_passes(fault: Planted) -> None:
     twin = subject(fault.build_clean(), fault.cached, fault.clean_save_load)

@@ -61,7 +61,7 @@ def test_several_strategies_in_one_document(folder: Path) -> None:
     said = asked(folder, *THREE, "--n", "5", "--seed", "3", "--json")
     assert (said.code, said.err) == (0, "")
     found = json.loads(said.out)
-    assert [*found] == ["model", "prompt", "strategies"]
+    assert [*found] == ["model", "prompt", "unknown", "strategies"]
     assert (found["model"], found["prompt"]) == ("tiny", "the king")
     assert [(s["name"], s["settings"]) for s in found["strategies"]] == [
         ("greedy", {}),

@@ -1,6 +1,7 @@
 """train, attend, perplexity, compare, export: a text file in, a model that others can use out."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,39 @@ def test_the_end_of_a_text_is_scored_when_asked_for(model: dict[str, Any], text:
     plain, ended = (json.loads(call(*ask, *more).out) for more in ([], ["--stop"]))
     assert not plain["stop_scored"] and ended["stop_scored"]
     assert ended["tokens"] == plain["tokens"] + 2 and ended["nll"] > plain["nll"]
+
+
+@pytest.mark.parametrize("command", ["perplexity", "attend", "generate"])
+def test_unknown_characters_are_counted_and_told(
+    model: dict[str, Any], text: Path, command: str
+) -> None:
+    option = "--prompt" if command == "generate" else "--text"
+    ask = (command, model["run"], "--out", str(text.parent / "runs"), "--json", option)
+    said = call(*ask, "the €king€ ∑")
+    assert said.code == 0 and json.loads(said.out)["unknown"] == 3
+    assert "3 characters of the text are not in the vocabulary" in said.err
+    assert "'€', '∑'" in said.err
+    clean = call(*ask, "the king")
+    assert json.loads(clean.out)["unknown"] == 0 and "vocabulary" not in clean.err
+
+
+@pytest.mark.parametrize("command", ["generate", "perplexity", "attend", "export", "audit"])
+def test_a_damaged_run_is_refused(
+    model: dict[str, Any], text: Path, tmp_path: Path, command: str
+) -> None:
+    run = tmp_path / model["run"]
+    shutil.copytree(text.parent / "runs" / model["run"], run)
+    rest = {
+        "generate": ("--prompt", "the king"),
+        "export": (str(tmp_path / "folder"),),
+        "audit": ("--only", "random-token-floor"),
+    }.get(command, ("--text", "the king"))
+    assert call(command, model["run"], *rest, "--out", str(tmp_path)).code == 0
+    report = run / "report.html"
+    report.write_text(report.read_text("utf-8") + " ", "utf-8")
+    assert call("verify", model["run"], "--out", str(tmp_path)).code == 3
+    said = call(command, model["run"], *rest, "--out", str(tmp_path))
+    assert said.code == 3 and "is damaged: report.html" in said.err and not said.out
 
 
 def test_transformers_loads_the_export_and_gives_the_same_logits(

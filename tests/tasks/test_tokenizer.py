@@ -212,3 +212,12 @@ def test_one_endless_line_takes_linear_time(kind: str) -> None:
     ids = found.encode(line)
     assert time.perf_counter() - started < 20  # one word of this length takes minutes to merge
     assert found.decode(ids) == line
+
+
+def test_unknown_pieces_are_told_in_order() -> None:
+    char = train_tokenizer("char", ["the king"])
+    assert char.unknown_pieces("the €king€ ∑") == ["€", "€", "∑"]
+    assert char.unknown_pieces("the king") == []
+    word = train_tokenizer("word", ["the king"])
+    assert word.unknown_pieces("the königin king") == ["königin"]
+    assert train_tokenizer("bpe", ["the king"]).unknown_pieces("€") == []

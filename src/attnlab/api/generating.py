@@ -76,11 +76,12 @@ def generate(  # noqa: PLR0913  (what a person may choose)
         )
     model = location.load()
     ids = _prompt(model, prompt)
+    unknown = model.count_unknown(prompt, listener.remark)
     for text in _remarks(model, len(ids), max_new_tokens):
         listener.remark(text)
     how = {"max_new_tokens": max_new_tokens, "n": n, "seed": seed, "stop_ids": _ends(model)}
     answers = [_answer(model, ids, strategy, how, listener) for strategy in chosen]
-    return {"model": model.name, "prompt": prompt, "strategies": answers}
+    return {"model": model.name, "prompt": prompt, "unknown": unknown, "strategies": answers}
 
 
 def _prompt(target: Target, prompt: str) -> list[int]:

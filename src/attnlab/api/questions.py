@@ -18,12 +18,22 @@ DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over
 LONGEST_MAP = 512
 
 
+def _ignore(remark: str) -> None:
+    """Where nobody listens to remarks."""
+
+
 def attend(
-    target: str, text: str, out: Path = Path("runs"), device: str = "cpu"
+    target: str,
+    text: str,
+    out: Path = Path("runs"),
+    device: str = "cpu",
+    *,
+    remark: Callable[[str], None] = _ignore,
 ) -> "AttentionMaps":
     """The attention weights of a model on a text: weights[layer, head, query, key], and tokens.
 
-    `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`.
+    `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`. `remark`
+    is told of characters that the model does not know; the result has their number.
     """
     loaded = load_target(target, out, device)  # refuses a wrong name before torch is loaded
     import numpy as np
@@ -43,7 +53,8 @@ def attend(
     maps = loaded.model.attentions(torch.tensor([ids]))
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
     assert loaded.reader is not None  # checked by ids()
-    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights)
+    unknown = loaded.count_unknown(text, remark)
+    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights, unknown)
 
 
 def perplexity(  # noqa: PLR0913  (what a person may choose)
@@ -55,11 +66,13 @@ def perplexity(  # noqa: PLR0913  (what a person may choose)
     lines: bool = False,
     stride: int | None = None,
     stop: bool = False,
+    remark: Callable[[str], None] = _ignore,
 ) -> dict[str, Any]:
     """The perplexity of a text of any length; each token is scored once.
 
     `stop`: the token that ends a text is scored too (after every line, with `lines`). The studies
     of small GPTs score their sentences so; without it, the text need not be a finished one.
+    `remark` is told of characters that the model does not know; `unknown` is their number.
     """
     loaded = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows
@@ -77,6 +90,7 @@ def perplexity(  # noqa: PLR0913  (what a person may choose)
         "nll": whole.nll,
         "tokens": whole.tokens,
         "stop_scored": stop,
+        "unknown": loaded.count_unknown("\n".join(pieces), remark),
         "bits_per_byte": whole.nll / math.log(2) / max(1, sum(len(p.encode()) for p in pieces)),
     }
     if lines:
@@ -94,25 +108,27 @@ def audit(  # noqa: PLR0913  (what a person may choose)
     device: str,
     *,
     only: Sequence[str] = (),
+    skip: Sequence[str] = (),
     seed: int = 0,
     length: int | None = None,
     revision: str | None = None,
     trust: bool = False,
     on_finding: "Callable[[Finding], None]" = lambda finding: None,
 ) -> "Verdicts":
-    """Run every audit that applies to a model, or those named in `only`."""
+    """Run every audit that applies to a model, or those named in `only`, without `skip`."""
     how = Opening(own_head=True, revision=revision, trust=trust)
     place = find_target(target, out, device, how)  # refuses a wrong name before torch is loaded
-    if only:  # refuses a wrong audit before the model is loaded
+    if only or skip:  # refuses a wrong audit before the model is loaded
         from attnlab.audit.catalogue import select_audits
 
-        select_audits(only)
+        select_audits(only, skip)
     loaded = place.load()
     from attnlab.audit.catalogue import check
 
     return check(
         loaded.model,
         only=only,
+        skip=skip,
         seed=seed,
         length=length,
         name=loaded.name,

@@ -4,12 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from attnlab.core.plural import counted
+
+SHOWN = 8  # unknown characters in a remark
+
 
 class Reader(Protocol):
     """Encodes a text as the model expects it, start token included, and decodes ids."""
 
     def encode(self, text: str) -> Sequence[int]:
         """The ids the model reads, its start token included."""
+        ...
+
+    def unknown(self, text: str) -> Sequence[str]:
+        """The characters or words of the text that are outside the vocabulary."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -43,6 +51,10 @@ class OwnReader:
         before = [self.tokenizer.start] if self.before is None else self.before
         return [*before, *self.tokenizer.encode(text), *self.after]
 
+    def unknown(self, text: str) -> list[str]:
+        """What is read as <UNK>."""
+        return self.tokenizer.unknown_pieces(text)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text."""
         return self.tokenizer.decode(ids)
@@ -67,6 +79,14 @@ class HubReader:
         """The ids as transformers' tokenizer gives them to the model."""
         return list(self.tokenizer.library(text)["input_ids"])
 
+    def unknown(self, text: str) -> list[str]:
+        """What is read as the unknown token; nothing where that token also ends a text (GPT-2)."""
+        library = self.tokenizer.library
+        unknown = library.unk_token_id
+        if unknown in (None, library.eos_token_id, library.bos_token_id):
+            return []
+        return [library.unk_token] * list(library(text)["input_ids"]).count(unknown)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text."""
         return self.tokenizer.decode(ids)
@@ -79,3 +99,14 @@ class HubReader:
     def stop(self) -> int | None:
         """The id that ends a text."""
         return self.tokenizer.stop
+
+
+def describe_unknown(unknown: Sequence[str], name: str) -> str:
+    """A remark on the characters or words of a text that a model does not know."""
+    what = "character" if all(len(piece) == 1 for piece in unknown) else "word"
+    are = "is" if len(unknown) == 1 else "are"
+    distinct = list(dict.fromkeys(unknown))
+    shown = ", ".join(map(repr, distinct[:SHOWN])) + (", …" if len(distinct) > SHOWN else "")
+    return (
+        f"{counted(len(unknown), what)} of the text {are} not in the vocabulary of {name}: {shown}"
+    )

@@ -1,20 +1,20 @@
 """Find and load the model that a TARGET names.
 
 Tried in this order: an existing path (folder of a run, Hugging Face folder, .gguf file), the
-name of a run or RUN@TRIAL, an asset, `module:function` in the current folder, a hub name. The model
-is found before torch, which is slow to load, is imported.
+name of a run or RUN@TRIAL, an asset, `module:name` in the current folder or an installed package, a
+hub name. The model is found before torch, which is slow to load, is imported. A run that
+`attnlab verify` calls damaged is refused.
 """
 
-import importlib.util
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnlab.api.readers import HubReader, OwnReader, Reader
+from attnlab.api.functions import build_model, find_function
+from attnlab.api.readers import HubReader, OwnReader, Reader, describe_unknown
 from attnlab.core.config import suggest
 from attnlab.core.devices import check_device, resolve_device
 from attnlab.core.errors import IntegrityError, UsageError, from_os_error
@@ -49,6 +49,13 @@ class Target:
                 f"{self.name} splits the text into {counted(len(ids), 'token')}: give a longer one"
             )
         return ids
+
+    def count_unknown(self, text: str, remark: Callable[[str], None]) -> int:
+        """How many characters or words of the text it does not know; `remark` is told of them."""
+        unknown = self.reader.unknown(text) if self.reader is not None else ()
+        if unknown:
+            remark(describe_unknown(unknown, self.name))
+        return len(unknown)
 
 
 @dataclass(frozen=True)
@@ -155,8 +162,13 @@ def _run(text: str, out: Path, how: Opening) -> Found | None:
 
 def _from_record(path: Path, trial: str | None) -> Found:
     from attnlab.lab.record import Record
+    from attnlab.lab.verify import verify_run
 
     record = Record.open(path)
+    if problems := verify_run(path).problems:
+        raise IntegrityError(
+            f"run {record.name} is damaged: {problems[0]}\n`attnlab verify {path}` lists the damage"
+        )
     row = _chosen(record, trial)
     return Found("run", partial(own_model, f"{record.name}@{row.id[:8]}", row))
 
@@ -224,54 +236,14 @@ def _fetch_asset(name: str, how: Opening) -> Target:
 
 
 def _function(text: str, out: Path, how: Opening) -> Found | None:
-    module, colon, name = text.partition(":")
-    file = Path(*module.split(".")).with_suffix(".py") if colon and name.isidentifier() else None
-    if file is None or not all(part.isidentifier() for part in module.split(".")):
-        return None
-    if not file.is_file():
-        raise UsageError(f"{text}: the current folder has no file {file}")
-    function = getattr(_import_module(module, file), name, None)
-    if not callable(function):
-        raise UsageError(f"{text}: {file} has no function {name!r}")
-    return Found("function", partial(_from_function, text, function))
+    found = find_function(text)
+    return None if found is None else Found("function", partial(_from_function, text, found))
 
 
 def _from_function(text: str, function: Callable[..., Any]) -> Target:
     from attnlab.models.function import FunctionModel
 
-    return Target(text, FunctionModel(_build_model(function), text), None)
-
-
-def _build_model(function: Any) -> Any:
-    """Call a function without required arguments, which builds the model; else it is the model."""
-    import inspect
-
-    import torch
-
-    if isinstance(function, torch.nn.Module):
-        return function
-    needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
-    if needed:
-        return function
-    try:
-        return function()
-    except (Exception, SystemExit) as error:  # the user's own code
-        raise UsageError(f"{function.__name__}(): {type(error).__name__}: {error}") from error
-
-
-def _import_module(module: str, file: Path) -> Any:
-    """Import the module at `file`; it may import from its folder, and errors become UsageError."""
-    spec = importlib.util.spec_from_file_location(module, file)
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        spec.loader.exec_module(made)
-    except (Exception, SystemExit) as error:
-        raise UsageError(f"{file}: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(str(Path.cwd()))
-    return made
+    return Target(text, FunctionModel(build_model(function, text), text), None)
 
 
 def _hub(text: str, out: Path, how: Opening) -> Found | None:

@@ -5,23 +5,27 @@
     def test_my_model():
         assert_causal(MyModel())
 
-An audit that does not apply raises too: a test that tested nothing must not pass.
+An audit that does not apply, or inside which the model raises an error, could not be judged and
+raises too: a test that tested nothing must not pass.
 """
 
 from functools import partial
 from typing import Any
 
-from attnlab.audit.catalogue import load_audit
+from attnlab.audit.catalogue import load_audit, run_audit
 
 
 def assert_audit(model: Any, name: str, *, seed: int = 0, length: int | None = None) -> None:
     """Any audit of a model by its name."""
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
     from attnlab.audit.probing.probe import Probe
     from attnlab.audit.probing.wrap import subject_of
 
-    finding = load_audit(name).run(subject_of(model), Probe(seed, length))
+    finding = run_audit(load_audit(name), subject_of(model), Probe(seed, length))
+    if finding.verdict == "fail":
+        raise AssertionError(f"{name}: fail: {finding.why}")
     if finding.verdict != "pass":
-        raise AssertionError(f"{name}: {finding.verdict}: {finding.why}")
+        raise AssertionError(f"{name}: could not be judged: {finding.why}")
 
 
 # No prediction changes when only later tokens change.

@@ -2,6 +2,7 @@
 
     check(model)                          all of them
     check(model, only=["causality"])      some
+    check(model, skip=["coverage"])       all others
 
 An audit that cannot run says so and is not a pass.
 """
@@ -44,41 +45,48 @@ def load_audit(name: str) -> Audit:
     return REGISTRY[name]
 
 
-def select_audits(only: Iterable[str]) -> tuple[Audit, ...]:
-    """The audits of these names in the order they run; all of them if no name is given."""
-    wanted = [load_audit(name).name for name in only]
-    return tuple(load_audit(name) for name in NAMES if not wanted or name in wanted)
+def select_audits(only: Iterable[str], skip: Iterable[str] = ()) -> tuple[Audit, ...]:
+    """The audits of `only` (all, if it is empty) without those of `skip`, in the order they run."""
+    wanted = {load_audit(name).name for name in only} or set(NAMES)
+    wanted -= {load_audit(name).name for name in skip}
+    if not wanted:
+        raise UsageError("no audit is left to run: everything that was asked for is skipped")
+    return tuple(load_audit(name) for name in NAMES if name in wanted)
 
 
-def check(
+def check(  # noqa: PLR0913  (what a person may choose)
     model: Any,
     *,
     only: Sequence[str] = (),
+    skip: Sequence[str] = (),
     seed: int = 0,
     length: int | None = None,
     name: str | None = None,
     on_finding: Callable[[Finding], None] = lambda finding: None,
 ) -> Verdicts:
-    """Run the audits on any model; `on_finding` is called with each finding as it comes."""
+    """Run the audits on any model; `on_finding` is called with each finding as it comes.
+
+    `verdicts.verdict` is "fail" if one fails; "could-not-be-judged" if the model raised an error
+    inside one, or none applies; else "pass".
+    """
     from attnlab.audit.probing.probe import Probe
     from attnlab.audit.probing.wrap import subject_of
 
-    audits = select_audits(only)
+    audits = select_audits(only, skip)
     subject, probe = subject_of(model, name), Probe(seed, length)
     findings = []
     for audit in audits:
-        findings.append(_run(audit, subject, probe))
+        findings.append(run_audit(audit, subject, probe))
         on_finding(findings[-1])
     return Verdicts(subject.name, tuple(findings))
 
 
-def _run(audit: Audit, subject: "Subject", probe: "Probe") -> Finding:
-    """A model that raises an error inside an audit does not pass it."""
+def run_audit(audit: Audit, subject: "Subject", probe: "Probe") -> Finding:
+    """The finding of one audit; one inside which the model raises an error could not be judged."""
     try:
         return audit.run(subject, probe)
     except UsageError:
         raise
     except Exception as error:  # anyone's code
-        return Finding.not_applicable(
-            audit.name, f"the model raised {describe_error(error, most=200)}"
-        )
+        why = f"the model raised {describe_error(error, most=200)}"
+        return Finding.not_judged(audit.name, why)

@@ -2,12 +2,18 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Literal
 
-AuditVerdict = Literal["pass", "fail", "not-applicable"]
-AUDIT_MARKS: dict[str, str] = {"pass": "✓", "fail": "✗", "not-applicable": "–"}
+AuditVerdict = Literal["fail", "could-not-be-judged", "pass", "not-applicable"]
+NOT_JUDGED: AuditVerdict = "could-not-be-judged"
+AUDIT_MARKS: dict[str, str] = {
+    "fail": "✗",
+    NOT_JUDGED: "?",
+    "pass": "✓",
+    "not-applicable": "–",
+}
 
 
 @dataclass(frozen=True)
@@ -27,8 +33,13 @@ class Finding:
     def not_applicable(
         cls, name: str, reason: str, *, threshold: float | None = None, **fields: Any
     ) -> "Finding":
-        """The audit could not run, which is not a pass; `fields` are any others that are known."""
+        """The question makes no sense for this model; `fields` are any others that are known."""
         return cls(name, "not-applicable", fields.pop("number", None), threshold, reason, **fields)
+
+    @classmethod
+    def not_judged(cls, name: str, reason: str, **fields: Any) -> "Finding":
+        """The question makes sense and could not be answered, which is not a pass."""
+        return replace(cls.not_applicable(name, reason, **fields), verdict=NOT_JUDGED)
 
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `--json`."""
@@ -70,9 +81,22 @@ class Verdicts:
 
     @property
     def verdict(self) -> AuditVerdict:
-        """`fail` when one fails; `pass` when one passes and none fails."""
-        verdicts = {finding.verdict for finding in self.findings}
-        return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else "not-applicable"
+        """`fail` if one fails; `pass` if one passes and no other fails or could not be judged."""
+        found = {finding.verdict for finding in self.findings}
+        if "fail" in found:
+            return "fail"
+        return NOT_JUDGED if NOT_JUDGED in found or "pass" not in found else "pass"
+
+    @property
+    def why(self) -> str:
+        """The reason for the verdict, from the first finding that decides it."""
+        for finding in self.findings:
+            if finding.verdict == self.verdict != "pass":
+                return f"{finding.name}: {finding.why}"
+        if self.verdict == "pass":
+            return "every audit that applies passes"
+        first = next((f"{finding.name}: {finding.why}" for finding in self.findings), "none ran")
+        return f"no audit that was asked for applies: {first}"
 
     def counts(self) -> dict[str, int]:
         """How many audits gave each verdict."""
@@ -101,16 +125,16 @@ class Verdicts:
         return {
             "target": self.target,
             "verdict": self.verdict,
+            "why": self.why,
             "audits": [finding.as_json() for finding in self.findings],
         }
 
     def summary(self) -> str:
-        """The model's name and how many audits pass, fail, or do not apply."""
+        """The model's name and how many audits gave each verdict."""
         count = self.counts()
-        return (
-            f"{self.target}: {count['pass']} pass, {count['fail']} fail, "
-            f"{count['not-applicable']} not applicable"
-        )
+        judged = f"{self.target}: {count['pass']} pass, {count['fail']} fail, "
+        open_ = f"{count[NOT_JUDGED]} could not be judged, " if count[NOT_JUDGED] else ""
+        return f"{judged}{open_}{count['not-applicable']} not applicable"
 
     def __repr__(self) -> str:
         failed = [finding.name for finding in self.findings if finding.verdict == "fail"]

@@ -5,15 +5,16 @@
 
 A need is a function of the same arguments that returns the reason why the audit does not apply, or
 None. What is noticed only on the way is raised as `NotApplicable(reason)`. Both become the same
-finding, here and nowhere else.
+finding, here and nowhere else. `CannotJudge(reason)` says that the audit applies but that its
+answer would mean nothing.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, cast
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import NOT_JUDGED, AuditVerdict, Finding
 
 if TYPE_CHECKING:
     from attnlab.audit.probing.probe import Probe
@@ -38,9 +39,17 @@ REGISTRY: dict[str, Audit] = {}
 class NotApplicable(Exception):
     """Raised inside an audit that cannot run; `fields` are what its finding can still tell."""
 
+    verdict: ClassVar[AuditVerdict] = "not-applicable"
+
     def __init__(self, reason: str, **fields: Any) -> None:
         super().__init__(reason)
         self.reason, self.fields = reason, fields
+
+
+class CannotJudge(NotApplicable):
+    """Raised inside an audit that applies and cannot be answered."""
+
+    verdict = NOT_JUDGED
 
 
 def describe_error(error: Exception, most: int = 120) -> str:
@@ -63,7 +72,8 @@ def audit(
                 return judge(*args, **kwargs)
             except NotApplicable as unmet:
                 fields = {"threshold": threshold} | unmet.fields
-                return Finding.not_applicable(name, unmet.reason, **fields)
+                finding = Finding.not_applicable(name, unmet.reason, **fields)
+                return replace(finding, verdict=unmet.verdict)
 
         if question:
             REGISTRY[name] = Audit(name, question, cast(Any, run))

@@ -15,6 +15,7 @@ from attnlab.cli.console import (
     TargetArgument,
     say,
     say_json,
+    say_remark,
     say_table,
 )
 
@@ -49,7 +50,7 @@ def attend(  # noqa: PLR0913  (each is one documented option)
     from attnlab.report import attention as maps
 
     with redirect_stdout(sys.stderr):  # a user's model may print
-        attention = attend(target, text, out, device)
+        attention = attend(target, text, out, device, remark=say_remark)
     columns, rows = maps.table(attention, layer, head)  # refuses a wrong layer before any file
     if picture is not None:
         maps.save(maps.picture(attention, layer, head), picture)

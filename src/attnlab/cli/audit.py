@@ -19,6 +19,8 @@ from attnlab.cli.console import (
     say_table,
 )
 
+COULD_NOT_JUDGE = 7  # exit code
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -30,6 +32,10 @@ def audit(  # noqa: PLR0913  (each is one documented option)
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="AUDIT", help="Run only this audit; can be repeated."),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="AUDIT", help="Leave out this audit; can be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the test inputs.")] = 0,
     length: Annotated[
@@ -53,10 +59,11 @@ def audit(  # noqa: PLR0913  (each is one documented option)
     """Test a model for silent failures.
 
     For example: attention to future tokens, rows of a batch that influence each other, tokens
-    that have no effect. Exit code 1: an audit failed.
+    that have no effect. Exit code 1: an audit failed. Exit code 7: the model could not be judged,
+    because it raised an error on the input of an audit, or because none that was asked for applies.
     """
     from attnlab.api.questions import audit
-    from attnlab.audit.finding import AUDIT_MARKS, Finding
+    from attnlab.audit.finding import AUDIT_MARKS, NOT_JUDGED, Finding
 
     def on_finding(finding: Finding) -> None:
         if not quiet:
@@ -68,6 +75,7 @@ def audit(  # noqa: PLR0913  (each is one documented option)
             out,
             device,
             only=only or [],
+            skip=skip or [],
             seed=seed,
             length=length,
             revision=revision,
@@ -77,10 +85,12 @@ def audit(  # noqa: PLR0913  (each is one documented option)
     if json:
         say_json(verdicts.as_json())
     else:
+        if verdicts.verdict == NOT_JUDGED:
+            say(f"could not be judged: {verdicts.why}")
         say_table(
             ["", "audit", "number", "threshold", "what was found"],
             [list(finding.cells()) for finding in verdicts],
         )
         say(verdicts.summary())
-    if verdicts.verdict == "fail":
-        raise typer.Exit(1)
+    if verdicts.verdict != "pass":
+        raise typer.Exit(COULD_NOT_JUDGE if verdicts.verdict == NOT_JUDGED else 1)

@@ -64,6 +64,11 @@ def say_error(text: str) -> None:
     note("attnlab: " + "\n  ".join(_printable(line)[:ERROR_WIDTH] for line in lines))
 
 
+def say_remark(text: str) -> None:
+    """Print a remark on stderr."""
+    note(f"attnlab: {text}")
+
+
 def say(text: str = "") -> None:
     """Print a line on stdout and flush it; a closed pipe (`| head`) is no error."""
     try:

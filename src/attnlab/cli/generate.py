@@ -8,7 +8,7 @@ from unicodedata import category
 
 import typer
 
-from attnlab.cli.console import RUNS, DeviceOption, JsonOption, OutOption, note, say, say_json
+from attnlab.cli.console import RUNS, DeviceOption, JsonOption, OutOption, say, say_json, say_remark
 
 if TYPE_CHECKING:
     from attnlab.decode.generate import Generated
@@ -92,7 +92,7 @@ class Quiet:
 
     def remark(self, text: str) -> None:
         """Print the remark on stderr."""
-        note(f"attnlab: {text}")
+        say_remark(text)
 
     def begins(self, strategy: "Strategy") -> None:
         """Print nothing: `--json` prints everything at the end."""

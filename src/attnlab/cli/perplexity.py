@@ -14,6 +14,7 @@ from attnlab.cli.console import (
     OutOption,
     TargetArgument,
     say_json,
+    say_remark,
     say_table,
 )
 
@@ -58,7 +59,16 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
         raise UsageError("give either FILE or --text")
     read = text if file is None else read_text(file)
     with redirect_stdout(sys.stderr):  # a user's model may print
-        scores = perplexity(target, str(read), out, device, lines=lines, stride=stride, stop=stop)
+        scores = perplexity(
+            target,
+            str(read),
+            out,
+            device,
+            lines=lines,
+            stride=stride,
+            stop=stop,
+            remark=say_remark,
+        )
     if json:
         say_json(scores)
     else:

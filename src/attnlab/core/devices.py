@@ -9,11 +9,14 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda", "metal": "mps"}
 DtypeName = Literal["float32", "float64"]
 
 
 def check_device(name: str) -> None:
     """UsageError for an unknown name; `resolve_device` asks torch whether the device exists."""
+    if name in OTHER_NAMES:
+        raise UsageError(f"unknown device {name!r}: did you mean {OTHER_NAMES[name]!r}?")
     if name not in DEVICES:
         raise UsageError(f"unknown device {name!r}: {suggest(name, DEVICES)}")
 

@@ -1,7 +1,8 @@
 """One exception class for each documented exit code; the command line prints its message.
 
 0 ok · 1 some trials or audits failed · 2 bad usage or settings · 3 damaged or unsafe file ·
-4 disk or I/O · 5 run in use · 6 network or asset missing · 130 / 143 stopped by a signal.
+4 disk or I/O · 5 run in use · 6 network or asset missing · 7 a model could not be judged by
+`attnlab audit` · 130 / 143 stopped by a signal.
 """
 
 import errno

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, get_args
 
-from attnlab.audit.finding import AuditVerdict, Finding
+from attnlab.audit.finding import NOT_JUDGED, AuditVerdict, Finding
 from attnlab.core.config import canonical_json
 from attnlab.core.errors import IntegrityError
 from attnlab.core.plural import counted
@@ -116,6 +116,11 @@ def _summary(
         hit = () if name in ABOUT_RESULTS else _resting_on(claims, wrong)
         return Finding(name, "fail", len(wrong), 0, why, evidence, hit)
     single = [f for row in rows for f in row.findings if f.name == name]
+    if unsettled := [f for f in single if f.verdict == NOT_JUDGED]:
+        why = f"{len(unsettled)} of {len(single)} could not be judged; first: {unsettled[0].why}"
+        open_ids = {row.id for row in rows if any(f in unsettled for f in row.findings)}
+        hit = () if name in ABOUT_RESULTS else _resting_on(claims, open_ids)
+        return Finding.not_judged(name, why, threshold=0, evidence=evidence, undermines=hit)
     if all(f.verdict == "not-applicable" for f in single):
         return Finding(name, "not-applicable", None, 0, single[0].why, evidence)
     moments = " and at the ".join(dict.fromkeys(f.when for f in single if f.when))

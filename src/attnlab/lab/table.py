@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.audit.finding import Finding
+from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Scalar
 
@@ -41,15 +42,22 @@ class Row:
     load_documents: Loader = _nothing
 
     def __getitem__(self, key: str) -> Any:
+        if key not in self.columns:
+            raise UsageError(f"trial {self.id} has no column {key!r}: {suggest(key, self.columns)}")
+        return self.get(key)
+
+    @property
+    def columns(self) -> set[str]:
+        """The names of its settings and metrics; id, seed and state."""
+        return {*FIRST, *self.config, *self.metrics}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """row[key], or `default` when the trial has no such column."""
         if key in self.metrics:
             return self.metrics[key]
         if key in self.config:
             return self.config[key]
-        raise UsageError(f"trial {self.id} has no column {key!r}")
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """row[key], or `default` when the trial has no such column."""
-        return self.metrics.get(key, self.config.get(key, default))
+        return getattr(self, key) if key in FIRST else default
 
     def failure(self, audit: str) -> Finding | None:
         """What the audit found wrong with this trial; None where it passed or did not run."""
@@ -128,13 +136,27 @@ class Table:
         return Table([r for r in self.rows if r.state == "done"])
 
     def where(self, **values: object) -> "Table":
-        """Only the rows whose columns equal these values."""
-        return Table([r for r in self.rows if all(r.get(k) == v for k, v in values.items())])
+        """Only the rows whose columns equal these values, one column after the other.
+
+        UsageError for a column that none of the rows left has; a table without rows stays empty.
+        """
+        kept = self
+        for key, value in values.items():
+            kept.check_column(key)
+            kept = Table([row for row in kept.rows if row.get(key) == value])
+        return kept
 
     def column(self, key: str) -> np.ndarray:
-        """One column as floats; what does not exist is NaN."""
+        """One column as floats, NaN for rows without it; UsageError if none has it."""
+        self.check_column(key)
         found = [r.get(key) for r in self.rows]
         return np.array([np.nan if v is None else float(v) for v in found])
+
+    def check_column(self, key: str) -> None:
+        """UsageError with the nearest name if there are rows and none has this column."""
+        known = {name for row in self.rows for name in row.columns}
+        if self.rows and key not in known:
+            raise UsageError(f"the table has no column {key!r}: {suggest(key, known)}")
 
     def groups(self, *keys: str) -> dict[tuple[Any, ...], "Table"]:
         """Rows that agree on `keys`, by the agreed values, sorted."""

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +17,10 @@ UNKNOWN_CONTEXT = 1 << 20
 
 
 class FunctionModel:
-    """A function whose vocabulary is found by asking it about one id."""
+    """A function whose vocabulary is found, when it is needed, by asking about one id.
+
+    An audit does not need it: there the function may be a classifier, with one answer per row.
+    """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self.function, self.name = function, name
@@ -29,7 +33,11 @@ class FunctionModel:
         except (TypeError, ValueError):
             known = {}
         self.mask = next((word for word in MASKS if word in known), None)
-        self.vocabulary = int(self.logits(torch.zeros(1, 1, dtype=torch.long)).shape[-1])
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """How many tokens its logits are over."""
+        return int(self.logits(torch.zeros(1, 1, dtype=torch.long)).shape[-1])
 
     def to(self, device: str) -> "FunctionModel":
         """Ids will be sent there; the function's own tensors are its own business."""

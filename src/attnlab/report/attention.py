@@ -90,10 +90,11 @@ def _fixed(x: float, places: int) -> str:
 
 
 def as_json(maps: AttentionMaps) -> dict[str, Any]:
-    """`{"target", "tokens", "weights"}`: weights[layer][head][query][key] to six digits."""
+    """target, tokens, unknown, and weights[layer][head][query][key] to six digits."""
     return {
         "target": maps.target,
         "tokens": list(maps.tokens),
+        "unknown": maps.unknown,
         "weights": np.round(maps.weights.astype(np.float64), _JSON_DIGITS).tolist(),
     }
 

@@ -27,6 +27,7 @@ class AttentionMaps:
     target: str
     tokens: tuple[str, ...]
     weights: np.ndarray  # (layer, head, query, key), float32, read-only
+    unknown: int = 0  # characters or words of the text that are not in the model's vocabulary
 
     def __post_init__(self) -> None:
         n, shape = len(self.tokens), np.shape(self.weights)

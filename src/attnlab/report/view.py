@@ -4,12 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnlab.audit.finding import AUDIT_MARKS
 from attnlab.lab.claim import MARKS
 from attnlab.lab.table import Table
 from attnlab.report.text import MISSING, counted, duration, number, plain, typeset, with_interval
 
-AUDITS = {"fail": "✗", "pass": "✓", "not-applicable": "–"}
-AUDIT_WORDS = {"fail": "fails", "pass": "passes", "not-applicable": "not applicable"}
+AUDITS = AUDIT_MARKS
+AUDIT_WORDS = {
+    "fail": "fails",
+    "could-not-be-judged": "could not be judged",
+    "pass": "passes",
+    "not-applicable": "not applicable",
+}
 _FEW_SEEDS = 12
 
 
@@ -112,7 +118,7 @@ def _sample_size(c: Mapping[str, Any]) -> str:
 
 
 def audits(stored: Iterable[Mapping[str, Any]]) -> list[AuditView]:
-    """Failed audits first, then passed, then not applicable; an unknown verdict is a failure."""
+    """Failed audits first, then those not judged, passed, not applicable; unknown is a failure."""
     order = list(AUDITS)
     return sorted(map(_audit, stored), key=lambda a: order.index(a.verdict))
 

@@ -56,6 +56,15 @@ class Tokenizer:
         """Return the ids of a text, without special tokens."""
         return [i for piece in _split_long_text(text) for i in self._ids(piece)]
 
+    def unknown_pieces(self, text: str) -> list[str]:
+        """Return the characters or words of a text that are outside the vocabulary, in order."""
+        return [
+            piece[start:end]
+            for piece in _split_long_text(text)
+            for token, (start, end) in self._tokens_with_offsets(piece)
+            if token == self.unknown
+        ]
+
     def row(self, text: str) -> list[int]:
         """Return the ids of <START> text <STOP>."""
         return [self.start, *self.encode(text), self.stop]
@@ -103,6 +112,10 @@ class Tokenizer:
 
     def _ids(self, piece: str) -> list[int]:
         return self._library.encode(_check_unicode(piece), add_special_tokens=False).ids
+
+    def _tokens_with_offsets(self, piece: str) -> Iterator[tuple[int, tuple[int, int]]]:
+        encoded = self._library.encode(_check_unicode(piece), add_special_tokens=False)
+        yield from zip(encoded.ids, encoded.offsets, strict=True)
 
     def _parts(self, document: str) -> Iterator[np.ndarray]:
         yield np.array([self.start], dtype=np.int32)

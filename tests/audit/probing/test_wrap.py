@@ -106,7 +106,7 @@ def test_asserts_pass_on_a_sound_model_and_say_why_on_a_leaking_one() -> None:
     leaking = gpt(merge=Reweight.Config(over="heads"))
     with pytest.raises(AssertionError, match=r"blocks\.0\.attention\.merge"):
         assert_causal(leaking, length=13)
-    with pytest.raises(AssertionError, match="not-applicable"):
+    with pytest.raises(AssertionError, match="padding: could not be judged: it takes no"):
         assert_pad_invariant(lambda ids: torch.zeros(*ids.shape, VOCAB))
 
 
@@ -126,7 +126,9 @@ def test_an_audit_that_breaks_is_not_a_pass() -> None:
         return torch.zeros(*ids.shape, VOCAB)
 
     found = check(shy, only=["batch-independence"])
-    assert found.verdict == "not-applicable" and "one row only" in found.findings[0].why
+    assert found.verdict == "could-not-be-judged" and "one row only" in found.why
+    with pytest.raises(AssertionError, match="could not be judged: the model raised ValueError"):
+        assert_batch_independent(shy)
 
 
 @pytest.mark.gpu

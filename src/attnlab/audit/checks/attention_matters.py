@@ -10,6 +10,7 @@ from attnlab.audit.finding import Finding
 from attnlab.audit.probing.attention_scores import AblateAttention
 from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.requirements import repeatable
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.registry import NotApplicable, audit
 
@@ -21,7 +22,7 @@ WORDS = {
 }
 
 
-@audit(NAME, question="Would it say the same without attention?")
+@audit(NAME, question="Would it say the same without attention?", needs=(repeatable,))
 def attention_matters(subject: Subject, probe: Probe) -> Finding:
     """Judge any model whose attention can be ablated."""
     fine = subject.finest()

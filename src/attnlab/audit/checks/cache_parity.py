@@ -11,14 +11,14 @@ from torch import Tensor
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.requirements import cache
+from attnlab.audit.probing.requirements import cache, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit, describe_error
+from attnlab.audit.registry import CannotJudge, audit, describe_error
 
 NAME = "cache-parity"
 
 
-@audit(NAME, question="Does decoding agree with reading?", needs=(cache,))
+@audit(NAME, question="Does decoding agree with reading?", needs=(cache, repeatable))
 def cache_parity(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal language model that has a cache."""
     fine = subject.finest()
@@ -34,7 +34,7 @@ def cache_parity(subject: Subject, probe: Probe) -> Finding:
         except Exception as error:  # anyone's cache: some take one token at a time
             not_run[words] = describe_error(error)
     if not differences_at:
-        raise NotApplicable(f"its cache cannot be used: {next(iter(not_run.values()))}")
+        raise CannotJudge(f"its cache cannot be used: {next(iter(not_run.values()))}")
     worst = max(differences_at, key=lambda name: differences_at[name][0])
     size, position = differences_at[worst]
     differences = {k: v[0] for k, v in differences_at.items()}

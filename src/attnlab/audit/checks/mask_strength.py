@@ -17,7 +17,7 @@ from attnlab.audit.probing.attention_scores import attention_scores
 from attnlab.audit.probing.leaks import plain_leak
 from attnlab.audit.probing.noise import noise_of
 from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.requirements import causal, repeatable
+from attnlab.audit.probing.requirements import causal, not_repeatable
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.probing.zero_weights import fill_zero_weights
 from attnlab.audit.registry import audit
@@ -51,7 +51,7 @@ def mask_strength(subject: Subject, probe: Probe) -> Finding:
 
 def _would_show(subject: Subject, probe: Probe, margin: float) -> bool:
     """Whether so weak a mask must show in the logits unless something else hides the future."""
-    if repeatable(subject, probe) is not None:
+    if not_repeatable(subject, probe) is not None:
         return False
     noise = noise_of(subject.finest(), probe)
     return margin < (MARGIN if noise.dtype == torch.float64 else SHOWS)

@@ -12,14 +12,19 @@ from torch import nn
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.noise import largest_movement
 from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.requirements import module
+from attnlab.audit.probing.requirements import module, repeatable
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.registry import NotApplicable, audit, describe_error
 
 NAME = "tying-and-save"
 
 
-@audit(NAME, question="Is the model on disk the one in memory?", needs=(module,), threshold=0.0)
+@audit(
+    NAME,
+    question="Is the model on disk the one in memory?",
+    needs=(module, repeatable),
+    threshold=0.0,
+)
 def tying_and_save(subject: Subject, probe: Probe) -> Finding:
     """Judge a module that can be saved and loaded."""
     assert subject.module is not None

@@ -1,10 +1,12 @@
 """Attention inside a forward pass: its scores recorded, or its weights replaced (an ablation).
 
-Calls of softmax over positions and of torch's fused attention are intercepted while the model runs;
-the scores that a fused call never stores are computed beside it. The model itself is not changed.
+Calls of softmax over positions and of torch's fused attention are intercepted while the model runs,
+also inside nn.MultiheadAttention (torch leaves its fast path while calls are intercepted); the
+scores that a fused call never stores are computed beside it. The model itself is not changed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 SOFTMAX = (torch.softmax, functional.softmax, Tensor.softmax)
 LOG_SOFTMAX = (torch.log_softmax, functional.log_softmax, Tensor.log_softmax)
 BY_HAND = (torch.exp, Tensor.exp)  # of scores: a softmax written out
+FUSED_ATTENTION = functional.scaled_dot_product_attention
+INSIDE_MULTIHEAD = {"softmax": functional.softmax, FUSED_ATTENTION.__name__: FUSED_ATTENTION}
 FUSED = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 
 
@@ -36,17 +40,35 @@ class _InterceptAttention(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
+        if func is functional.multi_head_attention_forward:
+            with self._intercepting_inside():
+                return func(*args, **given)
         output = func(*args, **given)
         if func in self.functions and args and isinstance(args[0], Tensor):
             scores = args[0]
             square = scores.ndim >= 2 and scores.shape[-2:] == (self.length, self.length)
             return self.on_scores(scores, output) if square else output
-        if func is functional.scaled_dot_product_attention:
+        if func is FUSED_ATTENTION:
             self.fused += 1
             arguments = fused_arguments(args, given)
             if arguments["query"].shape[-2] == arguments["key"].shape[-2] == self.length:
                 return self.on_fused(arguments, output)
         return output
+
+    @contextmanager
+    def _intercepting_inside(self) -> Iterator[None]:
+        """The whole of nn.MultiheadAttention is one call: replace the functions that it calls."""
+
+        def intercepted(function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **kwargs: self.__torch_function__(function, (), args, kwargs)
+
+        for name, function in INSIDE_MULTIHEAD.items():
+            setattr(functional, name, intercepted(function))
+        try:
+            yield
+        finally:
+            for name, function in INSIDE_MULTIHEAD.items():
+                setattr(functional, name, function)
 
     def on_scores(self, scores: Tensor, output: Tensor) -> Tensor:
         """What the softmax of these scores is to return, instead of `output`."""

@@ -2,7 +2,9 @@
 
 from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.repeats import measure_repeats
 from attnlab.audit.probing.subject import Subject
+from attnlab.audit.registry import CannotJudge
 
 
 def causal(subject: Subject, probe: Probe) -> str | None:
@@ -17,8 +19,14 @@ def two_tokens(subject: Subject, probe: Probe) -> str | None:
     return None if subject.vocabulary > 1 else "its vocabulary is a single token"
 
 
-def repeatable(subject: Subject, probe: Probe) -> str | None:
-    """Asked the same twice, with another question between, it answers the same."""
+def repeatable(subject: Subject, probe: Probe) -> None:
+    """Asked the same twice, it answers the same; else a comparison would blame something else."""
+    if reason := not_repeatable(subject, probe):
+        raise CannotJudge(reason)
+
+
+def not_repeatable(subject: Subject, probe: Probe) -> str | None:
+    """Why answers cannot be compared: random numbers, or state that cannot be restored."""
     finest = subject.finest()
     if "repeat movement" not in finest.memo:
         threshold = noise_of(finest, probe).threshold
@@ -26,13 +34,14 @@ def repeatable(subject: Subject, probe: Probe) -> str | None:
         first = finest.logits(rows)
         finest.logits(probe.different_ids(rows, finest))
         size = largest_movement(first, finest.logits(rows))
+        size = max(size, measure_repeats(subject, probe).random)
         finest.memo["repeat movement"] = size if size > threshold else 0.0
     size = finest.memo["repeat movement"]
     if not size:
         return None
     return (
-        f"its answers to the same question differ by {size:.2g}, so nothing can be compared "
-        "(see eval-determinism)"
+        f"the model gives different outputs for the same input, by {size:.2g}, so nothing can be "
+        "compared (see eval-determinism)"
     )
 
 

@@ -1,7 +1,5 @@
 """What is claimed of hard attention, each sentence decided by the table."""
 
-import math
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -69,13 +67,6 @@ def _slopes(e: Evidence) -> list[Claim]:
             quantity="largest share of the slope that finite differences find",
         ),
     ]
-
-
-def _largest(values: Sequence[float] | np.ndarray, what: str) -> Estimate:
-    """Of numbers that are 0 by construction, in every set or model: the largest is shown."""
-    most = float(np.max(values)) if len(values) else math.nan
-    method = f"largest of {len(values)} {what}, not sampled"
-    return Estimate(most, n=len(values), method=method, exact=True)
 
 
 def _limits(e: Evidence) -> list[Claim]:
