@@ -67,7 +67,10 @@ def audit(drawn: Conclusions, name: str) -> Finding:
 
 def optimizer_rows(own: float, inside: bool = True) -> list[Row]:
     """At one rate SGD is at half; at its own, inside its grid or at an end, it reaches `own`."""
-    rows, beyond = [], [cell(0.3, 0.4), cell(1e-6, 0.4)] if inside else []
+    rows, beyond = (
+        [],
+        [cell(rate, 0.4) for rate in ((0.03, 0.3, 1e-5, 1e-4) if inside else (0.03,))],
+    )
     for seed in range(3):
         tiny = 0.002 * seed
         rows.append(planted("adamw", seed, 0.84 + tiny, [cell(5e-5, 0.85 + tiny)]))

@@ -49,3 +49,11 @@ def test_both_ends_are_told() -> None:
 def test_one_value_is_no_search() -> None:
     assert grid_edge([]).verdict == "not-applicable"
     assert grid_edge([choice(1.0, (1.0,)), choice(1.0, (1.0, 1.0))]).verdict == "not-applicable"
+
+
+def test_a_value_far_away_bounds_nothing() -> None:
+    """5e-5 was tried for another reason; what lies between it and 0.03 was not."""
+    gap = (5e-5, 0.03, 0.1)
+    found = grid_edge([choice(0.03, gap)])
+    assert found.verdict == "fail" and "widen sgd_rates downwards" in found.why
+    assert grid_edge([choice(0.03, (*gap, 0.01))]).verdict == "pass"

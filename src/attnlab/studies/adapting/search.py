@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from attnlab.audit.checks.grid_edge import end_of
 from attnlab.core.config import content_hash
 from attnlab.core.files import read_json, write_json
 from attnlab.core.seeds import Seed
@@ -169,9 +170,10 @@ def widen(
 
 def _beyond(value: float, tried: set[Any], factor: float) -> float | None:
     """The next value where this one is an end of those tried, to three digits; None inside them."""
-    if min(tried) < value < max(tried):
+    end = end_of(value, tried)
+    if not end:
         return None
-    new = float(f"{value * factor if value == max(tried) else value / factor:.3g}")
+    new = float(f"{value * factor if end == 'largest' else value / factor:.3g}")
     return round(new) if isinstance(value, int) else new
 
 
