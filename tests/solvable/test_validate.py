@@ -1,7 +1,11 @@
 """Validation sees training data only, and predicts the error on data it has not seen."""
 
+import math
+from collections.abc import Callable, Sequence
+
 import pytest
 import torch
+from torch import Tensor
 
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
@@ -10,7 +14,7 @@ from attnlab.solvable.generalisation import exact_test_error
 from attnlab.solvable.solve import minimise
 from attnlab.solvable.student import Loss, sample_losses
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings
-from attnlab.solvable.validate import cross_validate, leave_one_out
+from attnlab.solvable.validate import cross_validate, leave_one_out, widen_ridges
 
 
 def make(dim: int, alpha: float, seed: int = 1) -> tuple[Teacher, Dataset]:
@@ -74,3 +78,35 @@ def test_bad_requests_are_refused() -> None:
         cross_validate(data, teacher.weights[None], [0.01], 14, Seed(1))
     with pytest.raises(UsageError):
         leave_one_out(Loss.of(data, 0.01), torch.zeros(1, 2, 13, dtype=torch.float64))
+
+
+def parabola(lowest: float, asked: list[float]) -> Callable[[Sequence[float]], dict[str, Tensor]]:
+    """Errors of two starts, both least at this ridge; counts what was asked."""
+
+    def score(ridges: Sequence[float]) -> dict[str, Tensor]:
+        asked.extend(ridges)
+        errors = torch.tensor([(math.log(r / lowest)) ** 2 for r in ridges])
+        return {"cv": torch.stack([errors, 2 * errors]), "test": torch.stack([errors, errors])}
+
+    return score
+
+
+@pytest.mark.parametrize(
+    ("lowest", "tried"),
+    [
+        (0.003, [0.001, 0.003, 0.01]),  # inside: nothing more is solved
+        (0.0003, [0.0001, 0.0003, 0.001, 0.003, 0.01]),
+        (0.09, [0.001, 0.003, 0.01, 0.03, 0.09, 0.3]),
+        (1e-9, [0.0001, 0.0003, 0.001, 0.003, 0.01]),  # twice at most
+    ],
+)
+def test_a_grid_of_ridges_grows_beyond_the_end_that_is_chosen(
+    lowest: float, tried: list[float]
+) -> None:
+    asked: list[float] = []
+    most = 3 if lowest > 0.01 else 2
+    found, errors = widen_ridges(parabola(lowest, asked), [0.01, 0.001, 0.003], ["cv"], 3.0, most)
+    assert found == pytest.approx(tried) and sorted(asked) == found
+    assert errors["cv"].shape == errors["test"].shape == (2, len(found))
+    expected = parabola(lowest, [])(found)
+    assert torch.equal(errors["cv"], expected["cv"])

@@ -22,7 +22,8 @@ from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.data import load_task
 from attnlab.studies.adapting.fine_tuning import FineTuning
 from attnlab.studies.adapting.optimizers import Optimizers
-from attnlab.studies.adapting.search import Cell, Search, grid, halving
+from attnlab.studies.adapting.search import Cell, Search, grid, halving, widen
+from attnlab.studies.adapting.settings import OptimizerSettings
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.studies.adapting.trial import finetune_settings
 from attnlab.tasks.encoder_inputs import EncodedExamples
@@ -93,6 +94,7 @@ def test_every_study_runs_to_its_report_and_figures(done: tuple[Study, Table]) -
         "adapter-effect",
         "metric-invariance",
         "small-sample",
+        "grid-edge",
     }
 
 
@@ -104,7 +106,7 @@ def test_a_study_without_trials_says_nothing_wrong() -> None:
         assert study.figures(drawn.evidence) == []
         assert drawn.answer.startswith("Not settled: ")
         assert drawn.sections == [] or kind is FineTuning
-        assert [f.verdict for f in drawn.findings] == ["not-applicable"]
+        assert {f.verdict for f in drawn.findings} == {"not-applicable"}
 
 
 def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
@@ -170,7 +172,8 @@ class ScriptedSearch(Search):
     def run_cell(self, s: FinetuneSettings) -> Cell:
         accuracy, loss = self.results[s.rate]
         key = f"{s.rate:g} {s.epochs:g}"
-        self.cells[key] = {"key": key, "dev_accuracy": accuracy, "dev_loss": loss}
+        cell = {"rate": s.rate, "batch": s.batch, "epochs": s.epochs}
+        self.cells[key] = {"key": key, **cell, "dev_accuracy": accuracy, "dev_loss": loss}
         return self.cells[key]
 
 
@@ -196,11 +199,58 @@ def test_the_best_has_the_lower_loss_among_equals_and_never_diverged() -> None:
     assert search.best_cell()["key"].startswith("0.2 ")
 
 
+def widened(results: dict[float, tuple[float | None, float]], most: int) -> tuple[int, Search]:
+    """A grid of 0.1 and 0.2, widened by factors of 2."""
+    search, axes = scripted(results), {"learning_rate": [0.1, 0.2], "batch": [8]}
+    for s in grid(base(), axes):
+        search.run_cell(s)
+    return widen(search, base(), axes, {"learning_rate": 2.0, "batch": 2}, most), search
+
+
+def test_a_search_goes_on_beyond_the_end_that_dev_chose_until_it_gets_no_better() -> None:
+    rising = {0.1: (0.6, 1.0), 0.2: (0.7, 1.0), 0.4: (0.8, 1.0), 0.8: (0.5, 1.0)}
+    count, search = widened(rising, most=5)
+    assert count == 2 and search.best_cell()["rate"] == 0.4 and len(search.cells) == 4
+    falling = {0.2: (0.6, 1.0), 0.1: (0.7, 1.0), 0.05: (None, 1.0)}
+    count, search = widened(falling, most=5)
+    assert count == 1 and search.best_cell()["rate"] == 0.1  # what diverges was tried, too
+
+
+def test_a_search_widens_no_further_than_it_may_and_not_at_all_without_a_result() -> None:
+    rising: dict[float, tuple[float | None, float]] = {
+        0.1 * 2**i: (0.6 + 0.01 * i, 1.0) for i in range(5)
+    }
+    assert widened(rising, most=2)[0] == 2 and widened(rising, most=0)[0] == 0
+    assert widened({0.1: (None, 1.0), 0.2: (None, 1.0)}, most=2)[0] == 0
+    one = scripted({0.1: (0.9, 1.0)})
+    one.run_cell(base(learning_rate=0.1))
+    axes = {"learning_rate": [0.1], "batch": [8]}
+    assert widen(one, base(), axes, {"learning_rate": 2.0, "batch": 2}, 3) == 0  # no search
+
+
+def test_a_batch_size_is_widened_to_whole_rows_that_there_are() -> None:
+    """24 training rows: beyond 16 there is no batch of 32; below 2 there is 1 and nothing else."""
+    search, axes = scripted({0.1: (0.9, 1.0)}), {"learning_rate": [0.1], "batch": [16, 8]}
+    search.run_cell(base(learning_rate=0.1).model_copy(update={"batch": 16}))
+    assert widen(search, base(), axes, {"learning_rate": 2.0, "batch": 2}, 3) == 0
+    search.run_cell(base(learning_rate=0.1).model_copy(update={"batch": 2}))
+    axes["batch"] = [2, 4]
+    assert widen(search, base(), axes, {"learning_rate": 2.0, "batch": 2}, 3) == 1
+    assert search.best_cell()["batch"] == 1
+
+
+def test_every_optimizer_has_the_same_budget() -> None:
+    for scale in ("quick", "full"):
+        s = Optimizers.at(scale).settings
+        assert isinstance(s, OptimizerSettings)
+        assert len({len(s.rates(name)) for name in s.optimizers}) == 1
+
+
 def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in the third cell: two are not trained again, unless one of them is the best."""
-    study = smoke(Optimizers, optimizers=["adamw"], adamw_rates=[0.003, 0.01, 0.03])
+    study = smoke(Optimizers, optimizers=["adamw"], adamw_rates=[0.003, 0.01, 0.03], widen=0)
     (trial,) = study.trials()
     whole = study.run(trial, TrialContext())
     count = 0

@@ -11,7 +11,6 @@ from attnlab.api.conclude import Conclusions, draw_conclusions
 from attnlab.audit.finding import Finding
 from attnlab.lab.table import Row, Table
 from attnlab.studies.adapting.adapters import Adapters
-from attnlab.studies.adapting.evidence import edge_warning
 from attnlab.studies.adapting.fine_tuning import FineTuning
 from attnlab.studies.adapting.optimizers import Optimizers
 from attnlab.studies.adapting.settings import CELLS, RIGHT, rate_text
@@ -66,13 +65,18 @@ def audit(drawn: Conclusions, name: str) -> Finding:
     return next(f for f in drawn.findings if f.name == name)
 
 
-def optimizer_rows(own: float) -> list[Row]:
-    """At one rate SGD is at half; at its own it reaches `own`."""
-    rows = []
+def optimizer_rows(own: float, inside: bool = True) -> list[Row]:
+    """At one rate SGD is at half; at its own, inside its grid or at an end, it reaches `own`."""
+    rows, beyond = (
+        [],
+        [cell(rate, 0.4) for rate in ((0.03, 0.3, 1e-5, 1e-4) if inside else (0.03,))],
+    )
     for seed in range(3):
         tiny = 0.002 * seed
         rows.append(planted("adamw", seed, 0.84 + tiny, [cell(5e-5, 0.85 + tiny)]))
-        rows.append(planted("sgd", seed, own - tiny, [cell(5e-5, 0.51 - tiny), cell(0.1, own)]))
+        rows.append(
+            planted("sgd", seed, own - tiny, [cell(5e-5, 0.51 - tiny), cell(0.1, own), *beyond])
+        )
     return rows
 
 
@@ -180,10 +184,36 @@ def test_an_audit_that_misses_a_collapse_is_found_out() -> None:
     assert verdicts(seeing)["collapse-is-named"] == "holds"
 
 
-def test_a_choice_at_the_edge_of_its_grid_is_told() -> None:
-    assert edge_warning([0.2, 0.2], [0.1, 0.2, 0.3]) == "" == edge_warning([0.1], [0.1])
-    assert edge_warning([0.3, 0.2], [0.1, 0.2, 0.3]).startswith("Dev chose the largest learning")
-    assert edge_warning([0.3, 0.1], [0.1, 0.2, 0.3]).startswith("Dev chose the largest or smallest")
+def test_a_choice_at_the_edge_of_its_grid_leaves_what_rests_on_it_open() -> None:
+    """The comparison at one rate for all rests on no choice and stands."""
+    clean, faulty = (conclude(Optimizers, optimizer_rows(0.7, inside)) for inside in (True, False))
+    assert audit(clean, "grid-edge").verdict == "pass"
+    found = audit(faulty, "grid-edge")
+    assert (found.verdict, found.number) == ("fail", 3)
+    assert found.why == (
+        "SGD chose 0.1, the largest value tried, in 3 of 3 searches (widen sgd_rates upwards)"
+    )
+    assert verdicts(clean)["sgd-level-at-its-own"] == "fails"
+    assert verdicts(faulty) == {
+        "sgd-behind-at-one-rate": "holds",
+        "sgd-level-at-its-own": "undecided",
+        "no-collapse": "holds",
+    }
+    assert faulty.answer.startswith("Not settled")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arm", "setting"), [(FineTuning, "search", "rates"), (Adapters, "lora", "factors")]
+)
+def test_every_search_is_asked_whether_it_ended_at_an_edge(
+    kind: type[AdaptStudy], arm: str, setting: str
+) -> None:
+    def drawn(best: float) -> Finding:
+        cells = [cell(rate, 0.9 if rate == best else 0.8) for rate in (1e-5, 1e-4, 1e-3)]
+        return audit(conclude(kind, [planted(arm, i, 0.8, cells) for i in range(3)]), "grid-edge")
+
+    assert drawn(1e-4).verdict == "pass"
+    assert drawn(1e-3).verdict == "fail" and f"widen {setting} upwards" in drawn(1e-3).why
 
 
 def test_a_leak_leaves_the_claims_undecided() -> None:

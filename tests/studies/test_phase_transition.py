@@ -1,6 +1,7 @@
 """The study phase-transition: its plan, its verdicts on planted tables, and a whole smoke run."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,55 @@ def test_verdicts_follow_the_table() -> None:
     assert true["alpha-c-theory"] == "holds"
     turned = verdicts(planted(lambda a: -1.0 if a > 1.25 else 1.0))
     assert turned["positional-wins-below"] == turned["semantic-wins-above"] == "fails"
-    assert verdicts(planted(lambda a: a, 1.4))["alpha-c-theory"] == "fails"
+    assert verdicts(Table([]))["alpha-c-theory"] == "undecided"  # no theory, no crossing
+
+
+def size_rows(crossing: float) -> list[Row]:
+    """Instances whose losses cross near this α at D = 500, and critical points of the theory."""
+    rng = np.random.default_rng(7)
+    rows = [
+        figure_two_row(alpha, seed, 1e-3 * (alpha - crossing + 0.01 * rng.standard_normal()))
+        for alpha in (1.0, 1.2, 1.4)
+        for seed in range(8)
+    ]
+    config = {"part": "finite size", "dim": 500}
+    return [replace(row, config={**row.config, **config}) for row in rows]
+
+
+@pytest.mark.parametrize(("crossing", "verdict"), [(1.15, "holds"), (1.35, "fails")])
+def test_the_crossing_is_judged_by_the_theory_and_by_no_window(
+    crossing: float, verdict: str
+) -> None:
+    table = Table([*size_rows(crossing), *critical_rows(1.25)])
+    assert verdicts(table)["alpha-c-simulation"] == verdict
+
+
+def ridge_rows(chosen: float, tuned: float) -> list[Row]:
+    """Folds chose this λ; the linear baseline has a test error of 0.002."""
+    config = {"part": "ridge", "kind": "ridge", "alpha": 0.8}
+    rows = []
+    for seed in range(4):
+        values: dict[str, Any] = {"linear_test_error": 0.002, "tuned_start": "semantic"}
+        values["tuned_test_error"] = tuned * (1 + 0.01 * seed)
+        for start in ("semantic", "positional"):
+            values |= {f"{start}_ridge_cv": chosen, f"{start}_test_error_cv": tuned}
+        curves = {"ridge": [0.001, 0.01, 0.1]}
+        row = Row(f"r{seed}", seed, "done", config, values, load_curves=lambda c=curves: c)
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [(0.0015, "holds"), (0.003, "fails")])
+def test_a_ridge_at_the_end_of_its_grid_settles_nothing(tuned: float, verdict: str) -> None:
+    inside, edge = (
+        draw_conclusions(PhaseTransition.at(), Table([*ridge_rows(c, tuned), *critical_rows(1.25)]))
+        for c in (0.01, 0.001)
+    )
+    for found, audited, expected in ((inside, "pass", verdict), (edge, "fail", "undecided")):
+        finding = next(f for f in found.findings if f.name == "grid-edge")
+        claim = next(c for c in found.claims if c.name == "tuned-attention-beats-linear")
+        assert (finding.verdict, claim.verdict) == (audited, expected)
+    assert "widen ridges downwards" in finding.why
 
 
 def test_answers_follow_the_verdicts() -> None:

@@ -27,7 +27,9 @@ from attnlab.lab.table import Row, Table
 
 VERDICTS: frozenset[str] = frozenset(get_args(AuditVerdict))
 # these speak of the result itself, not of how it was measured: a failure leaves claims standing
-ABOUT_RESULTS = frozenset({"collapse", "baselines", "attention-worth", "seeds-and-interval"})
+ABOUT_RESULTS = frozenset(
+    {"collapse", "baselines", "attention-worth", "seeds-and-interval", "grid-edge"}
+)
 Exceptions = Mapping[str, Collection[str]]  # audit -> arms
 
 
@@ -113,7 +115,7 @@ def _summary(
         why = f"{len(wrong)} of {counted(len(rows), 'trial')}; first, {_label(first)}: " + (
             failures[first.id].why if first.id in failures else "it passes, though it must fail"
         )
-        hit = () if name in ABOUT_RESULTS else _resting_on(claims, wrong)
+        hit = () if name in ABOUT_RESULTS else resting_on(claims, wrong)
         return Finding(name, "fail", len(wrong), 0, why, evidence, hit)
     single = [f for row in rows for f in row.findings if f.name == name]
     if unsettled := [f for f in single if f.verdict == NOT_JUDGED]:
@@ -142,7 +144,8 @@ def _is_one_of(row: Row, arms: Collection[str]) -> bool:
     return any(fnmatchcase(str(row.get("arm")), arm) for arm in arms)
 
 
-def _resting_on(claims: Sequence[Claim], trials: Collection[str]) -> tuple[str, ...]:
+def resting_on(claims: Sequence[Claim], trials: Collection[str]) -> tuple[str, ...]:
+    """The names of the claims whose numbers come from any of these trials."""
     return tuple(claim.name for claim in claims if set(trials) & set(claim.trials))
 
 

@@ -7,9 +7,11 @@ its field changes from the trained z to the cavity field
     h = z + V·∂ℓ/∂z,    V = σ² / (λ + σ²·(1/D) Σ_n tr[B_n (1 + V B_n)⁻¹]),   B_n = ∂²ℓ/∂z²,
 
 so the error on unseen data is the mean of ℓ(h).
+
+A grid of λ is a guess: where the best λ is an end of it, `widen_ridges` goes on beyond.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +60,35 @@ def cross_validate(
     losses, _ = sample_losses(loss.fields(solution.weights), loss.blocks, data.settings)
     held_out = (losses * (1 - columns)).sum(dim=0).reshape(starts.shape[0], len(ridges), folds)
     return Validation(tuple(ridges), held_out.sum(dim=2) / data.samples)
+
+
+def widen_ridges(
+    score: Callable[[Sequence[float]], Mapping[str, Tensor]],
+    ridges: Sequence[float],
+    judges: Sequence[str],
+    factor: float,
+    most: int,
+) -> tuple[list[float], dict[str, Tensor]]:
+    """Score the ridges, and one more beyond an end while a judge prefers it for some start.
+
+    `score` returns errors by name, one row per start and one column per ridge; `judges` are the
+    names of those that choose. Each end moves `most` times at most, by `factor`. Returns all ridges
+    in increasing order and their errors.
+    """
+    tried = sorted(set(ridges))
+    errors = dict(score(tried))
+    for last, step in ((0, 1 / factor), (-1, factor)):
+        for _ in range(most):
+            best = {int(i) for name in judges for i in errors[name].argmin(dim=1)}
+            if len(tried) < 2 or tried.index(tried[last]) not in best:
+                break
+            new = float(f"{tried[last] * step:.1g}")
+            found, first = score([new]), last == 0
+            tried.insert(0 if first else len(tried), new)
+            for name, column in found.items():
+                both = (column, errors[name]) if first else (errors[name], column)
+                errors[name] = torch.cat(both, dim=1)
+    return tried, errors
 
 
 def leave_one_out(loss: Loss, weights: Weights) -> Float[Tensor, " student"]:

@@ -9,6 +9,7 @@ from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import PALETTE, house_style, panels
 from attnlab.studies.adapting.adapters import COSTS, TASKS, Adapters
 from attnlab.studies.adapting.evidence import AdaptArms
+from attnlab.studies.adapting.plots import draw_curves
 
 SHARE = (0.0, 1.0)
 METHOD = Series("method", PALETTE[0])
@@ -22,6 +23,7 @@ def figures(study: Adapters, arms: AdaptArms) -> list[Figure]:
     methods: list[str] = list(study.settings.methods)
     drawn: dict[str, Drawn] = {
         "methods": (lambda: _methods(arms, tasks), arms.table.ids),
+        "curves": (lambda: _curves(arms, tasks[0]), arms.table.ids if tasks else []),
         "cost": (lambda: _cost(arms, methods, tasks, kinds), arms.table.ids if kinds else []),
     }
     return with_words(study, drawn)
@@ -44,6 +46,11 @@ def _methods(arms: AdaptArms, tasks: list[str]) -> Drawing:
             ax.set_title(TASKS[task])
             ax.set_xlabel("test accuracy")
     return drawing
+
+
+def _curves(arms: AdaptArms, task: str) -> Drawing:
+    here = arms.task(task)
+    return draw_curves(here, [arm for arm in here.names() if not arm.startswith("full, ")])
 
 
 def _cost(arms: AdaptArms, methods: list[str], tasks: list[str], kinds: list[str]) -> Drawing:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.grid_edge import grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, judge
 from attnlab.lab.study import StudySettings, deferred
@@ -32,6 +33,7 @@ class Adapters(AdaptStudy):
     """Reported: full 0.9, head 0.6, prefix 0.8, validation and test equal: ten examples each."""
 
     name = "adapters"
+    version = 2
     question = "How much of a pretrained encoder must be trained, and what is pretraining worth?"
     source = (
         "A course report: full fine-tuning 0.9, head only 0.6, prefix of length 128 0.8, "
@@ -72,14 +74,15 @@ class Adapters(AdaptStudy):
         return [
             self.trial(
                 seed,
-                kind="search",
                 task=task,
                 arm=arm,
                 part=f"{task}: {arm}",
-                search="grid",
-                rates=[float(f"{factor * RATES[config['method']]:.3g}") for factor in s.factors],
-                batches=[s.batch],
-                all_epochs=[epochs],
+                **s.search_config(
+                    [float(f"{factor * RATES[config['method']]:.3g}") for factor in s.factors],
+                    search="grid",
+                    batches=[s.batch],
+                    all_epochs=[epochs],
+                ),
                 **base | config,
             )
             for arm, config in arms.items()
@@ -112,7 +115,7 @@ class Adapters(AdaptStudy):
             yield _beats_encoder(arms, task, name)
 
     def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
-        """Are there enough test rows for a difference of five points, on tasks that decide?"""
+        """Did dev choose an end of a grid? Are there enough test rows, on tasks that decide?"""
         s = self.settings
         seeds = {"texts": s.seeds, "pairs": s.pair_seeds if s.pair_data else 0}
         rows = {
@@ -121,7 +124,15 @@ class Adapters(AdaptStudy):
             if count >= MIN_SEEDS
             for arm in s.methods
         }
-        return [enough_test_rows(rows, NEAR)]
+        choices = [
+            choice
+            for task, words in TASKS.items()
+            for arm in arms.task(task).names()
+            for choice in arms.task(task).choices(
+                arm, "factors", "rate", claims, f"{arms.label(arm)} on {words}"
+            )
+        ]
+        return [grid_edge(choices), enough_test_rows(rows, NEAR)]
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Methods by verdict on the first task; the tasks and costs that were measured."""

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from attnlab.audit.checks.grid_edge import Choice
 from attnlab.lab.arms import Arms, Count, Share
 from attnlab.lab.claim import Claim, Verdict, judge
+from attnlab.lab.findings import resting_on
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.shares import share_difference, share_interval
@@ -134,6 +136,32 @@ class AdaptArms(Arms):
         """The learning rate that dev chose, for every seed."""
         return [row["rate"] for row in self.rows(arm)]
 
+    def trainings(self, arm: str) -> str:
+        """How many cells each seed's search trained."""
+        return ", ".join(str(len(self._cells.get(row.id, []))) for row in self.rows(arm))
+
+    def choices(
+        self, arm: str, setting: str, name: str, claims: Sequence[Claim], label: str = ""
+    ) -> list[Choice]:
+        """For the audit `grid-edge`: what dev chose for a hyperparameter, and from which values.
+
+        A claim counts as resting on a choice if it rests on its trial; that no chosen model has
+        collapsed is true of those chosen, whatever else could have been.
+        """
+        claims = [claim for claim in claims if claim.name != "no-collapse"]
+        chosen = {"rate": "rate", "batch": "chosen_batch"}[name]
+        return [
+            Choice(
+                label or self.label(arm),
+                setting,
+                float(row[chosen]),
+                tuple(sorted({float(cell[name]) for cell in self._cells.get(row.id, [])})),
+                resting_on(claims, [row.id]),
+            )
+            for row in self.rows(arm)
+            if row.get("accuracy") is not None
+        ]
+
     def collapsed(self, arm: str) -> int:
         """Number of models that the audit `collapse` fails."""
         return sum(row.failure("collapse") is not None for row in self.rows(arm))
@@ -161,16 +189,6 @@ def add_uncertainty(seeds: Estimate, rows: Estimate) -> Estimate:
         method,
         recompute=lambda level: add_uncertainty(seeds.at(level), rows.at(level)),
     )
-
-
-def edge_warning(chosen: Sequence[float], tried: Sequence[float]) -> str:
-    """A sentence where dev chose the largest or smallest rate tried; '' otherwise."""
-    ends = {max(tried): "largest", min(tried): "smallest"} if len(tried) > 1 else {}
-    hit = {ends[value] for value in chosen if value in ends}
-    if not hit:
-        return ""
-    which = " or ".join(sorted(hit))
-    return f"Dev chose the {which} learning rate tried: a wider grid may find a better one."
 
 
 def no_collapse(rows: Sequence[Row], label: Callable[[Row], str]) -> Claim:

@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.grid_edge import grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import StudySettings, deferred
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.adapting.evidence import SHARES, AdaptArms, edge_warning
+from attnlab.studies.adapting.evidence import SHARES, AdaptArms
 from attnlab.studies.adapting.fine_tuning_claims import (
     collapse_trials,
     fine_tuning_claims,
@@ -26,6 +27,7 @@ class FineTuning(AdaptStudy):
     """Reported: RoBERTa-base on SST-2, 94.8 % test; on BoolQ 0.6217125 in four runs, collapsed."""
 
     name = "fine-tuning"
+    version = 2
     question = "How well does a fine-tuned encoder classify, and on which rows was it chosen?"
     source = (
         "Course reports: RoBERTa-base on SST-2, a grid of 18 cells, 95.9 / 93.2 / 94.8 % train / "
@@ -47,14 +49,13 @@ class FineTuning(AdaptStudy):
     def trials(self) -> Sequence[Trial]:
         """The searches first, since they take longest; then the single trainings."""
         s = self.settings
+        search = s.search_config(
+            s.rates, search=s.search, batches=list(s.batches), all_epochs=list(s.epochs)
+        )
         searches = self._every_seed(
-            kind="search",
             arm="search",
             part="search",
-            search=s.search,
-            rates=list(s.rates),
-            batches=list(s.batches),
-            all_epochs=list(s.epochs),
+            **search,
             **s.base(method="full", optimizer=s.optimizer),
         )
         long: list[Trial] = []
@@ -127,9 +128,19 @@ class FineTuning(AdaptStudy):
         return fine_tuning_claims(arms, self.settings)
 
     def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
-        """Are there enough test rows to tell the chosen cell from the majority class?"""
+        """Are there enough test rows to tell the chosen cell from the majority class?
+
+        Did dev choose an end of the grid?
+        """
         effect = arms.mean("search", "accuracy") - arms.mean("search", "majority")
-        return [enough_test_rows({arms.label("search"): arms.rows("search")}, effect)]
+        rates, batches = (
+            arms.choices("search", setting, name, claims)
+            for setting, name in (("rates", "rate"), ("batches", "batch"))
+        )
+        return [
+            grid_edge([*rates, *batches]),
+            enough_test_rows({arms.label("search"): arms.rows("search")}, effect),
+        ]
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """The cells that were chosen, the best epochs, the rates that collapse."""
@@ -144,7 +155,6 @@ class FineTuning(AdaptStudy):
             **super().facts(arms, claims),
             "first": chosen[0] if chosen else None,
             "cells": [f"{cell} ({n} of {len(chosen)} seeds)" for cell, n in cells.most_common()],
-            "edge": edge_warning(arms.chosen_rates("search"), s.rates) if chosen else "",
             "long": [row.curves for row in arms.rows("long")],
             "mean_interval": mean_interval,
             "collapse_claims": list(by_rate.values()),

@@ -8,7 +8,7 @@ from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
 from attnlab.studies.adapting.optimizers import Optimizers
-from attnlab.studies.adapting.plots import draw_line, draw_majority
+from attnlab.studies.adapting.plots import draw_curves, draw_line, draw_majority
 from attnlab.studies.adapting.settings import rate_text
 
 
@@ -18,6 +18,7 @@ def figures(study: Optimizers, arms: AdaptArms) -> list[Figure]:
     drawn: dict[str, Drawn] = {
         "rates": (lambda: _rates(arms, common), arms.table.ids),
         "fair": (lambda: _fair(arms, common), arms.table.ids),
+        "curves": (lambda: draw_curves(arms, arms.names()), arms.table.ids),
     }
     return with_words(study, drawn, common=rate_text(common))
 

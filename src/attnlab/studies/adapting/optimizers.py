@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from attnlab.audit.checks.grid_edge import grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.study import StudySettings, deferred
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.adapting.evidence import SHARES, AdaptArms, edge_warning, no_collapse
+from attnlab.studies.adapting.evidence import SHARES, AdaptArms, no_collapse
 from attnlab.studies.adapting.settings import NAMES, OptimizerSettings, rate_text
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
@@ -20,6 +21,7 @@ class Optimizers(AdaptStudy):
     """Reported: at one learning rate for all, SGD stays near 50 % where the others learn."""
 
     name = "optimizers"
+    version = 2
     question = "Is SGD worse than AdamW at fine-tuning, or was it given the wrong learning rate?"
     source = "A course report: four optimizers at one learning rate, SGD near 50 %"
     Settings: ClassVar[type[StudySettings]] = OptimizerSettings
@@ -49,13 +51,11 @@ class Optimizers(AdaptStudy):
         return [
             self.trial(
                 seed,
-                kind="search",
                 arm=name,
                 part=name,
-                search="grid",
-                rates=s.rates(name),
-                batches=[s.batch],
-                all_epochs=[s.epochs],
+                **s.search_config(
+                    s.rates(name), search="grid", batches=[s.batch], all_epochs=[s.epochs]
+                ),
                 **training[name],
             )
             for seed in range(s.seeds)
@@ -79,23 +79,23 @@ class Optimizers(AdaptStudy):
         ]
 
     def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
-        """Are there enough test rows for a difference of five points?"""
+        """Did dev choose an end of a grid? Are there enough test rows for five points?"""
         rows = {arms.label(name): arms.rows(name) for name in arms.names()}
-        return [enough_test_rows(rows, LEVEL)]
+        at_own = [claim for claim in claims if not claim.name.endswith("-at-one-rate")]
+        choices = [
+            choice
+            for name in arms.names()
+            for choice in arms.choices(name, f"{name}_rates", "rate", at_own)
+        ]
+        return [grid_edge(choices), enough_test_rows(rows, LEVEL)]
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Accuracies at the common and at the chosen learning rates, and the rates themselves."""
         s = self.settings
-        edges: dict[str, list[str]] = {}  # warning -> optimizers
-        for name in arms.names():
-            warning = edge_warning(arms.chosen_rates(name), s.rates(name))
-            edges.setdefault(warning, []).append(NAMES[name])
-        edges.pop("", None)
         return {
             **super().facts(arms, claims),
             "at_common_rate": lambda name: arms.dev_at_rate(name, s.common_rate),
             "common_rate": rate_text(s.common_rate),
-            "edges": edges,
             "names": NAMES,
             "majority": _first(arms, "majority"),
             "trained": int(_first(arms, "trained")),

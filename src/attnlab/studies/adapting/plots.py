@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import NullLocator
 
 from attnlab.measure.intervals import Estimate
-from attnlab.report.style import NEUTRAL, errorbars, log_axis
+from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
+from attnlab.studies.adapting.evidence import AdaptArms
+
+PANELS = {"train_loss": "training loss", "dev_loss": "dev loss", "dev_accuracy": "dev accuracy"}
 
 
 def draw_line(
@@ -32,3 +36,21 @@ def log_ticks(ax: Axes, values: Sequence[float], labels: Sequence[str]) -> None:
     log_axis(ax, "x")
     ax.set_xticks(values, labels)
     ax.xaxis.set_minor_locator(NullLocator())
+
+
+def draw_curves(arms: AdaptArms, names: Sequence[str]) -> Drawing:
+    """Losses and dev accuracy by epoch, one colour an arm: the mean over seeds of chosen cells."""
+    with house_style():
+        drawing, axes = panels(1, len(PANELS), height=3.0)
+        for ax, (curve, label) in zip(axes, PANELS.items(), strict=True):
+            for name, color in zip(names, PALETTE, strict=False):
+                x = "step" if curve == "train_loss" else "dev_step"
+                steps, values = arms.curve(name, x, curve)
+                epochs = steps / arms.mean(name, "epoch_steps")
+                ax.plot(epochs, [e.value for e in values], color=color, label=arms.label(name))
+            ax.set_xlabel("epoch")
+            ax.set_ylabel(label)
+        axes[-1].set_ylim(0.0, 1.0)
+        handles, labels = axes[0].get_legend_handles_labels()
+        drawing.legend(handles, labels, loc="outside upper center", ncols=max(1, len(names)))
+    return drawing

@@ -1,6 +1,7 @@
 """Settings of the three studies and their presets; the defaults are the quick scale."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import model_validator
@@ -61,6 +62,14 @@ class AdaptSettings(StudySettings):
     )
     deterministic: bool = setting("use deterministic kernels on a GPU", True)
     evaluations: int = setting("evaluations on dev per epoch", 2, smoke=1, ge=1)
+    widen: int = setting(
+        "learning rates that a search may try beyond its grid, one at a time, while dev chooses an "
+        "end of it; as many batch sizes, where several are searched",
+        3,
+        smoke=1,
+        ge=0,
+    )
+    widen_factor: float = setting("ratio of such a learning rate to the end of the grid", 3.0, gt=1)
 
     def base(self, **changed: Any) -> dict[str, Any]:
         """The settings of one training, as plain values for a trial's configuration."""
@@ -68,6 +77,11 @@ class AdaptSettings(StudySettings):
         values = {name: getattr(self, name) for name in SHARED} | changed
         fields = FinetuneSettings(**values).model_dump(mode="json")
         return {name: fields[name] for name in (*SHARED, *changed)} | {"tested": tested}
+
+    def search_config(self, rates: Sequence[float], **rest: Any) -> dict[str, Any]:
+        """How a trial searches, for its configuration."""
+        grown = {"widen": self.widen, "widen_factor": self.widen_factor}
+        return {"kind": "search", "rates": list(rates), **rest, **grown}
 
     def second_task(self, prefix: str, **changed: Any) -> dict[str, Any]:
         """`base` on the data of the settings with this prefix; test is as large as dev."""
@@ -148,6 +162,7 @@ class OptimizerSettings(AdaptSettings):
         "optimizers to compare; momentum: SGD with momentum", OPTIMIZERS, min_length=1
     )
     common_rate: float = setting("learning rate at which all are compared", 5e-5, smoke=1e-4, gt=0)
+    # the same number for every optimizer: a search with more cells finds more
     adamw_rates: Rates = setting(
         "further learning rates of AdamW",
         (2e-4, 8e-4),
@@ -155,11 +170,11 @@ class OptimizerSettings(AdaptSettings):
         full=(2e-5, 1e-4, 2e-4, 4e-4),
     )
     sgd_rates: Rates = setting(
-        "further learning rates of SGD", (0.03, 0.3, 1.0), smoke=(0.3,), full=(0.03, 0.1, 0.3, 1.0)
+        "further learning rates of SGD", (0.3, 1.0), smoke=(0.3,), full=(0.03, 0.1, 0.3, 1.0)
     )
     momentum_rates: Rates = setting(
         "further learning rates of SGD with momentum",
-        (0.003, 0.03, 0.1),
+        (0.03, 0.1),
         smoke=(0.1,),
         full=(3e-3, 0.01, 0.03, 0.1),
     )

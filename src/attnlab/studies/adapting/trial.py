@@ -22,13 +22,14 @@ from attnlab.products.finetune.task import predict_all
 from attnlab.products.finetune.training import training_settings
 from attnlab.products.finetune.trial import score_metrics, task_sizes
 from attnlab.studies.adapting.data import load_task
-from attnlab.studies.adapting.search import Cell, Search, grid, halving
+from attnlab.studies.adapting.search import HYPERPARAMETERS, Cell, Search, grid, halving, widen
 from attnlab.studies.adapting.settings import CELLS, RIGHT
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.tasks.labelled import majority
 from attnlab.training.classify import Predictions
 from attnlab.training.tune import check_installed
 
+BATCH_FACTOR = 2  # between a batch size at an end of the search and the one tried beyond it
 CELL_METRICS = (
     "dev_accuracy",
     "dev_loss",
@@ -82,14 +83,14 @@ def _run_search(
     else:
         for cell in grid(s, axes):
             search.run_cell(cell)
+    factors = {"learning_rate": c["widen_factor"], "batch": BATCH_FACTOR}
+    widened = widen(search, s, axes, factors, c["widen"])
     best, task = search.best_cell(), search.task
     documents = {CELLS: json.dumps(list(search.cells.values()))}
     if best["dev_accuracy"] is None:
         reason = f"every cell diverged: {best['problem']}"
         return Outcome({"accuracy": math.nan}, documents=documents, reasons={"accuracy": reason})
-    chosen = s.model_copy(
-        update={"learning_rate": best["rate"], "batch": best["batch"], "epochs": best["epochs"]}
-    )
+    chosen = s.model_copy(update={field: best[name] for field, name in HYPERPARAMETERS.items()})
     model = search.best_model(chosen)
     test, train = predict_all(model, task.test), predict_all(model, task.train)
     collapse, *others = findings_after(model, chosen, task, test)
@@ -100,6 +101,7 @@ def _run_search(
         **task_sizes(model, task, chosen),
         "dev_majority": majority(task.data.dev),
         "cells": len(search.cells),
+        "widened": widened,
     }
     return Outcome(
         metrics,

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.intervals import Estimate
 from attnlab.measure.ratios import exp_estimate
 from attnlab.report.labels import note
 from attnlab.report.style import (
@@ -99,12 +99,11 @@ def draw_ridge(e: Evidence) -> Drawing:
     with house_style():
         drawing, axes = panels(1, max(1, len(groups)), height=2.8)
         for ax, ((alpha,), rows) in zip(axes, groups.items(), strict=False):
-            ridges = rows.rows[0]["ridges"]
             for name, (colour, label) in looks.items():
-                curves = np.array([r.curves[f"semantic_{name}"] for r in rows])
-                estimates = [mean_interval(column) for column in curves.T]
-                _labelled(ax, dict(zip(ridges, estimates, strict=True)), colour, label)
-                ax.plot(ridges, [x.value for x in estimates], color=colour, linewidth=0.8)
+                estimates = e.by_ridge(rows, f"semantic_{name}")
+                _labelled(ax, estimates, colour, label)
+                values = [x.value for x in estimates.values()]
+                ax.plot(list(estimates), values, color=colour, linewidth=0.8)
             log_axis(ax, "x")
             ax.set_title(f"α = {alpha:g}")
             ax.set_xlabel("ridge λ")

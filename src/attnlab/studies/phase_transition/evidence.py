@@ -1,15 +1,18 @@
 """What a run shows, part by part: theory at an α, estimates over instances, crossings in α."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnlab.audit.checks.grid_edge import Choice
 from attnlab.audit.checks.score_scale import score_scale
 from attnlab.audit.finding import Finding
+from attnlab.lab.claim import Claim
+from attnlab.lab.findings import resting_on
 from attnlab.lab.table import Row, Table
 from attnlab.measure.crossings import Finder, line_crossing, mean_crossing
 from attnlab.measure.intervals import Estimate, mean_interval
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 PUBLISHED_AT = {"omega": 0.3, "sigma": 0.5, "ridge": 0.01, "mixing": ((0.6, 0.4), (0.4, 0.6))}
 OVERLAPS = {"positional": "m", "semantic": "theta"}  # branch -> the overlap that names it
+ON_TUNED_RIDGE = {  # start -> claims
+    "semantic": ("validated-ridge", "tuned-attention-beats-linear"),
+    "positional": ("tuned-attention-beats-linear",),
+}
 Value = Callable[[Row], float]
 
 
@@ -147,6 +154,26 @@ class Evidence:
         """α_c of simulation at every D of the finite-size scaling."""
         sizes = self.part("finite size").groups("dim")
         return {int(key[0]): pooled_crossing(rows, gap) for key, rows in sizes.items()}
+
+    def by_ridge(self, rows: Table, name: str) -> dict[float, Estimate]:
+        """A curve of the ridge search at every λ that all of these instances tried."""
+        curves = [dict(zip(r.curves["ridge"], r.curves[name], strict=True)) for r in rows]
+        shared = sorted(set.intersection(*map(set, curves))) if curves else []
+        return {ridge: mean_interval([curve[ridge] for curve in curves]) for ridge in shared}
+
+    def ridge_choices(self, claims: Sequence[Claim]) -> list[Choice]:
+        """For the audit `grid-edge`: the λ that folds chose for every instance, both starts."""
+        return [
+            Choice(
+                f"{self.settings.folds}-fold cross-validation ({start}, α = {row['alpha']:g})",
+                "ridges",
+                float(row[f"{start}_ridge_cv"]),
+                tuple(row.curves["ridge"]),
+                resting_on([c for c in claims if c.name in ON_TUNED_RIDGE[start]], [row.id]),
+            )
+            for start in OVERLAPS
+            for row in self.part("ridge")
+        ]
 
     def score_scale(self, scaling: str) -> Finding:
         """The audit of score sizes on one arm of the scaling experiment."""

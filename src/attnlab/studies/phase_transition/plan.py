@@ -97,6 +97,8 @@ def _side_experiments(s: "PhaseSettings") -> Iterator[Planned]:
         dim=s.ridge_dim,
         ridges=ridges,
         folds=s.folds,
+        widen=s.ridge_widen,
+        widen_factor=s.ridge_widen_factor,
     )
     side = {"alpha": s.side_alphas}
     yield from _part("rank 2", seeds, side, dim=s.side_dim, student_rank=2)

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, get_args
 
 from pydantic import model_validator
 
+from attnlab.audit.checks.grid_edge import grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings, deferred, setting
@@ -102,7 +103,18 @@ class PhaseSettings(StudySettings):
     open_seeds: int = setting("instances at these points", 5, full=4, ge=1)
 
     ridges: Grid = setting(
-        "λ to choose from by validation", (0.001, 0.003, 0.01, 0.03, 0.1), smoke=(0.01, 0.1)
+        "λ to choose from by validation",
+        (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1),
+        smoke=(0.01, 0.1),
+    )
+    ridge_widen: int = setting(
+        "λ tried beyond each end of these, one at a time, while validation chooses that end",
+        3,
+        smoke=1,
+        ge=0,
+    )
+    ridge_widen_factor: float = setting(
+        "ratio of such a λ to the end of the grid, to one digit", 3.0, ge=2
     )
     ridge_dim: int = setting("D of the ridge search", 500, smoke=50, full=4000, ge=2)
     ridge_alphas: Grid = setting("α of the ridge search", (0.8, 1.5), smoke=(1.5,))
@@ -177,5 +189,5 @@ class PhaseTransition(Study):
         return Evidence(table, self.settings)
 
     def audits(self, evidence: Evidence, claims: Sequence[Claim]) -> Sequence[Finding]:
-        """With the paper's scaling, scores keep their size as D grows."""
-        return [evidence.score_scale("paper")]
+        """Do scores keep their size as D grows? Did validation choose an end of its λ?"""
+        return [evidence.score_scale("paper"), grid_edge(evidence.ridge_choices(claims))]

@@ -60,44 +60,10 @@ def instance(trial: Trial, device: str) -> Outcome:
 
 
 def ridge(trial: Trial, device: str) -> Outcome:
-    """For every λ the error by k folds, by leave-one-out from one fit, and on test samples."""
-    import torch
+    """λ chosen by k folds and by leave-one-out, and what the choice is worth on test samples."""
+    from attnlab.studies.phase_transition.ridge_search import search_ridge
 
-    from attnlab.solvable.generalisation import linear_fit, sample_test_error
-    from attnlab.solvable.simulation import start_weights
-    from attnlab.solvable.solve import minimise
-    from attnlab.solvable.student import Loss
-    from attnlab.solvable.teacher import Teacher
-    from attnlab.solvable.validate import cross_validate, leave_one_out
-
-    s, stream = simulation_settings(trial), trial.stream
-    ridges: list[float] = list(trial.config["ridges"])
-    teacher = Teacher.draw(s.teacher, stream.child("teacher"), device)
-    data = teacher.sample(s.samples, stream.child("train"), s.torch_dtype)
-    starts = start_weights(s, teacher, stream)
-    folds = trial.config["folds"]
-    folded = cross_validate(data, starts, ridges, folds, stream.child("folds"), s.solver).errors
-    loss = Loss.of(data, torch.tensor(ridges, dtype=torch.float64).repeat(len(starts)))
-    fits = minimise(loss, starts.repeat_interleave(len(ridges), dim=0), s.solver)
-    once = leave_one_out(loss, fits.weights).reshape(len(starts), -1)
-    linear, _ = linear_fit(data, s.ridge)
-    test = sample_test_error(teacher, fits.weights, linear, s.test_samples, stream.child("test"))
-    true = test.students.reshape(len(starts), -1)
-    default, metrics = ridges.index(s.ridge), dict[str, Scalar]()
-    for row, start in enumerate(s.starts):
-        for name, errors in (("cv", folded), ("loo", once)):
-            best = int(errors[row].argmin())
-            metrics[f"{start}_ridge_{name}"] = ridges[best]
-            metrics[f"{start}_test_error_{name}"] = float(true[row, best])
-            off = float(errors[row, default] / true[row, default] - 1)
-            metrics[f"{start}_{name}_relative_error"] = abs(off)
-        metrics[f"{start}_test_error_default"] = float(true[row, default])
-    curves = {
-        f"{start}_{name}": errors[row].tolist()
-        for row, start in enumerate(s.starts)
-        for name, errors in (("cv", folded), ("loo", once), ("test", true))
-    }
-    return Outcome(metrics, curves=curves)
+    return search_ridge(trial, simulation_settings(trial), device)
 
 
 def integration_rule(
