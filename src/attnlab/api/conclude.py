@@ -22,8 +22,8 @@ from attnlab.lab.trial import FINISHED
 
 SMOKE = "smoke"
 NO_ANSWER = (
-    "No answer: a smoke run shows that the machinery works, and nothing else. "
-    "For an answer: attnlab run {}"
+    "No answer: a smoke run shows that the study runs from end to end, and nothing else. "
+    "For an answer, run it without --scale smoke."
 )
 FIGURE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
@@ -90,7 +90,7 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
     claims = apply_audits(claims, findings)
     answer, sections = _words(study, evidence, claims)
     if scale == SMOKE:
-        answer = NO_ANSWER.format(study.name)
+        answer = NO_ANSWER
         claims = [
             replace(c, verdict="not judged", why="a smoke run decides nothing") for c in claims
         ]

@@ -53,6 +53,13 @@ def run(  # noqa: PLR0913  (each is one documented option)
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count the trials and run none.")
     ] = False,
+    accept_edits: Annotated[
+        bool,
+        typer.Option(
+            "--accept-edits",
+            help="Keep stored trials although the study was edited: they compute the same.",
+        ),
+    ] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -83,7 +90,14 @@ def run(  # noqa: PLR0913  (each is one documented option)
         note(f"run {name}: {count} on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
     with redirect_stdout(sys.stderr):
-        done = execute(planned, out=out, workers=workers, engine=chosen, progress=progress)
+        done = execute(
+            planned,
+            out=out,
+            workers=workers,
+            engine=chosen,
+            progress=progress,
+            accept_edits=accept_edits,
+        )
     if progress and not progress.started:
         note("all trials are already stored: nothing was run again")
     _explain_failures(done)  # first, so that the last line is the path of the report
@@ -107,7 +121,7 @@ def print_results(results: Mapping[str, Any]) -> None:
     for c in results["claims"]:
         reported = "" if c["reported"] is None else number(c["reported"])
         if c["comparable"] is False:
-            reported = "not comparable"
+            reported = f"{reported} (not comparable)".lstrip()
         verdict = f"{MARKS[c['verdict']]} {c['verdict']}"
         ours = with_interval(c["effect"], c["interval"])
         rows.append([verdict, c["statement"], ours, str(c["n"]), reported])
