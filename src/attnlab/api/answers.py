@@ -92,7 +92,7 @@ class StoredAnswer:
 @cache
 def documents() -> tuple[Document, ...]:
     """All documents, by number."""
-    found = [_parse(int(match[1]), match[2], text) for match, text in _pages()]
+    found = [parse_page(int(match[1]), match[2], text) for match, text in _pages()]
     return tuple(sorted(found, key=lambda document: int(document.number)))
 
 
@@ -104,6 +104,22 @@ def find_document(text: str) -> Document:
             return document
     known = [name for document in documents() for name in (document.number, document.name)]
     raise UsageError(f"there is no document {text!r}: {suggest(text, known)}")
+
+
+def parse_page(number: int, name: str, text: str) -> Document:
+    """The document on a page; IntegrityError where it is not in the form of a page."""
+    where = f"docs/answers/{number}-{name}.md"
+    (head, about), *sections = _sections(text)
+    title = _TITLE.fullmatch(head)
+    if title is None or int(title[1]) != number:
+        raise IntegrityError(f"{where}: its first line is not `# {number}. Title`")
+    questions: list[Question] = []
+    for heading, body in sections:
+        match = _HEADING.fullmatch(heading)
+        if match is None or any(match[1] == question.id for question in questions):
+            raise IntegrityError(f"{where}: not a heading of a new question: {heading[:80]}")
+        questions.append(Question(match[1], match[2], _fields(body)))
+    return Document(str(number), name, title[2], about, tuple(questions))
 
 
 def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], list[str]]:
@@ -139,21 +155,6 @@ def _pages() -> Iterator[tuple[re.Match[str], str]]:
                     yield match, file.read_text(encoding="utf-8")
             return
     raise MissingError("the answer pages are not installed: install attnlab again from its wheel")
-
-
-def _parse(number: int, name: str, text: str) -> Document:
-    where = f"docs/answers/{number}-{name}.md"
-    (head, about), *sections = _sections(text)
-    title = _TITLE.fullmatch(head)
-    if title is None or int(title[1]) != number:
-        raise IntegrityError(f"{where}: its first line is not `# {number}. Title`")
-    questions: list[Question] = []
-    for heading, body in sections:
-        match = _HEADING.fullmatch(heading)
-        if match is None or any(match[1] == question.id for question in questions):
-            raise IntegrityError(f"{where}: not a heading of a new question: {heading[:80]}")
-        questions.append(Question(match[1], match[2], _fields(body)))
-    return Document(str(number), name, title[2], about, tuple(questions))
 
 
 def _sections(text: str) -> list[tuple[str, str]]:

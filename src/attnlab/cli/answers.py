@@ -136,7 +136,7 @@ def _ours(question: "Question", told: "list[StoredAnswer]", out: Path) -> Iterat
         return
     without = [e.study for e in question.evidence if e.claims] if not told else []
     why = f"; no finished run of {' or '.join(without)} in `{out}`" if without else ""
-    yield f"**Ours, as recorded{' before' if told else ''}**{why}. {recorded}"
+    yield f"**Ours, as recorded{' earlier' if told else ''}**{why}. {recorded}"
 
 
 def _origin(stored: "StoredAnswer") -> str:
