@@ -22,6 +22,8 @@ from attnlab.studies.attention_design.gaussian import (
 from attnlab.studies.attention_design.study import AttentionDesign
 from attnlab.studies.attention_design.trial import RESIDUAL, hull_agreement, optimality
 
+from .conclusions import verdicts
+
 
 def test_angles_of_simplices() -> None:
     """A point, a segment, a triangle (60°), a tetrahedron (arccos(23/27) steradians)."""
@@ -55,10 +57,10 @@ def test_the_limit_is_approached_from_below() -> None:
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     done = run("attention-design", scale="smoke", out=tmp_path / "runs", workers=1)
     assert not done.failed and done.report.is_file() and len(done.results["figures"]) == 6
-    verdicts = {claim["name"]: claim["verdict"] for claim in done.results["claims"]}
+    judged = verdicts(done)
     for name in ("corners-only", "least-squares", "sphere", "beta", "extraction"):
-        assert verdicts[name] == "holds"
-    assert verdicts["no-scale"] == verdicts["facets"] == "fails"
+        assert judged[name] == "holds"
+    assert judged["no-scale"] == judged["facets"] == "fails"
     audits = {audit["name"]: audit["verdict"] for audit in done.results["audits"]}
     assert audits["hull-agreement"] == audits["optimality"] == "pass"
 

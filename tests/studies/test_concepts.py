@@ -36,6 +36,8 @@ from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
 from tests.models.tiny_encoder import bert_folder
 
+from .conclusions import conclusions
+
 WORDS = {"low": 5, "lowest": 2, "newer": 6, "wider": 3}
 
 
@@ -489,5 +491,5 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     assert {"pair", "merges", "bits", "units", "ids", "order"} == {
         f["name"] for f in done.results["figures"]
     }
-    exact = {c["name"]: c["verdict"] for c in done.results["claims"] if c["exact"]}
-    assert set(exact.values()) == {"holds"} and len(exact) == 9
+    exact = [c.verdict for c in conclusions(done).claims if c.estimate.exact]
+    assert set(exact) == {"holds"} and len(exact) == 9

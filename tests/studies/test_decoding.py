@@ -30,6 +30,8 @@ from attnlab.studies.decoding.prompt_similarity import against_others, by_words,
 from attnlab.studies.decoding.strategies import PEOPLE, label
 from attnlab.studies.decoding.study import Decoding, DecodingSettings
 
+from .conclusions import conclusions, verdicts
+
 
 def settings(**changed: Any) -> DecodingSettings:
     found = Decoding.at("smoke", **changed).settings
@@ -56,15 +58,16 @@ def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
     assert not done.failed and done.report.is_file()
     names = [figure["name"] for figure in done.results["figures"]]
     assert names == ["plane", "curves", "strategies", "people"]
-    heads = [section["heading"] for section in done.results["discussion"]]
+    judged = conclusions(done)
+    heads = [section.heading for section in judged.sections]
     assert heads[0] == "Which strategy is best" and len(heads) == 8
     audits = {audit["name"]: audit["verdict"] for audit in done.results["audits"]}
-    for name in ("sampler-table", "rescoring", *checks.OF_MODEL, "seeds-and-interval"):
+    for name in ("sampler-table", "rescoring", *checks.OF_MODEL):
         assert audits[name] == "pass", name
-    verdicts = {claim["name"]: claim["verdict"] for claim in done.results["claims"]}
-    assert len(verdicts) == 13
-    assert verdicts["limits-greedy"] == verdicts["limits-sampling"] == "holds"
-    assert done.results["answer"].startswith("All limits are exact; it ")
+    by_name = verdicts(done)
+    assert len(by_name) == 13
+    assert by_name["limits-greedy"] == by_name["limits-sampling"] == "holds"
+    assert judged.answer.startswith("All limits are exact; it ")
 
 
 def test_every_strategy_goes_on_from_the_same_prompts(evidence: TextArms) -> None:

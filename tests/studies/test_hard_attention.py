@@ -34,6 +34,8 @@ from attnlab.studies.hard_attention.model import Choice, Lookup
 from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
 from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 
+from .conclusions import conclusions, verdicts
+
 SIZES = Sizes(pairs=5, symbols=11, answers=7, width=13)
 
 
@@ -463,7 +465,7 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     done = run("hard-attention", scale="smoke", out=tmp_path / "runs", workers=1, settings=settings)
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) == 6 and len(done.results["claims"]) == 20
-    verdicts = {c["name"]: c["verdict"] for c in done.results["claims"]}
+    by_name = verdicts(done)
     for name in (
         "argmax-has-no-slope",
         "argmax-maps-stay",
@@ -471,5 +473,5 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
         "straight-through-disagrees",
         "softmax-agrees",
     ):
-        assert verdicts[name] == "holds", name
-    assert done.results["answer"].startswith("Its output is a staircase")
+        assert by_name[name] == "holds", name
+    assert conclusions(done).answer.startswith("Its output is a staircase")
