@@ -112,12 +112,14 @@ def test_a_damaged_run_is_named_on_stderr(attnlab: Any, page: Path) -> None:
     [
         (["knowlege"], "there is no document 'knowlege': did you mean 'knowledge'?"),
         (["5"], "there is no document '5': known: 0, 1, 2, 3, 4, "),
+        (["3", "2d", "--out", "pyproject.toml"], "pyproject.toml: not a folder; "),
         (["1", "q45"], "document 1 has no question 'q45': did you mean 'Q4.5'?"),
     ],
 )
 def test_what_is_not_there_is_one_line_with_the_nearest(
-    attnlab: Any, argv: list[str], near: str
+    attnlab: Any, monkeypatch: pytest.MonkeyPatch, argv: list[str], near: str
 ) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
     said = attnlab("answers", *argv)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith(f"attnlab: {near}") and said.err.count("\n") == 1

@@ -128,6 +128,8 @@ def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], l
     Of several runs of a study the one is taken that measured most of these claims, then the one
     of the larger scale, then the newest.
     """
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
     told: list[StoredAnswer] = []
     refused: list[str] = []
     for evidence in question.evidence:
