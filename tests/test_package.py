@@ -4,6 +4,7 @@ import ast
 import importlib.metadata
 import importlib.resources
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -46,8 +47,33 @@ def test_the_wheel_holds_every_file(tmp_path: Path) -> None:
     packed = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
     files = {p.relative_to(source).as_posix() for p in (source / "attnlab").rglob("*.py")}
-    assert files | {f"attnlab/{name}" for name in DATA} <= packed
+    pages = {f"attnlab/answers/{page.name}" for page in (ROOT / "docs" / "answers").glob("*.md")}
+    assert len(pages) >= 6
+    assert files | pages | {f"attnlab/{name}" for name in DATA} <= packed
     assert not any("test" in Path(name).parts for name in packed)
+    answers_from(wheel, tmp_path / "installed")
+
+
+def answers_from(wheel: Path, folder: Path) -> None:
+    """What is installed from a wheel, far from any clone, prints an answer."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    code = (
+        "import attnlab, sys; from attnlab.cli import main\n"
+        "print(attnlab.__file__); sys.argv = ['attnlab', 'answers', '3', '2d']; main()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    where, heading = done.stdout.splitlines()[:2]
+    assert done.returncode == 0 and Path(where).is_relative_to(folder), done.stderr
+    assert heading == "3, 2d. Predictions without pretraining"
 
 
 def test_version_and_entry_point() -> None:

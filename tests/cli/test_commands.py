@@ -15,6 +15,7 @@ COMMANDS = {
     "--seeds --set --workers STUDY",
     "show": "--help --json --scale STUDY",
     "list": "--help --json",
+    "answers": "--help --json --out DOCUMENT QUESTION",
     "runs": "--help --json --out --remove",
     "verify": "--help --json --out RUN",
     "table": "--cost --csv --help --json --out RUN",

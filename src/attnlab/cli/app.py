@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from attnlab import __version__
 from attnlab.cli import (
+    answers,
     assets,
     attend,
     audit,
@@ -66,6 +67,7 @@ app = typer.Typer(
 for command in (
     run,
     show,
+    answers,
     runs,
     table,
     report,

@@ -1,0 +1,242 @@
+"""attnlab answers: the questions of the five documents, and the answer to each."""
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attnlab.cli.console import RUNS, JsonOption, OutOption, note, say, say_json
+
+if TYPE_CHECKING:
+    from attnlab.api.answers import Document, Question, StoredAnswer
+
+DocumentArgument = Annotated[
+    str | None, typer.Argument(metavar="DOCUMENT", help="Number of a document; default: all.")
+]
+QuestionArgument = Annotated[
+    str | None, typer.Argument(metavar="QUESTION", help="Number of a question in it, such as 2d.")
+]
+WIDTH = 80
+LABELS = {"reproduce": "How to reproduce"}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)*)([^)]+)\)")
+_CODE = re.compile(r"`[^`]+`")
+_KEPT = "\x00"  # for a space inside code, where no line may end
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("answers")(answers)
+
+
+def answers(
+    document: DocumentArgument = None,
+    question: QuestionArgument = None,
+    out: OutOption = RUNS,
+    json: JsonOption = False,
+) -> None:
+    """List the documents' questions, or print one answer.
+
+    An answer shows the reported number and ours: from a stored run of the study behind it where
+    there is one, else as recorded; it says which.
+    """
+    from attnlab.api.answers import documents, find_document
+
+    if document is None:
+        _list(documents(), json)
+        return
+    found = find_document(document)
+    if question is not None:
+        _answer(found, found.find(question), out, json)
+    elif json:
+        say_json({**_document_json(found), "about": found.about})
+    else:
+        _say_markdown(f"# {found.number}. {found.title}\n\n{found.about}")
+        say()
+        _say_questions(found)
+
+
+def _list(found: "Iterable[Document]", json: bool) -> None:
+    if json:
+        say_json({"documents": [_document_json(document) for document in found]})
+        return
+    for document in found:
+        say(f"{document.number}. {document.title}")
+        _say_questions(document)
+        say()
+    note("`attnlab answers 3 2d`, for example, prints one answer")
+
+
+def _say_questions(document: "Document") -> None:
+    """A line a question: what to type after `attnlab answers`, and its title."""
+    names = [f"{document.number} {question.id}" for question in document.questions]
+    width = max(map(len, names), default=0)
+    for name, question in zip(names, document.questions, strict=True):
+        say(f"{name.ljust(width)}  {question.title}")
+
+
+def _document_json(document: "Document") -> dict[str, Any]:
+    return {
+        "number": document.number,
+        "name": document.name,
+        "title": document.title,
+        "questions": [{"id": q.id, "title": q.title} for q in document.questions],
+    }
+
+
+def _answer(document: "Document", question: "Question", out: Path, json: bool) -> None:
+    from attnlab.api.answers import FIELDS, stored_answers
+
+    told, refused = stored_answers(question, out)
+    if json:
+        say_json(_answer_json(document, question, told, refused))
+        return
+    parts = [f"# {document.number}, {question.id}. {question.title}"]
+    for name in FIELDS:
+        if name == "ours":
+            parts += _ours(question, told, out)
+        elif name in question.fields:
+            parts.append(f"**{LABELS.get(name, name.capitalize())}.** {question.fields[name]}")
+    _say_markdown("\n\n".join(parts))
+    for line in refused:
+        note(line)
+
+
+def _answer_json(
+    document: "Document", question: "Question", told: "list[StoredAnswer]", refused: list[str]
+) -> dict[str, Any]:
+    return {
+        "document": document.number,
+        "question_id": question.id,
+        "title": question.title,
+        **{name: question.fields.get(name) for name in ("question", "answer", "reported")},
+        "ours": {
+            "from": "stored runs" if told else "recorded" if "ours" in question.fields else None,
+            "runs": [vars(stored) for stored in told],
+            "recorded": question.fields.get("ours"),
+            "not_used": refused,
+        },
+        "evidence": question.fields.get("evidence"),
+        "studies": [{"study": e.study, "claims": list(e.claims)} for e in question.evidence],
+        "reproduce": question.fields.get("reproduce"),
+    }
+
+
+def _ours(question: "Question", told: "list[StoredAnswer]", out: Path) -> Iterator[str]:
+    """Our numbers as Markdown: those of stored runs, and those that the page records."""
+    for stored in told:
+        yield f"**Ours, from the stored run {stored.run}** ({_origin(stored)})."
+        yield "\n".join(_claim(claim) for claim in stored.claims)
+    recorded = question.fields.get("ours")
+    if recorded is None:
+        return
+    without = [e.study for e in question.evidence if e.claims] if not told else []
+    why = f"; no finished run of {' or '.join(without)} in `{out}`" if without else ""
+    yield f"**Ours, as recorded{' earlier' if told else ''}**{why}. {recorded}"
+
+
+def _origin(stored: "StoredAnswer") -> str:
+    from attnlab.report.text import plain
+
+    parts = [f"scale {stored.scale}", stored.started[:10], "verified"]
+    parts += [f"{key} = {plain(value, 40)}" for key, value in stored.changed.items()]
+    if stored.edited:
+        parts.append("the study's code has changed since")
+    return ", ".join(part for part in parts if part)
+
+
+def _claim(claim: Mapping[str, Any]) -> str:
+    from attnlab.lab.claim import MARKS
+    from attnlab.report.text import with_interval
+
+    verdict = claim["verdict"]
+    measured = claim["effect"] is not None
+    ours = with_interval(claim["effect"], claim["interval"]) if measured else "not measured"
+    n = f", n = {claim['n']}" if measured else ""
+    return f"- {MARKS[verdict]} {verdict}: {claim['statement']} (`{claim['name']}`): {ours}{n}"
+
+
+def _say_markdown(text: str) -> None:
+    """Markdown drawn by rich on a terminal; plain text of 80 columns in a pipe."""
+    text = _LINK.sub(_reference, text)
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console().print(Markdown(text))
+        return
+    for line in _plain(text):
+        say(line)
+
+
+def _reference(match: re.Match[str]) -> str:
+    """A link as `text (file)`; a page's own place is docs/answers."""
+    image, words, up, target = match.groups()
+    if "://" not in target:
+        target = {0: "docs/answers/", 1: "docs/"}.get(up.count(".."), "") + target
+    return f"{'Figure: ' if image else ''}{words} ({target})"
+
+
+def _plain(text: str) -> Iterator[str]:
+    """Lines of at most 80 columns; code, tables and what is in backquotes stay whole."""
+    last = ""
+    for kind, lines in _blocks(text):
+        if last and (kind, last) != ("item", "item"):
+            yield ""
+        last = kind
+        if kind == "code":
+            yield from (f"    {line}".rstrip() for line in lines)
+        else:
+            yield from _aligned(lines) if kind == "table" else _wrapped(lines, kind)
+
+
+def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The text in pieces of one kind: code, table, item (of a list), text."""
+    kind, lines = "", list[str]()
+    for line in text.splitlines():
+        fence = line.startswith("```")
+        if kind == "code" and not fence:
+            lines.append(line)
+            continue
+        now = "" if kind == "code" else "code" if fence else _kind(line, kind)
+        if now != kind or line.startswith("- "):
+            if lines:
+                yield kind, lines
+            kind, lines = now, []
+        if line.strip() and not fence:
+            lines.append(line.strip())
+    if lines:
+        yield kind, lines
+
+
+def _kind(line: str, before: str) -> str:
+    if not line.strip():
+        return ""
+    if line.startswith("|"):
+        return "table"
+    return "item" if line.startswith("- ") or before == "item" else "text"
+
+
+def _aligned(lines: list[str]) -> Iterator[str]:
+    """A Markdown table as padded columns."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    rows = [row for row in rows if not all(set(cell) <= set("-: ") for cell in row)]
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=False)).rstrip()
+
+
+def _wrapped(lines: list[str], kind: str) -> list[str]:
+    text = _CODE.sub(lambda code: code[0].replace(" ", _KEPT), " ".join(lines))
+    wrapped = textwrap.wrap(
+        text.replace("**", "").removeprefix("# "),
+        WIDTH,
+        subsequent_indent="  " if kind == "item" else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_KEPT, " ") for line in wrapped]
