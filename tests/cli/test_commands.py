@@ -11,8 +11,8 @@ import attnlab as package
 from attnlab.cli.app import app
 
 COMMANDS = {
-    "run": "--address --config --device --dry-run --engine --help --json --out --quiet --scale "
-    "--seeds --set --workers STUDY",
+    "run": "--accept-edits --address --config --device --dry-run --engine --help --json --out "
+    "--quiet --scale --seeds --set --workers STUDY",
     "show": "--help --json --scale STUDY",
     "list": "--help --json",
     "answers": "--help --json --out DOCUMENT QUESTION",

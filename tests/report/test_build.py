@@ -15,7 +15,7 @@ from attnlab.core.errors import UsageError
 from attnlab.lab.claim import MARKS, judge_check
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
-from attnlab.lab.source import Source
+from attnlab.lab.source import source_of
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row
 from attnlab.lab.trial import Outcome, Trial, TrialContext
@@ -318,7 +318,7 @@ class Coin(Study):
 
 def test_a_stored_run_gets_its_report_once(tmp_path: Path) -> None:
     study = Coin.at()
-    stored = Record.create_or_open(tmp_path, Plan.of(study, Source("coin")))
+    stored = Record.create_or_open(tmp_path, Plan.of(study, source_of(study)))
     with stored.lock():
         for trial in study.trials():
             stored.add(trial, "done", study.run(trial, TrialContext()))

@@ -27,6 +27,7 @@ Verdict = Literal["holds", "fails", "undecided", "not judged"]
 Kind = Literal["finding", "check"]
 MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?", "not judged": "–"}
 MIN_SEEDS = 3
+ROUNDING = 1e-12  # of a number: runs that differ by less are equal
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
         runs = "1 independent run" if e.n == 1 else f"{e.n} independent runs"
         return "undecided", f"not a result: {runs}, at least {MIN_SEEDS} needed"
     low, high = (e.low, e.high) if e.has_interval else (e.value, e.value)
-    if low == high and not e.exact:
+    if not e.exact and high - low <= ROUNDING * max(abs(low), abs(high)):
         same = f"{e.n} equal runs ({low:.4g}) do not say how much others would vary"
         return "undecided", f"not a result: {same}"
     shown = f"interval [{low:.4g}, {high:.4g}]" if e.has_interval else f"{low:.4g}, computed,"

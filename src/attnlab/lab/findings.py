@@ -121,7 +121,7 @@ def _summary(
     if unsettled := [f for f in single if f.verdict == NOT_JUDGED]:
         why = f"{len(unsettled)} of {len(single)} could not be judged; first: {unsettled[0].why}"
         open_ids = {row.id for row in rows if any(f in unsettled for f in row.findings)}
-        hit = () if name in ABOUT_RESULTS else _resting_on(claims, open_ids)
+        hit = () if name in ABOUT_RESULTS else resting_on(claims, open_ids)
         return Finding.not_judged(name, why, threshold=0, evidence=evidence, undermines=hit)
     if all(f.verdict == "not-applicable" for f in single):
         return Finding(name, "not-applicable", None, 0, single[0].why, evidence)
