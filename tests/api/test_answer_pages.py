@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
@@ -159,6 +159,9 @@ def parse(words: list[str]) -> Any:
 PAGE_TEXTS = [pytest.param(page_of(d).read_text("utf-8"), id=d.name) for d in documents()]
 
 
+WRONG_USE = cast("type[Exception]", typer.BadParameter.__base__)  # of the command line, any kind
+
+
 @pytest.mark.parametrize("text", PAGE_TEXTS)
 def test_every_command_parses(text: str) -> None:
     found = list(commands_of(text))
@@ -166,7 +169,7 @@ def test_every_command_parses(text: str) -> None:
     for words in found:
         try:
             context = parse(words)
-        except typer.BadParameter.__bases__ as error:  # any wrong use of the command line
+        except WRONG_USE as error:
             pytest.fail(f"attnlab {' '.join(words)}: {error}")
         if words[0] == "run" and len(words) > 1:
             check_run(context.params)

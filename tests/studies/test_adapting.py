@@ -1,6 +1,6 @@
 """Fine-tuning, optimizers, adapters: searches that choose by dev, one look at test, a collapse."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,7 @@ def base(**changed: Any) -> FinetuneSettings:
 class ScriptedSearch(Search):
     """Cells whose results are given instead of trained."""
 
-    results: dict[float, tuple[float | None, float]]
+    results: Mapping[float, tuple[float | None, float]]
 
     def run_cell(self, s: FinetuneSettings) -> Cell:
         accuracy, loss = self.results[s.rate]
@@ -177,7 +177,7 @@ class ScriptedSearch(Search):
         return self.cells[key]
 
 
-def scripted(results: dict[float, tuple[float | None, float]]) -> ScriptedSearch:
+def scripted(results: Mapping[float, tuple[float | None, float]]) -> ScriptedSearch:
     search = ScriptedSearch(load_task(base(), Seed(0)), Seed(0), TrialContext())
     search.results = results
     return search
@@ -199,7 +199,7 @@ def test_the_best_has_the_lower_loss_among_equals_and_never_diverged() -> None:
     assert search.best_cell()["key"].startswith("0.2 ")
 
 
-def widened(results: dict[float, tuple[float | None, float]], most: int) -> tuple[int, Search]:
+def widened(results: Mapping[float, tuple[float | None, float]], most: int) -> tuple[int, Search]:
     """A grid of 0.1 and 0.2, widened by factors of 2."""
     search, axes = scripted(results), {"learning_rate": [0.1, 0.2], "batch": [8]}
     for s in grid(base(), axes):

@@ -114,7 +114,8 @@ def test_the_plan(study: type[MiniGPTStudy]) -> None:
         assert "attention off" in arms
         seeds = {t.seed for t in trials if t.config["kind"] == "gpt"}
         assert len(seeds) >= 3
-        assert len(made.settings.long.split()) + 1 <= made.settings.block or scale == "smoke"
+        settings = made.settings_json()
+        assert len(settings["long"].split()) + 1 <= settings["block"] or scale == "smoke"
     assert set(ALL_DEPTHS) == set(ProjectionDepth.at("full").settings_json()["depths"])
 
 

@@ -33,17 +33,16 @@ class Attention:
     @property
     def why(self) -> str:
         """The result in one sentence."""
-        top = f"{self.scores[self.ties[0]]:.6g}"
+        first = self.ties[0]
+        top = f"{self.scores[first]:.6g}"
         if len(self.ties) > 1:
-            chosen = f"argmax takes the first, key {self.ties[0]}"
+            chosen = f"argmax takes the first, key {first}"
             if self.kind == "softmax":
-                chosen = f"softmax gives each of them weight {self.weights[self.ties[0]]:.4g}"
+                chosen = f"softmax gives each of them weight {self.weights[first]:.4g}"
             return f"{name_keys(self.ties).capitalize()} tie for the highest score, {top}: {chosen}"
         lead = "" if self.lead is None else f", {self.lead:.6g} above the next"
-        gets = "all" if self.kind == "argmax" else f"{self.weights[self.ties[0]]:.4g}"
-        return (
-            f"Key {self.ties[0]} has the highest score, {top}{lead}, and gets {gets} of the weight"
-        )
+        gets = "all" if self.kind == "argmax" else f"{self.weights[first]:.4g}"
+        return f"Key {first} has the highest score, {top}{lead}, and gets {gets} of the weight"
 
     def as_json(self) -> dict[str, Any]:
         """The fields as lists and numbers, without those that do not apply."""

@@ -25,4 +25,4 @@ REPORTED_QUERIES: Matrix = (
 
 def query_for_scores(keys: Array, scores: Array) -> Array:
     """The query whose scores are nearest to the given ones: least squares, as in the report."""
-    return np.linalg.lstsq(keys, scores, rcond=None)[0]
+    return np.asarray(np.linalg.lstsq(keys, scores, rcond=None)[0], dtype=np.float64)

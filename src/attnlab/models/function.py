@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,11 +32,14 @@ class FunctionModel:
         except (TypeError, ValueError):
             known = {}
         self.mask = next((word for word in MASKS if word in known), None)
+        self._vocabulary: int | None = None
 
-    @cached_property
+    @property
     def vocabulary(self) -> int:
         """How many tokens its logits are over."""
-        return int(self.logits(torch.zeros(1, 1, dtype=torch.long)).shape[-1])
+        if self._vocabulary is None:
+            self._vocabulary = int(self.logits(torch.zeros(1, 1, dtype=torch.long)).shape[-1])
+        return self._vocabulary
 
     def to(self, device: str) -> "FunctionModel":
         """Ids will be sent there; the function's own tensors are its own business."""

@@ -108,12 +108,11 @@ class AdaptArms(Arms):
         """Dev accuracy of one − other at this learning rate, paired by seed."""
         a, b = (self._dev_values(arm, rate) for arm in (one, other))
         seeds = sorted(a.keys() & b.keys())
-        pairs = [
-            self._dev_counts(arm, [(s, v[s]) for s in seeds]) for arm, v in ((one, a), (other, b))
-        ]
-        if min(map(len, pairs)) < len(seeds) or not seeds:
+        ours = self._dev_counts(one, [(seed, a[seed]) for seed in seeds])
+        theirs = self._dev_counts(other, [(seed, b[seed]) for seed in seeds])
+        if min(len(ours), len(theirs)) < len(seeds) or not seeds:
             return mean_interval([a[seed] - b[seed] for seed in seeds])
-        return share_difference(*pairs, same_items=True)
+        return share_difference(ours, theirs, same_items=True)
 
     def _dev_values(self, arm: str, rate: float) -> dict[int, float]:
         """Seed -> dev accuracy at this learning rate."""

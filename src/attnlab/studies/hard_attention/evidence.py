@@ -25,7 +25,7 @@ ARMS: dict[str, dict[str, Any]] = {
     HARD_FIXED: {"normalise": "argmax", "fixed": True},
     OFF: {"mask": "self"},  # the query at position 0 sees the first item only
 }
-SHARES = dict.fromkeys(
+SHARES: dict[str, Share] = dict.fromkeys(
     ("accuracy", "hard_accuracy", "dev_accuracy", "found", "found_start"), Share("scored")
 )
 BASELINES = {

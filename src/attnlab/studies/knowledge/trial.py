@@ -129,9 +129,9 @@ class _Phase:
         c, name = self.c, self.name
         after = name == "asked" and c["pretrain"]
         asked = "finetune_steps" if after else "alone_steps"
-        steps = steps or c["pretrain_steps" if name == "reading" else asked]
+        usual: int = c["pretrain_steps" if name == "reading" else asked]
         return TrainSettings(
-            steps=steps,
+            steps=steps or usual,
             batch=c["batch"],
             weight_decay=c["weight_decay"],
             learning_rate=c["finetune_rate"] if after else self.rate,

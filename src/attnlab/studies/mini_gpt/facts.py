@@ -30,7 +30,7 @@ def facts(study: MiniGPTStudy, arms: GPTArms, claims: Sequence[Claim]) -> Mappin
         "other_text": study.other_text,
         "reported_mean": study.reported_mean,
         "plain_perplexity": arms.geometric(study.plain, "dev_perplexity").value,
-        "more_steps": type(study).at("full").settings.steps > study.settings.steps,
+        "more_steps": type(study).at("full").settings_json()["steps"] > study.settings.steps,
         "ratios": [ratio for ratio in ratios if math.isfinite(ratio)],
         "first": next(iter(first.values()), None),
         "columns": ["arm", *SPLITS.values(), *SENTENCES.values(), *LOSS.values()],
