@@ -21,7 +21,7 @@ COMMANDS = {
     "table": "--cost --csv --help --json --out RUN",
     "report": "--help --out --pdf RUN",
     "theory": "--alpha --branch --critical --help --json --omega --points --ridge --sigma",
-    "simulate": "--alpha --device --dim --help --json --omega --seed --set --start",
+    "simulate": "--alpha --data --device --dim --help --json --omega --save --seed --set --start",
     "train": "--device --help --json --out --position --processes --prompt --quiet --seed --set "
     "--sharded --size --steps --text --threads --tokenizer",
     "finetune": "--data --device --epochs --help --json --label --method --model --out --quiet "
@@ -29,7 +29,7 @@ COMMANDS = {
     "predict": "--device --help --json --out --second --text RUN",
     "attend": "--device --head --help --html --json --layer --out --picture --text TARGET",
     "perplexity": "--device --help --json --lines --out --stop --stride --text FILE TARGET",
-    "audit": "--device --help --json --length --only --out --quiet --revision --seed "
+    "audit": "--device --help --json --length --only --out --quiet --revision --seed --skip "
     "--trust-remote-code TARGET",
     "generate": "--device --help --json --max-new-tokens --n --out --prompt --prompt-file --seed "
     "--strategy TARGET",
@@ -37,6 +37,7 @@ COMMANDS = {
     "export": "--help --json --out DIR TARGET",
     "construct select": "--help --json --keys --scale --target --values --weight",
     "construct identity": "--help --json --keys --scale --values --weight",
+    "construct apply": "--hard --help --json --keys --query --scale --values",
     "construct average": "--help --json --keys --scale --targets --values --weight",
     "construct match": "--help --json --keys --scale --values --weights",
     "construct replace-key": "--goal --help --index --json --keys --query --scale --unit-norm "

@@ -75,7 +75,7 @@ def test_the_table_names_the_variant(attnlab: Any, folder: Path) -> None:
         "ROUGE-L",
         "ROUGE-Lsum",
     ]
-    assert lines[5].startswith("3 items, t interval over items, 95%; rouge-score ")
+    assert lines[5].startswith("3 items, t interval over items, 95 %; rouge-score ")
     assert lines[5].endswith("stemmer porter, tokenizer ascii, Lsum by newline")
     mean = rouge(P, R).estimate("rouge1")
     assert lines[1].split()[1:5] == [

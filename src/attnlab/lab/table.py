@@ -42,9 +42,13 @@ class Row:
     load_documents: Loader = _nothing
 
     def __getitem__(self, key: str) -> Any:
-        if key not in self.columns:
+        if not self.has(key):
             raise UsageError(f"trial {self.id} has no column {key!r}: {suggest(key, self.columns)}")
         return self.get(key)
+
+    def has(self, key: str) -> bool:
+        """Whether the trial has this setting or metric."""
+        return key in self.metrics or key in self.config or key in FIRST
 
     @property
     def columns(self) -> set[str]:
@@ -154,8 +158,8 @@ class Table:
 
     def check_column(self, key: str) -> None:
         """UsageError with the nearest name if there are rows and none has this column."""
-        known = {name for row in self.rows for name in row.columns}
-        if self.rows and key not in known:
+        if self.rows and not any(row.has(key) for row in self.rows):
+            known = {name for row in self.rows for name in row.columns}
             raise UsageError(f"the table has no column {key!r}: {suggest(key, known)}")
 
     def groups(self, *keys: str) -> dict[tuple[Any, ...], "Table"]:

@@ -62,4 +62,4 @@ def test_json_and_marks() -> None:
     said = measured(power=0.0).as_json()
     assert set(said) == {"name", "verdict", "number", "threshold", "why", "evidence"}
     assert Finding("x", "fail", float("nan"), 0.5, "why").as_json()["number"] is None
-    assert set(AUDIT_MARKS) == {"pass", "fail", "not-applicable"}
+    assert set(AUDIT_MARKS) == {"pass", "fail", "not-applicable", "could-not-be-judged"}

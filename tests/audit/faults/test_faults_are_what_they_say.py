@@ -168,7 +168,9 @@ def test_a_fault_shows_what_it_says_and_nothing_else(name: str) -> None:
         assert claimed & SYMPTOMS.keys() <= found
     else:
         assert entry.shows(model) > entry.floor
-    assert found <= claimed | set(entry.also)
+    # outputs that differ from call to call differ from batch to batch as well
+    random = {"batch-independence"} if "eval-determinism" in claimed else set[str]()
+    assert found <= claimed | set(entry.also) | random
     if "mask-strength" in claimed:
         assert mask_strength(model, entry)
 
