@@ -195,6 +195,10 @@ def test_a_choice_at_the_edge_of_its_grid_leaves_what_rests_on_it_open() -> None
     )
     assert verdicts(clean)["sgd-level-at-its-own"] == "fails"
     assert verdicts(faulty) == {
+        "adagrad-behind-at-one-rate": "undecided",
+        "adagrad-level-at-its-own": "undecided",
+        "momentum-behind-at-one-rate": "undecided",
+        "momentum-level-at-its-own": "undecided",
         "sgd-behind-at-one-rate": "holds",
         "sgd-level-at-its-own": "undecided",
         "no-collapse": "holds",

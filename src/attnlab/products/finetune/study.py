@@ -75,7 +75,6 @@ class Finetune(Study):
             above=worst["majority"] if worst else math.nan,
             quantity="test accuracy, the lowest of the seeds",
             trials=[worst.id] if worst else [],
-            comparison=True,
         )
         return [beats, *([_no_collapse(rows)] if rows else [])]
 
