@@ -129,15 +129,15 @@ class _Phase:
         c, name = self.c, self.name
         after = name == "asked" and c["pretrain"]
         asked = "finetune_steps" if after else "alone_steps"
-        usual: int = c["pretrain_steps" if name == "reading" else asked]
+        count: int = steps or c["pretrain_steps" if name == "reading" else asked]
         return TrainSettings(
-            steps=steps or usual,
+            steps=count,
             batch=c["batch"],
             weight_decay=c["weight_decay"],
             learning_rate=c["finetune_rate"] if after else self.rate,
             precision=c["precision"],
             deterministic=self.context.device != "cpu",
-            evaluate_every=max(1, steps // c["evaluations"]),
+            evaluate_every=max(1, count // c["evaluations"]),
             **schedule_of(c["schedule"], name),
         )
 
