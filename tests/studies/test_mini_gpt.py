@@ -23,7 +23,7 @@ from attnlab.studies.mini_gpt.probes import (
     score_spread,
     twin_gap,
 )
-from attnlab.studies.mini_gpt.projection_depth import ALL_DEPTHS, ProjectionDepth, depth_parts
+from attnlab.studies.mini_gpt.projection_depth import ProjectionDepth, depth_parts
 from attnlab.studies.mini_gpt.study import OFF, GPTArms, MiniGPTStudy
 from attnlab.tasks.batches import Batch, sequential_batches
 
@@ -112,11 +112,12 @@ def test_the_plan(study: type[MiniGPTStudy]) -> None:
         assert {t.config["kind"] for t in trials} == {"gpt", "ngram"}
         arms = {t.config["arm"] for t in trials if t.config["kind"] == "gpt"}
         assert "attention off" in arms
-        seeds = {t.seed for t in trials if t.config["kind"] == "gpt"}
-        assert len(seeds) >= 3
+        seeds = [t.seed for t in trials]
+        assert len(set(seeds)) >= 3 and seeds == sorted(seeds), "stopped early: whole seeds"
         settings = made.settings_json()
         assert len(settings["long"].split()) + 1 <= settings["block"] or scale == "smoke"
-    assert set(ALL_DEPTHS) == set(ProjectionDepth.at("full").settings_json()["depths"])
+    depths = ProjectionDepth.at("full").settings_json()["depths"]
+    assert depths == [1, 4, 7, 10, 13, 17, 20, 23, 26, 30], "those of the course report"
 
 
 def row(arm: str, seed: int, failing: Sequence[str] = (), **metrics: Any) -> Row:
@@ -206,6 +207,8 @@ def test_the_answer_follows_the_table() -> None:
     drawn = draw_conclusions(HeadMerging.at("quick"), merging_table(CAUGHT))
     assert {finding.verdict for finding in drawn.findings} == {"pass"}
     assert {claim.verdict for claim in drawn.claims} == {"holds"}
+    checks = {claim.name for claim in drawn.claims if claim.kind == "check"}
+    assert checks == {"plain-alone", "causal-does-not-leak", "permutation-theorem"}
     assert drawn.answer.startswith("No: it looks better in batches (0.8")
     assert "20 times as high" in drawn.answer
     headings = [section.heading for section in drawn.sections]
@@ -226,14 +229,21 @@ def test_the_answer_follows_the_table() -> None:
     assert "1.30 to 1.30 times" in words and "nan" not in words.lower()
 
 
-def test_models_that_lose_to_bigrams_are_named_first() -> None:
+def test_models_that_lose_to_ngrams_are_named_first() -> None:
     """A planted fault (bigrams at 90, the plain model at 101) and its clean twin."""
     study = HeadMerging.at("quick")
     beaten = draw_conclusions(study, merging_table(CAUGHT, STRONG)).answer
     assert beaten.startswith("Not settled for a GPT that has learnt its text: after 900 steps")
     assert "(101.1) does not beat a bigram model (90.0)" in beaten
-    assert "attnlab run head-merging --scale full --device cuda. At this budget: No: it" in beaten
+    assert "attnlab run head-merging --scale full --device cuda --workers 10. At this" in beaten
     full = draw_conclusions(HeadMerging.at("full"), merging_table(CAUGHT, STRONG)).answer
+    between = draw_conclusions(study, merging_table(CAUGHT, {"bigram": 150.0, "trigram": 80.0}))
+    assert "(101.1) does not beat a trigram model (80.0)" in between.answer
+    ngrams = [ngram(order, value) for order, value in STRONG.items()]
+    linear = [row("linear", seed, dev_perplexity=100.0 + seed) for seed in range(3)]
+    depths = draw_conclusions(ProjectionDepth.at("quick"), Table([*linear, *ngrams])).answer
+    command = "attnlab run projection-depth --scale full --device cuda --workers 10"
+    assert f"To settle it, at all ten depths of the report: {command}." in depths
     assert "--set steps=" in full and "--scale full" not in full
     assert "bigram" not in draw_conclusions(study, merging_table(CAUGHT, WEAK)).answer
 

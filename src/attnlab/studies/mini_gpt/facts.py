@@ -27,6 +27,7 @@ def facts(study: MiniGPTStudy, arms: GPTArms, claims: Sequence[Claim]) -> Mappin
     ]
     return {
         "study": study.name,
+        "added_at_full": study.added_at_full,
         "other_text": study.other_text,
         "reported_mean": study.reported_mean,
         "plain_perplexity": arms.geometric(study.plain, "dev_perplexity").value,

@@ -1,14 +1,12 @@
 """How heads become one output: concatenated, shuffled, shifted or re-weighted; what leaks."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from attnlab.lab.claim import Claim, Reported, judge
+from attnlab.lab.claim import Claim, judge, judge_check
 from attnlab.lab.study import deferred
-from attnlab.measure.intervals import Estimate
 from attnlab.measure.ratios import exp_estimate
-from attnlab.studies.mini_gpt.study import COURSE, OFF, GPTArms, MiniGPTStudy, Parts
+from attnlab.studies.mini_gpt.study import OFF, GPTArms, MiniGPTStudy, Parts, reported_ratio
 
 BATCH, HEADS, CAUSAL = "re-weight by batch", "re-weight by heads", "re-weight causal"
 PLAIN = "concatenate"
@@ -61,34 +59,37 @@ class HeadMerging(MiniGPTStudy):
                 (BATCH, PLAIN),
                 "dev_sentence_mean",
                 below=1.0,
-                reported=_reported(346),
+                reported=reported_ratio(346),
             ),
-            _alone_over_batched(
-                arms,
-                BATCH,
+            judge(
                 "breaks-alone",
                 "Re-weighting as reported: sentences scored one at a time have at least twice the "
                 "perplexity that they have in batches",
+                exp_estimate(arms.estimate(BATCH, "log_alone_over_batched")),
                 above=2.0,
+                quantity="perplexity one at a time / in batches",
+                trials=arms.ids(BATCH),
+                comparison=True,
             ),
-            _alone_over_batched(
+            _check(
                 arms,
-                PLAIN,
                 "plain-alone",
-                "Concatenation does not depend on the batch (±0.1 %)",
-                above=0.999,
-                below=1.001,
+                "Concatenation: a sentence has the same perplexity alone and in a batch",
+                "log_alone_over_batched",
+                (PLAIN,),
+                below=1e-3,
+                quantity="largest change of the log perplexity",
             ),
             _leak(arms, "batch-leaks", BATCH),
             _leak(arms, "heads-leaks", HEADS),
-            judge(
+            _check(
+                arms,
                 "causal-does-not-leak",
                 "Causal re-weighting: earlier predictions do not change with later words",
-                _largest([*arms.values(CAUSAL, "past_moved").values()]),
-                above=-1e-5,
+                "past_moved",
+                (CAUSAL,),
                 below=1e-5,
                 quantity=MOVED,
-                trials=arms.ids(CAUSAL),
             ),
             _leak(arms, "neighbours-leak", BATCH, "neighbour_moved"),
             arms.compare(
@@ -104,16 +105,25 @@ class HeadMerging(MiniGPTStudy):
                 ("shift", PLAIN),
                 above=0.98,
                 below=1.02,
-                reported=_reported(382),
+                reported=reported_ratio(382),
             ),
-            _permutation_theorem(arms),
+            _check(
+                arms,
+                "permutation-theorem",
+                "Shifting, or shuffling once, is concatenation with permuted columns of the output "
+                "map",
+                "twin_gap",
+                ("shift", "shuffle once"),
+                below=1e-3,
+                quantity="largest logit gap to the permuted model",
+            ),
             arms.compare(
                 "shuffle-costs",
                 "A new order of heads in every forward pass does harm",
                 ("shuffle each time", PLAIN),
                 "dev_sentence_mean",
                 above=1.0,
-                reported=_reported(384),
+                reported=reported_ratio(384),
             ),
             arms.attention_helps(PLAIN),
             *arms.beats_ngrams(PLAIN),
@@ -126,22 +136,17 @@ class HeadMerging(MiniGPTStudy):
         return {**super().facts(arms, claims), "reweighted": reweighted}
 
 
-def _reported(dev: float) -> Reported:
-    return Reported(dev / 381, COURSE, comparable=False, note=f"{dev:g} / 381; only ratios compare")
-
-
-def _alone_over_batched(arms: GPTArms, arm: str, name: str, statement: str, **limits: Any) -> Claim:
-    """The claim about the perplexity of dev sentences one at a time over that in batches."""
-    logs = arms.estimate(arm, "log_alone_over_batched")
-    return judge(
-        name,
-        statement,
-        exp_estimate(logs),
-        quantity="perplexity one at a time / in batches",
-        trials=arms.ids(arm),
-        comparison=True,
-        **limits,
-    )
+def _check(
+    arms: GPTArms,
+    name: str,
+    statement: str,
+    metric: str,
+    among: Sequence[str],
+    **rest: Any,
+) -> Claim:
+    """An identity: this metric, which theory says is 0, is rounding in every model of the arms."""
+    errors = [abs(value) for arm in among for value in arms.values(arm, metric).values()]
+    return judge_check(name, statement, errors, trials=arms.ids(*among), **rest)
 
 
 def _leak(arms: GPTArms, name: str, arm: str, metric: str = "past_moved") -> Claim:
@@ -159,23 +164,3 @@ def _leak(arms: GPTArms, name: str, arm: str, metric: str = "past_moved") -> Cla
         quantity=MOVED,
         trials=arms.ids(arm),
     )
-
-
-def _permutation_theorem(arms: GPTArms) -> Claim:
-    """Both arms together: the gap to concatenation with permuted columns is rounding."""
-    pair = ("shift", "shuffle once")
-    return judge(
-        "permutation-theorem",
-        "Shifting, or shuffling once, is concatenation with permuted columns of the output map",
-        _largest([gap for arm in pair for gap in arms.values(arm, "twin_gap").values()]),
-        above=-1e-3,
-        below=1e-3,
-        quantity="largest logit gap to the permuted model",
-        trials=arms.ids(*pair),
-    )
-
-
-def _largest(values: Sequence[float]) -> Estimate:
-    """Of numbers that are 0 in every model by construction: the largest, which is not sampled."""
-    method = f"largest of {len(values)} models, not sampled"
-    return Estimate(max(values, default=math.nan), n=len(values), method=method, exact=True)

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from attnlab.lab.claim import Claim, Reported
-from attnlab.studies.mini_gpt.study import COURSE, OFF, GPTArms, MiniGPTStudy, Parts
+from attnlab.lab.claim import Claim
+from attnlab.studies.mini_gpt.study import OFF, GPTArms, MiniGPTStudy, Parts, reported_ratio
 
 # embeddings start with entries of size 0.02; sinusoids have root mean square 1/√2
 AS_SMALL_AS_EMBEDDINGS = 0.02 * 2**0.5
-REPORTED = Reported(486 / 381, COURSE, comparable=False, note="486 / 381; only ratios compare")
 
 # two exponents × two amplitudes: neighbours differ in one of them
 AS_REPORTED, STANDARD = "sinusoidal as reported", "sinusoidal"
@@ -59,7 +58,7 @@ class Positions(MiniGPTStudy):
                 (AS_REPORTED, "learned"),
                 "dev_sentence_mean",
                 above=1.0,
-                reported=REPORTED,
+                reported=reported_ratio(486),
             ),
             arms.compare(
                 "amplitude-is-why",

@@ -6,15 +6,8 @@ from typing import Any, ClassVar
 
 from attnlab.lab.claim import Claim, Reported, judge_ratio
 from attnlab.lab.study import StudySettings, deferred, setting
-from attnlab.studies.mini_gpt.study import (
-    OFF,
-    GPTArms,
-    MiniGPTSettings,
-    MiniGPTStudy,
-    Parts,
-)
+from attnlab.studies.mini_gpt.study import OFF, GPTArms, MiniGPTSettings, MiniGPTStudy, Parts
 
-ALL_DEPTHS = (1, 4, 7, 10, 13, 17, 20, 23, 26, 30)
 DOCUMENT = "course report: sentences of Shakespeare's plays, model and budget not given"
 NO_EFFECT = Reported(1.0, DOCUMENT, comparable=False, note="“no effect, only slower”")
 
@@ -26,14 +19,14 @@ class DepthSettings(MiniGPTSettings):
         "numbers of hidden layers of each map, with PyTorch's initialisation",
         (1, 4, 7, 10, 20, 30),
         smoke=(1, 6),
-        full=ALL_DEPTHS,
+        full=(1, 4, 7, 10, 13, 17, 20, 23, 26, 30),
         min_length=2,
     )
     kept: tuple[int, ...] = setting(
         "the same with an initialisation that keeps the variance",
         (1, 30),
         smoke=(1, 6),
-        full=ALL_DEPTHS,
+        full=(1, 10, 20, 30),
         min_length=2,
     )
     seeds: int = setting("models per arm", 3, full=5, ge=1)
@@ -64,6 +57,7 @@ class ProjectionDepth(MiniGPTStudy):
     }
     not_of_a_trial = ("depths", "kept")
     plain = "linear"
+    added_at_full = ", at all ten depths of the report"
     reported_mean = ""  # the report does not say which of the two it gives
     other_text = (
         "The report trained on Shakespeare too, but gives neither its vocabulary nor its split"
