@@ -57,7 +57,7 @@ class MiniGPTSettings(StudySettings):
     )
     block: int = setting("longest sentence in tokens, with <START> and <STOP>", 128, smoke=64, ge=8)
     seeds: int = setting("models per arm", 5, smoke=3, ge=1)
-    steps: int = setting("training steps", 900, smoke=6, full=1250, ge=1)
+    steps: int = setting("training steps", 900, smoke=6, full=1000, ge=1)
     batch: int = setting("sentences per batch", 32, smoke=4, full=128, ge=2)
     by_length: bool = setting("batch sentences of similar length: less padding", True)
     learning_rate: float = setting(
