@@ -40,8 +40,8 @@ def test_trials_by_arm_and_seed() -> None:
     assert ARMS.values("a", "x") == {0: 3.0, 1: 5.0, 2: 11.0} and ARMS.values("a", "gone") == {}
     assert ARMS.mean("b", "x") == pytest.approx(4) and math.isnan(ARMS.mean("never", "x"))
     assert ARMS.geometric("a", "x").value == pytest.approx(165 ** (1 / 3))
-    assert ARMS.pooled("b", "parts").tolist() == [2, -2, 3, -3, 7, -7]
-    assert ARMS.pooled("never", "parts").size == 0
+    assert [a.tolist() for a in ARMS.arrays("b", "parts")] == [[2, -2], [3, -3], [7, -7]]
+    assert ARMS.arrays("never", "parts") == []
     steps, means = ARMS.curve("b", "step", "y")
     assert steps.tolist() == [1, 2] and [e.value for e in means] == pytest.approx([4, 8])
     assert ARMS.curve("never", "step", "y")[1] == []

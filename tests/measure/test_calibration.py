@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.core.seeds import Seed
-from attnlab.measure.calibration import auroc, calibration, selective_accuracy
+from attnlab.measure.calibration import (
+    auroc,
+    calibration,
+    calibration_bins,
+    selective_accuracy,
+)
 
 FEW = st.lists(st.integers(0, 5), min_size=1, max_size=13)
 
@@ -47,10 +52,26 @@ def test_calibration_of_the_calibrated_and_of_the_sure() -> None:
     right = rng.random(20_011) < p
     found = calibration(p, right)
     assert found.error < 0.015 and found.brier == pytest.approx(1 / 6, abs=0.006)  # E p(1−p)
-    assert sum(b.accuracy.n for b in found.bins) == 20_011 and len(found.bins) == 10
+    assert sum(b.items for b in found.bins) == 20_011 and len(found.bins) == 10
     assert all(b.accuracy.low - 0.02 < b.confidence < b.accuracy.high + 0.02 for b in found.bins)
     sure = calibration([1.0] * 7, [True, False, False, False, False, False, False], bins=3)
     assert sure.error == pytest.approx(6 / 7) and sure.brier == pytest.approx(6 / 7)
+
+
+def test_bins_of_several_models_have_intervals_over_models_and_items() -> None:
+    """Models that are right with 0.3 or 0.7, whatever their confidence, do not add up to one."""
+    rng = Seed(7).numpy_generator()
+    p = rng.random((6, 500))
+    differ = [(row, rng.random(500) < (0.3 if i % 2 else 0.7)) for i, row in enumerate(p)]
+    alike = [(row, rng.random(500) < 0.5) for row in p]
+    for models, shortest, longest in ((differ, 0.38, 0.6), (alike, 0.1, 0.26)):
+        found = calibration_bins(models)
+        assert [b.items for b in found] == [300] * 10
+        width = np.mean([b.accuracy.high - b.accuracy.low for b in found])
+        assert shortest < width < longest
+        assert all(b.accuracy.n == 6 for b in found)
+    (one,) = calibration_bins([(p[0], [True] * 500)], 1)
+    assert (one.accuracy.low, one.accuracy.high) == pytest.approx((500 / 503.8415, 1), abs=1e-6)
 
 
 def test_abstaining_keeps_the_confident_and_ties_together() -> None:

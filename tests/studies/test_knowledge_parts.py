@@ -17,6 +17,7 @@ from attnlab.lab.table import Row, Table
 from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.report.prose import study_prose
+from attnlab.studies.knowledge import checks
 from attnlab.studies.knowledge.arms import changes
 from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
@@ -171,22 +172,69 @@ def test_a_rate_inside_the_grid_is_chosen_and_an_edge_is_left_behind() -> None:
     grid = (3e-4, 1e-3, 3e-3)
     loss_at, asked = loss_with_its_lowest_at(1.1e-3)
     found = search_rate(loss_at, grid)
-    assert found.rate == 1e-3 and not found.at_edge and asked == list(grid)
+    assert found.rate == 1e-3 and not found.end and asked == list(grid)
     assert found.metrics() == {"rate": 1e-3, "rates_tried": "0.0003; 0.001; 0.003"}
     for best, chosen in ((1e-2, 9e-3), (1e-4, 9e-5)):
         loss_at, asked = loss_with_its_lowest_at(best)
         found = search_rate(loss_at, grid)
-        assert found.rate == pytest.approx(chosen) and not found.at_edge and len(asked) == 5
+        assert found.rate == pytest.approx(chosen) and not found.end and len(asked) == 5
 
 
 def test_a_search_that_never_leaves_the_edge_says_so_and_divergence_is_no_choice() -> None:
     loss_at, asked = loss_with_its_lowest_at(1e9)
     found = search_rate(loss_at, (1e-3, 3e-3))
-    assert found.at_edge and len(asked) == 5
+    assert found.end == "largest" and len(asked) == 5
     found = search_rate(lambda rate: math.inf if rate > 2e-3 else 1 / rate, (3e-4, 1e-3, 3e-3))
     assert found.rate == 1e-3 and found.curves()["search_rate"] == [3e-4, 1e-3]
     alone = search_rate(loss_at, (2e-3,))
     assert alone.rate == 2e-3 and len(asked) == 5 and alone.curves()["search_loss"] == []
+
+
+def searched(seed: int, rate: float, tried: str) -> Row:
+    metrics = {"read_accuracy": 0.1, "rate": rate, "rates_tried": tried}
+    return Row(f"p{seed}", seed, "done", {"arm": "perceiver-local"}, metrics)
+
+
+def test_a_rate_at_the_end_of_those_tried_is_told_and_its_claims_are_named() -> None:
+    study = Knowledge.at("quick", arms=["pretrained", "perceiver-local"])
+    inside, tried = (
+        [searched(seed, 1e-3, "0.0003; 0.001; 0.003") for seed in range(3)],
+        "0.003; 0.009",
+    )
+    for rows, verdict, hit in (
+        (inside, "pass", ()),
+        ([*inside, searched(3, 9e-3, tried)], "fail", ("latents-cost",)),
+    ):
+        arms = study.evidence(Table(rows))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(checks, "_data", lambda s: [])
+            audits = {f.name: f for f in study.audits(arms, study.claims(arms))}
+        found = audits["grid-edge"]
+        assert found.verdict == verdict and found.undermines == hit
+    assert "widen perceiver_rates upwards" in found.why
+
+
+def test_a_run_that_is_cut_off_has_whole_seeds() -> None:
+    trials = Knowledge.at("smoke", seeds=3).trials()
+    assert [trial.seed for trial in trials] == sorted(trial.seed for trial in trials)
+    assert trials[4].config["arm"] == "none" and not trials[4].seed, "the slow ones first"
+
+
+def test_the_calibration_of_seeds_that_differ_has_intervals_over_seeds() -> None:
+    """Of 200 people of each seed 30 or 70 % are right: as if only 3 had been asked, not 600."""
+    rng = np.random.default_rng(1)
+
+    def row(seed: int, share: float) -> Row:
+        arrays = {"read_confidence": rng.random(200), "read_right": rng.random(200) < share}
+        config = {"arm": "pretrained"}
+        return Row(f"p{seed}", seed, "done", config, {}, load_arrays=lambda: arrays)
+
+    table = Table([row(seed, share) for seed, share in enumerate((0.3, 0.7, 0.3))])
+    bins = Knowledge.at("quick").evidence(table).calibration("pretrained")
+    assert len(bins) == 10 and sum(b.items for b in bins) == 600
+    assert all(b.accuracy.n == 3 for b in bins)
+    # 60 answers have an interval of length 0.25
+    assert np.mean([b.accuracy.high - b.accuracy.low for b in bins]) > 0.6
 
 
 def test_people_who_are_not_in_the_text_have_a_column_and_a_claim() -> None:

@@ -140,10 +140,9 @@ class Arms:
         a, b = self.values(*one), self.values(*other)
         return [math.log(a[seed] / b[seed]) for seed in sorted(a.keys() & b.keys())]
 
-    def pooled(self, arm: str, array: str) -> np.ndarray:
-        """An array of every seed, one after the other."""
-        arrays = [np.asarray(row.arrays[array]) for row in self.rows(arm) if array in row.arrays]
-        return np.concatenate(arrays) if arrays else np.empty(0)
+    def arrays(self, arm: str, name: str) -> list[np.ndarray]:
+        """An array of every seed that has it."""
+        return [np.asarray(row.arrays[name]) for row in self.rows(arm) if name in row.arrays]
 
     def curve(self, arm: str, x: str, y: str) -> tuple[np.ndarray, list[Estimate]]:
         """A curve's mean over seeds with t intervals: the steps, and an estimate at each."""

@@ -13,15 +13,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.measure.intervals import LEVEL, Estimate, percent, wilson
+from attnlab.measure.intervals import LEVEL, Estimate, percent
+from attnlab.measure.shares import share_interval
 
 HALVINGS = 60  # bisection steps: exact to the last digit of a float
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Items of similar confidence: mean confidence, and accuracy with its interval."""
+    """Items of similar confidence: their number, mean confidence, and accuracy."""
 
+    items: int
     confidence: float
     accuracy: Estimate
 
@@ -39,15 +41,30 @@ class Calibration:
 
 
 def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> Calibration:
-    """Compare confidences in 0 … 1 with correctness; all bins hold equally many items (± 1)."""
+    """Compare one model's confidences in 0 … 1 with correctness."""
     p, hit = _pair(confidence, right)
-    order = np.argsort(p, kind="stable")
-    parts = np.array_split(order, min(bins, len(p)))
-    found = tuple(
-        Bin(float(p[part].mean()), wilson(int(hit[part].sum()), len(part))) for part in parts
-    )
-    gaps = [abs(b.accuracy.value - b.confidence) * b.accuracy.n for b in found]
+    found = calibration_bins([(p, hit)], bins)
+    gaps = [abs(b.accuracy.value - b.confidence) * b.items for b in found]
     return Calibration(found, sum(gaps) / len(p), float(np.mean((p - hit) ** 2)))
+
+
+def calibration_bins(
+    models: Sequence[tuple[ArrayLike, ArrayLike]], bins: int = 10, *, same_items: bool = False
+) -> tuple[Bin, ...]:
+    """Sort the items of all models by confidence into bins of equally many items (± 1).
+
+    `models` are the confidences and correctness of one model each; the interval of a bin's accuracy
+    covers other models and other items. `same_items`: every model was asked about the same items.
+    """
+    pairs = [_pair(*model) for model in models]
+    p, hit = (np.concatenate(values) for values in zip(*pairs, strict=True))
+    model = np.repeat(np.arange(len(pairs)), [len(one) for one, _ in pairs])
+    found: list[Bin] = []
+    for part in np.array_split(np.argsort(p, kind="stable"), min(bins, len(p))):
+        right, items = (np.bincount(model[part], w, len(pairs)) for w in (hit[part], None))
+        share = share_interval(list(zip(right, items, strict=True)), same_items=same_items)
+        found.append(Bin(len(part), float(p[part].mean()), share))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

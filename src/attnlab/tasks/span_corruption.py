@@ -77,16 +77,24 @@ class Corruption:
 
     def row(self, document: Ids, span: Span, vocabulary: Tokenizer) -> np.ndarray:
         """Return the ids of prefix ⁇ suffix ⁇ span, padded to block + 1."""
-        text, mark = np.asarray(document, dtype=np.int32), [vocabulary.start]
         total, start, length = span
-        if not (0 < length <= total - start and start >= 0 and total <= min(len(text), self.limit)):
-            raise UsageError(f"{span} does not fit a document of {len(text)} characters")
-        end = mark if self.closed else []
-        prefix, masked, suffix = np.split(text[:total], [start, start + length])
-        ids = np.concatenate([prefix, mark, suffix, mark, masked, end])
-        row = np.full(self.block + 1, vocabulary.pad, dtype=np.int32)
-        row[: len(ids)] = ids
-        return row
+        if not (
+            0 < length <= total - start and start >= 0 and total <= min(len(document), self.limit)
+        ):
+            raise UsageError(f"{span} does not fit a document of {len(document)} characters")
+        return self.rows(np.asarray(document)[None], np.array([span]), vocabulary)[0]
+
+    def rows(self, texts: np.ndarray, spans: np.ndarray, vocabulary: Tokenizer) -> np.ndarray:
+        """Return one row per text; of a text, no column after the total of its span is read."""
+        total, start, length = np.split(spans, 3, axis=1)
+        column, second = np.arange(self.block + 1), total - length + 1  # of the second ⁇
+        source = np.where(column < start, column, column - 1 + length)
+        source = np.where(column > second, start + column - second - 1, source)
+        ids = np.take_along_axis(texts, source.clip(0, texts.shape[1] - 1), axis=1)
+        end = total + 2
+        marks = (column == start) | (column == second) | (column == end)
+        ids = np.where(marks, vocabulary.start, ids)
+        return np.where(column < end + self.closed, ids, vocabulary.pad)
 
 
 def train_character_tokenizer(documents: Iterable[str], min_count: int = 1) -> Tokenizer:
@@ -117,34 +125,32 @@ class CorruptedBatches:
         *,
         trim: bool = False,
     ) -> None:
-        self._texts = [row[1:-1] for row in vocabulary.rows(documents) if len(row) > 2]
-        if not self._texts:
+        texts = [row[1:-1] for row in vocabulary.rows(documents) if len(row) > 2]
+        if not texts:
             raise UsageError("no document has a character: nothing to pretrain on")
-        self._lengths = np.array([len(text) for text in self._texts])
+        self._lengths = np.array([len(text) for text in texts])
+        self._texts = np.full((len(texts), corruption.limit), vocabulary.pad, dtype=np.int64)
+        for row, text in zip(self._texts, texts, strict=True):
+            row[: len(text)] = text[: corruption.limit]
         self.vocabulary, self.corruption, self.trim = vocabulary, corruption, trim
-        self.rows, self._seed = len(self._texts), seed
+        self.rows, self._seed = len(texts), seed
         self._sampler = EpochSampler(self.rows, batch, self._epoch)
 
     def batch(self, step: int) -> Batch:
         """Return batch number `step`; `rows` documents make an epoch."""
-        rows = np.stack(
-            [
-                self.corruption.row(self._texts[i], Span(*span), self.vocabulary)
-                for i, *span in self._sampler.batch(step)
-            ]
-        )
+        drawn = self._sampler.batch(step)
+        rows = self.corruption.rows(self._texts[drawn[:, 0]], drawn[:, 1:], self.vocabulary)
         padding = rows == self.vocabulary.pad
         if self.trim:
             width = max(2, int((~padding).sum(axis=1).max()))
             rows, padding = rows[:, :width], padding[:, :width]
         unscored = padding.copy()
         if self.corruption.scored == "span":
-            second_marks = [np.flatnonzero(row == self.vocabulary.start)[1] for row in rows]
-            unscored |= np.arange(rows.shape[1]) <= np.array(second_marks)[:, None]
-        ids = rows.astype(np.int64)
+            second_mark = drawn[:, 1] - drawn[:, 3] + 1
+            unscored |= np.arange(rows.shape[1]) <= second_mark[:, None]
         return Batch(
-            torch.from_numpy(ids[:, :-1].copy()),
-            torch.from_numpy(np.where(unscored, IGNORE, ids)[:, 1:].copy()),
+            torch.from_numpy(rows[:, :-1].copy()),
+            torch.from_numpy(np.where(unscored, IGNORE, rows)[:, 1:].copy()),
             torch.from_numpy(padding[:, :-1].copy()),
         )
 

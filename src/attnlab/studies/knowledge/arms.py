@@ -3,7 +3,10 @@ positions), and their trials. All arms have the same worlds, so that seeds are p
 
 from typing import Any
 
+import numpy as np
+
 from attnlab.lab.arms import Arms, Count, Share
+from attnlab.measure.calibration import Bin, calibration_bins
 from attnlab.measure.intervals import Estimate
 from attnlab.measure.shares import share_interval
 
@@ -69,8 +72,29 @@ class KnowledgeArms(Arms):
 
     def share(self, arm: str, kind: str) -> Estimate:
         """The share of people answered; the interval covers other seeds and other people."""
-        same = self.shares["read_accuracy"].same
-        return share_interval(self.asked(arm, kind), same_items=same)
+        return share_interval(self.asked(arm, kind), same_items=self._same)
+
+    def judged(self, arm: str) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Confidence in the answers about read people, and whether they are right, by seed."""
+        names = ("read_confidence", "read_right")
+        return list(zip(*(self.arrays(arm, name) for name in names), strict=True))
+
+    def calibration(self, arm: str) -> tuple[Bin, ...]:
+        """Accuracy by confidence; the intervals cover other seeds and other people."""
+        judged = self.judged(arm)
+        return calibration_bins(judged, same_items=self._same) if judged else ()
+
+    def searches(self, arm: str) -> list[tuple[str, float, tuple[float, ...]]]:
+        """The learning rate that each trial of a Perceiver chose, and those that it tried."""
+        return [
+            (row.id, float(row["rate"]), tuple(map(float, str(row["rates_tried"]).split("; "))))
+            for row in self.rows(arm)
+            if row.get("rate")
+        ]
+
+    @property
+    def _same(self) -> bool:
+        return self.shares["read_accuracy"].same
 
     def asked(self, arm: str, kind: str) -> list[Count]:
         """Right answers and people asked, of every seed that asked anybody."""

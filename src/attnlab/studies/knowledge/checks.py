@@ -5,11 +5,13 @@ from typing import Any
 
 from attnlab.audit.checks.baselines import baselines
 from attnlab.audit.checks.contamination import contamination
+from attnlab.audit.checks.grid_edge import Choice, grid_edge
 from attnlab.audit.checks.schedule import schedule
 from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
+from attnlab.lab.findings import resting_on
 from attnlab.measure.shares import effective_items, pooled_share
 from attnlab.studies.knowledge.arms import KnowledgeArms, schedule_of
 from attnlab.studies.knowledge.study import Knowledge, KnowledgeSettings
@@ -22,6 +24,7 @@ def audits(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> li
     return [
         *_against_baselines(arms),
         _enough_people(arms, claims),
+        *_rates_inside(arms, claims),
         _schedules(study.settings),
         *_data(study.settings),
     ]
@@ -46,6 +49,16 @@ def _enough_people(arms: KnowledgeArms, claims: Sequence[Claim]) -> Finding:
             people = round(effective_items(asked))  # seeds that differ are worth fewer people
             counts[arm] = (round(pooled_share(asked) * people), people)
     return small_sample(counts, effect)
+
+
+def _rates_inside(arms: KnowledgeArms, claims: Sequence[Claim]) -> list[Finding]:
+    """Whether the learning rate of every Perceiver lies inside those that it tried."""
+    choices = [
+        Choice(arms.label(arm), "perceiver_rates", chosen, tried, resting_on(claims, [trial]))
+        for arm in arms.names()
+        for trial, chosen, tried in arms.searches(arm)
+    ]
+    return [grid_edge(choices)] if choices else []
 
 
 def _schedules(s: KnowledgeSettings) -> Finding:

@@ -61,10 +61,10 @@ def _unread(arms: KnowledgeArms) -> bool:
 
 def _rates(arms: KnowledgeArms, arm: str) -> list[str]:
     """The learning rates chosen, seed by seed, and all that were tried."""
-    rows = arms.rows(arm)
-    tried = {float(rate) for row in rows for rate in str(row.get("rates_tried") or "").split("; ")}
-    chosen = [f"{float(row['rate']):g}" for row in rows]
-    return [", ".join(chosen), ", ".join(f"{rate:g}" for rate in sorted(tried))]
+    searches = arms.searches(arm)
+    tried = sorted({rate for *_, rates in searches for rate in rates})
+    chosen = (rate for _, rate, _ in searches)
+    return [", ".join(f"{rate:g}" for rate in rates) for rates in (chosen, tried)]
 
 
 def share_text(e: Estimate) -> str:

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
-from attnlab.measure.calibration import calibration, selective_accuracy
+from attnlab.measure.calibration import selective_accuracy
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
@@ -53,27 +53,23 @@ def _by_arm(arms: KnowledgeArms) -> Drawing:
 
 
 def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
+    """A thin line for each seed; the calibration of all seeds with intervals."""
     with house_style():
         drawing, (left, middle, right) = panels(1, 3, height=2.7)
         for height, (kind, (words, colour)) in enumerate(KINDS.items()):
-            values = np.sort(arms.pooled(arm, f"{kind}_confidence"))
-            if values.size:
-                left.plot(values, np.arange(1, values.size + 1) / values.size, color=colour)
-                left.annotate(
-                    words,
-                    (0.03, 0.97 - 0.1 * height),
-                    xycoords="axes fraction",
-                    color=colour,
-                    fontsize=8,
-                    va="top",
-                )
+            seeds = arms.arrays(arm, f"{kind}_confidence")
+            for values in map(np.sort, seeds):
+                shares = np.arange(1, values.size + 1) / values.size
+                left.plot(values, shares, color=colour, linewidth=0.8)
+            if seeds:
+                _name(left, height, words, colour)
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
-        confidence, hits = (arms.pooled(arm, f"read_{name}") for name in ("confidence", "right"))
-        if confidence.size:
-            _calibration(middle, confidence, hits)
+        _calibration(middle, arms, arm)
+        for confidence, hits in arms.judged(arm):
             kept = selective_accuracy(confidence, hits)
-            right.plot(kept.coverage, kept.accuracy, color=PALETTE[1], drawstyle="steps-post")
+            line = {"color": PALETTE[1], "linewidth": 0.8, "drawstyle": "steps-post"}
+            right.plot(kept.coverage, kept.accuracy, **line)
         right.set_xlabel("share answered")
         right.set_ylabel("accuracy of the answered")
         for ax in (middle, right):
@@ -82,9 +78,14 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
     return drawing
 
 
-def _calibration(ax: Axes, confidence: np.ndarray, hits: np.ndarray) -> None:
+def _name(ax: Axes, height: int, words: str, colour: str) -> None:
+    at = (0.03, 0.97 - 0.1 * height)
+    ax.annotate(words, at, xycoords="axes fraction", color=colour, fontsize=8, va="top")
+
+
+def _calibration(ax: Axes, arms: KnowledgeArms, arm: str) -> None:
     ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
-    for b in calibration(confidence, hits).bins:
+    for b in arms.calibration(arm):
         low, high = b.accuracy.low, b.accuracy.high
         ax.plot([b.confidence] * 2, [low, high], color=PALETTE[1], linewidth=1.0)
         ax.plot(b.confidence, b.accuracy.value, "o", color=PALETTE[1], markersize=4)

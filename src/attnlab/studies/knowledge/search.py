@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attnlab.audit.checks.grid_edge import end_of
+
 WIDER = 3  # further rates at most
 STEP = math.sqrt(10)  # from one rate to the next beyond the grid
 
@@ -28,9 +30,9 @@ class Searched:
         return min(sorted(self.losses), key=self.losses.__getitem__)
 
     @property
-    def at_edge(self) -> bool:
-        """Whether no smaller, or no larger, rate was tried than the chosen one."""
-        return self.rate in (min(self.losses), max(self.losses))
+    def end(self) -> str:
+        """`smallest` or `largest` where the rate is an end of those tried; '' inside."""
+        return end_of(self.rate, self.losses)
 
     def metrics(self) -> dict[str, Any]:
         """The choice and what it was chosen from."""
@@ -48,9 +50,9 @@ def search_rate(loss_at: Callable[[float], float], rates: Sequence[float]) -> Se
         return Searched({rates[0]: math.nan})
     found = Searched({rate: loss_at(rate) for rate in rates})
     for _ in range(WIDER):
-        if not found.at_edge:
+        if not found.end:
             break
-        lowest = found.rate == min(found.losses)
-        beyond = float(f"{found.rate / STEP if lowest else found.rate * STEP:.1g}")
+        factor = {"smallest": 1 / STEP, "largest": STEP}[found.end]
+        beyond = float(f"{found.rate * factor:.1g}")
         found = Searched({**found.losses, beyond: loss_at(beyond)})
     return found

@@ -11,6 +11,7 @@ from attnlab.core.files import sha256_files
 from attnlab.lab.arms import ArmStudy
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
+from attnlab.lab.trial import Trial
 from attnlab.studies.knowledge.arms import (
     BLIND,
     LABELS,
@@ -128,10 +129,9 @@ class KnowledgeSettings(StudySettings):
         "peak learning rate of a GPT's pretraining, or of fine-tuning alone", 3e-3, gt=0
     )
     perceiver_rates: tuple[Rate, ...] = setting(
-        "peak learning rates of pretraining that each Perceiver tries; where the best is the "
+        "peak learning rates of pretraining that each Perceiver tries; while the best is the "
         "smallest or largest, further ones are tried; a single one is used as it is",
-        (3e-4, 1e-3, 3e-3),
-        smoke=(1e-3, 3e-3),
+        (1e-3, 3e-3),
         min_length=1,
     )
     search_steps: int = setting(
@@ -234,6 +234,10 @@ class Knowledge(ArmStudy):
     def chosen_arms(self) -> Sequence[str]:
         """The arms of the settings, the slow ones first; Perceivers search their rate."""
         return sorted(self.settings.arms, key=lambda arm: (arm == "none", arm not in READS))
+
+    def trials(self) -> Sequence[Trial]:
+        """Every seed with every arm, so that a run that is cut off has whole seeds."""
+        return sorted(super().trials(), key=lambda trial: trial.seed)
 
     def arm_settings(self, arm: str) -> Mapping[str, Any]:
         """What the arm changes; without pretraining its settings do not matter."""
