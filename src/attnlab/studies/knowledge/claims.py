@@ -110,16 +110,7 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
     names = {"invented": "names that nobody has", "unread": "real people it never read of"}
     asked = {"invented": s.invented, "unread": s.unread if s.source == "people" else 0}
     kinds = [kind for kind in names if asked[kind]]
-    surname = arms.level(
-        "surname-decides",
-        "The place made up for a name that nobody has depends on the surname: two with the "
-        "same surname get the same place more often than with surnames shuffled",
-        (arm, "surname_excess"),
-        above=0.0,
-        comparison=True,
-        quantity="share of equal answers, same surname − shuffled",
-    )
-    return [
+    found = [
         arms.difference(
             "memorised-not-extracted",
             "More facts are memorised (their sentence is completed) than are given when asked for",
@@ -127,32 +118,41 @@ def _of_the_reader(arms: KnowledgeArms, arm: str, s: KnowledgeSettings) -> Seque
             (arm, ACCURACY),
             above=0.0,
             quantity="share completed − share answered",
-        ),
-        *(
-            [
-                arms.difference(
-                    "text-not-habits",
-                    "The same model answers more often about people it has read of than about "
-                    "real people it has not: what it knows is the text, not what names tell",
-                    (arm, ACCURACY),
-                    (arm, "unread_accuracy"),
-                    above=0.0,
-                    quantity="accuracy, read − unread",
-                )
-            ]
-            if "unread" in kinds
-            else []
-        ),
-        *(
-            arms.level(
-                f"sure-of-{kind}",
-                f"Confidence tells people it read of from {names[kind]} (AUROC above ½)",
-                (arm, f"auroc_{kind}"),
-                above=0.5,
-                quantity=f"AUROC of confidence, read − {kind}",
-                comparison=True,
-            )
-            for kind in kinds
-        ),
-        *([surname] if s.crossed >= 2 else []),
+        )
     ]
+    if "unread" in kinds:
+        found.append(
+            arms.difference(
+                "text-not-habits",
+                "The same model answers more often about people it has read of than about "
+                "real people it has not: what it knows is the text, not what names tell",
+                (arm, ACCURACY),
+                (arm, "unread_accuracy"),
+                above=0.0,
+                quantity="accuracy, read − unread",
+            )
+        )
+    found += [
+        arms.level(
+            f"sure-of-{kind}",
+            f"Confidence tells people it read of from {names[kind]} (AUROC above ½)",
+            (arm, f"auroc_{kind}"),
+            above=0.5,
+            quantity=f"AUROC of confidence, read − {kind}",
+            comparison=True,
+        )
+        for kind in kinds
+    ]
+    if s.crossed >= 2:
+        found.append(
+            arms.level(
+                "surname-decides",
+                "The place made up for a name that nobody has depends on the surname: two with the "
+                "same surname get the same place more often than with surnames shuffled",
+                (arm, "surname_excess"),
+                above=0.0,
+                comparison=True,
+                quantity="share of equal answers, same surname − shuffled",
+            )
+        )
+    return found

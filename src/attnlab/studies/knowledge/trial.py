@@ -91,20 +91,20 @@ def _last_loss(done: TrainResult) -> float:
     return float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
 
 
+@dataclass(frozen=True)
 class _Phase:
-    """One of the two trainings: its batches and settings."""
+    """One of the two trainings, `reading` or `asked`; `rate` is a Perceiver's own."""
 
-    def __init__(
-        self,
-        trial: Trial,
-        context: TrialContext,
-        data: Material,
-        name: str,
-        rate: float | None = None,
-    ) -> None:
-        self.trial, self.context, self.data, self.name = trial, context, data, name
-        self.c = trial.config
-        self.rate = rate or self.c["learning_rate"]  # of reading, or of being asked alone
+    trial: Trial
+    context: TrialContext
+    data: Material
+    name: str
+    rate: float | None = None
+
+    @property
+    def c(self) -> Mapping[str, Any]:
+        """The settings of the trial."""
+        return self.trial.config
 
     def batches(self) -> BatchSource:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
@@ -134,7 +134,7 @@ class _Phase:
             steps=count,
             batch=c["batch"],
             weight_decay=c["weight_decay"],
-            learning_rate=c["finetune_rate"] if after else self.rate,
+            learning_rate=c["finetune_rate"] if after else self.rate or c["learning_rate"],
             precision=c["precision"],
             deterministic=self.context.device != "cpu",
             evaluate_every=max(1, count // c["evaluations"]),
