@@ -18,11 +18,11 @@ test: lint
 	$(MAKE) --no-print-directory -j 2 types tests
 
 tests: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist worksteal
 
 # for every save: format, lint, and the tests that neither train nor start processes
 quick: lint
-	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadgroup $(QUICK)
+	$(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist worksteal $(QUICK)
 
 # the property tests with other examples every time and ten times as many
 test-search: $(STAMP)

@@ -41,10 +41,10 @@ def longest(fault: Planted, least: int = 31) -> int:
     return max(least, fault.length)
 
 
-def audits_for(fault: Planted) -> list[str]:
-    """Those the fault concerns and all cheap ones; `slow` has every audit on every fault."""
+def audits_for(fault: Planted, *, cheap: bool = True) -> list[str]:
+    """Those the fault concerns and the cheap ones; `slow` has every audit on every fault."""
     concerned = {*fault.caught_by, *fault.also}
-    return [name for name in NAMES if name in concerned or name not in EXPENSIVE]
+    return [n for n in NAMES if n in concerned or (cheap and n not in EXPENSIVE)]
 
 
 def judge_fault(fault: Planted, found: dict[str, str]) -> None:
@@ -81,7 +81,8 @@ def test_what_random_answers_explain_is_blamed_on_nothing_else(name: str) -> Non
 @pytest.mark.parametrize("fault", MODEL_FAULTS, ids=lambda p: p.name)
 def test_its_clean_twin_passes(fault: Planted) -> None:
     twin = subject(fault.build_clean(), fault.cached, fault.clean_save_load)
-    assert failures(check(twin, only=audits_for(fault), length=longest(fault))) == {}
+    only = audits_for(fault, cheap=False)  # the clean models pass the others
+    assert failures(check(twin, only=only, length=longest(fault))) == {}
 
 
 @pytest.mark.slow
@@ -94,11 +95,15 @@ def test_every_audit_on_every_fault_and_twin(fault: Planted) -> None:
     assert failures(check(twin, length=length)) == {}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("clean", CLEAN, ids=lambda p: p.name)
-def test_a_clean_model_raises_no_alarm(clean: Clean, dtype: torch.dtype) -> None:
-    length = 67 if dtype == torch.float32 else 41
-    assert failures(check(clean.build().to(dtype), length=length)) == {}
+def test_a_clean_model_raises_no_alarm(clean: Clean) -> None:
+    assert failures(check(clean.build(), length=41)) == {}
+
+
+@pytest.mark.parametrize("name", ["rotary-grouped-query", "hybrid"])
+def test_a_clean_model_in_16_bits_raises_no_alarm(name: str) -> None:
+    clean = next(p for p in CLEAN if p.name == name)
+    assert failures(check(clean.build().to(torch.bfloat16), length=41)) == {}
 
 
 @pytest.mark.slow

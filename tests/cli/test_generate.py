@@ -245,6 +245,7 @@ def test_a_terminal_sees_the_text_grow(folder: Path) -> None:
     assert len(pieces) > 5, "it came in pieces"
 
 
+@pytest.mark.slow
 @pytest.mark.assets
 def test_a_story_goes_on_by_default_with_smollm2() -> None:
     threads = torch.get_num_threads()

@@ -60,7 +60,7 @@ def test_the_limit_is_approached_from_below() -> None:
 
 
 def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
-    done = run("attention-design", scale="smoke", out=tmp_path / "runs", workers=1)
+    done = run("attention-design", scale="smoke", out=tmp_path / "runs", engine="inline")
     assert not done.failed and done.report.is_file() and len(done.results["figures"]) == 6
     found = draw_conclusions(AttentionDesign.at("smoke"), done.table)  # as if it were no smoke run
     verdicts = {claim.name: claim.verdict for claim in found.claims}

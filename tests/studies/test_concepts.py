@@ -486,7 +486,11 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     from attnlab.api.running import run
 
     done = run(
-        "concepts", scale="smoke", out=tmp_path / "runs", workers=2, settings={"device": "cpu"}
+        "concepts",
+        scale="smoke",
+        out=tmp_path / "runs",
+        engine="inline",
+        settings={"device": "cpu"},
     )
     assert not done.failed and done.report.is_file()
     assert {"pair", "merges", "bits", "units", "ids", "order"} == {

@@ -283,6 +283,6 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     from attnlab.api.running import run
 
     settings = {"device": "cpu", "steps": 20, "freed_steps": 5, "scored": 101}
-    done = run("counting", scale="smoke", out=tmp_path / "runs", workers=1, settings=settings)
+    done = run("counting", scale="smoke", out=tmp_path / "runs", engine="inline", settings=settings)
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) == 3 and len(done.results["claims"]) == 10

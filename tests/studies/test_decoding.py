@@ -42,7 +42,7 @@ def settings(**changed: Any) -> DecodingSettings:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The smoke scale: nothing is downloaded."""
-    return run("decoding", scale="smoke", out=tmp_path_factory.mktemp("decoding"), workers=1)
+    return run("decoding", scale="smoke", out=tmp_path_factory.mktemp("decoding"), engine="inline")
 
 
 def arms_of(table: Table) -> TextArms:

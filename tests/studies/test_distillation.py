@@ -55,7 +55,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("distillation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ATTNLAB_CACHE", str(folder / "cache"))
-        return run("distillation", scale="smoke", out=folder / "runs", workers=1)
+        return run("distillation", scale="smoke", out=folder / "runs", engine="inline")
 
 
 def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:

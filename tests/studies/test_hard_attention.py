@@ -460,7 +460,9 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     from attnlab.api.running import run
 
     settings = {"device": "cpu", "steps": 20, "scored": 101, "many": 101}
-    done = run("hard-attention", scale="smoke", out=tmp_path / "runs", workers=1, settings=settings)
+    done = run(
+        "hard-attention", scale="smoke", out=tmp_path / "runs", engine="inline", settings=settings
+    )
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) == 6 and len(done.results["claims"]) == 20
     judged = HardAttention.at("smoke", **settings)  # as if it were no smoke run

@@ -45,13 +45,14 @@ def drawn(count: int, seed: int = 3, **changes: Any) -> Trial:
 
 
 Smoke = tuple[HeadRobustness, Table]
-one_process = pytest.mark.xdist_group("head-robustness")  # these tests share one run
 
 
 @pytest.fixture(scope="module")
 def smoke_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The smoke scale, run to its report."""
-    return run("head-robustness", scale="smoke", out=tmp_path_factory.mktemp("runs"), workers=1)
+    return run(
+        "head-robustness", scale="smoke", out=tmp_path_factory.mktemp("runs"), engine="inline"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,6 @@ def test_what_chance_is_allowed_is_an_upper_bound(p: float) -> None:
     assert t < 6 * math.sqrt(p * (1 - p) / n) + 6 / n
 
 
-@one_process
 def test_exact_and_draws_agree_and_a_wrong_law_is_seen(smoke: Smoke) -> None:
     study, table = smoke
     e = Evidence(table, study.settings)
@@ -173,7 +173,6 @@ def test_exact_and_draws_agree_and_a_wrong_law_is_seen(smoke: Smoke) -> None:
     assert {c.name for c in claims} >= set(UNDERMINED)
 
 
-@one_process
 def test_a_coarse_quadrature_is_seen(smoke: Smoke) -> None:
     study, table = smoke
     rows = [
@@ -184,7 +183,6 @@ def test_a_coarse_quadrature_is_seen(smoke: Smoke) -> None:
     assert found.verdict == "fail" and found.number == 1e-6
 
 
-@one_process
 def test_the_verdicts_follow_the_table(smoke: Smoke) -> None:
     """The smoke draws, then the same with the arms exchanged: the answer turns round."""
     study, table = smoke
@@ -273,7 +271,6 @@ def test_an_empty_table_breaks_nothing() -> None:
     assert {f.verdict for f in drawn.findings} == {"not-applicable"}
 
 
-@one_process
 def test_words_in_figures_are_large_enough_and_inside(smoke: Smoke) -> None:
     study, table = smoke
     made = study.figures(study.evidence(table))
@@ -299,14 +296,13 @@ def test_words_in_figures_are_large_enough_and_inside(smoke: Smoke) -> None:
                 assert not a.overlaps(b), f"{figure.name}: {one!r} lies on {other!r}"
 
 
-@one_process
 def test_the_smoke_scale_runs_to_its_report(smoke_run: Run) -> None:
     is_whole(smoke_run)
 
 
 def test_two_keys_without_noise_run_to_a_report(tmp_path: Path) -> None:
     few = {"draws": 500, "line_points": 0, "keys": 2, "dims": 2, "alpha": 0.0}
-    is_whole(run("head-robustness", scale="smoke", out=tmp_path, workers=1, settings=few))
+    is_whole(run("head-robustness", scale="smoke", out=tmp_path, engine="inline", settings=few))
 
 
 def is_whole(done: Run) -> None:

@@ -295,7 +295,7 @@ def test_the_smoke_scale_runs_to_its_report(study: type[MiniGPTStudy], tmp_path:
     text.write_text(TEXT, encoding="utf-8")
     settings = {"text": str(text), "min_count": 2, "device": "cpu", "block": 32, "steps": 3}
     settings["seeds"] = 1  # of three: every arm runs, nothing can be concluded
-    done = run(study.name, scale="smoke", out=tmp_path / "runs", workers=1, settings=settings)
+    done = run(study.name, scale="smoke", out=tmp_path / "runs", engine="inline", settings=settings)
     assert not done.failed and done.report.is_file()
     assert len(done.results["figures"]) >= 4
     assert done.results["claims"] and not done.results["discussion"], "smoke concludes nothing"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from attnlab.api.conclude import draw_conclusions
 from attnlab.api.running import Run, run
@@ -19,6 +18,8 @@ from attnlab.studies.phase_transition.evidence import (
     pooled_crossing,
 )
 from attnlab.studies.phase_transition.study import PhaseSettings, PhaseTransition
+
+FEWER: dict[str, Any] = {"theory_points": 512, "side_seeds": 2, "seeds": 3}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -224,7 +225,7 @@ def test_an_empty_table_is_undecided() -> None:
 )
 def test_losing_any_part_spoils_no_other(smoke: Run, lost: str) -> None:
     """Every trial of one part failed: claims, text and the remaining figures still come out."""
-    study = PhaseTransition.at("smoke")
+    study = PhaseTransition.at("smoke", **FEWER)
     rest = Table([row for row in smoke.table if row.config["part"] != lost])
     found = draw_conclusions(study, rest)
     assert any(c.verdict == "undecided" for c in found.claims)
@@ -250,17 +251,15 @@ def test_pooled_crossing_covers_the_truth_and_keeps_every_instance() -> None:
     assert 180 <= hits <= 198, hits
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """One run for all test processes: whoever comes second finds it done."""
-    shared = tmp_path_factory.getbasetemp().parent / "smoke"
-    shared.mkdir(exist_ok=True)
-    with FileLock(shared / "wait.lock"):
-        return run("phase-transition", scale="smoke", out=shared / "runs", workers=1)
+    """The smoke scale with fewer instances and a coarser theory."""
+    out = tmp_path_factory.mktemp("phase")
+    return run("phase-transition", scale="smoke", out=out, engine="inline", settings=FEWER)
 
 
 def test_smoke_run_is_whole(smoke: Run) -> None:
-    assert smoke.results["counts"] == {"done": len(PhaseTransition.at("smoke").trials())}
+    assert smoke.results["counts"] == {"done": len(PhaseTransition.at("smoke", **FEWER).trials())}
     assert smoke.record.verify().ok and smoke.record.complete
     assert smoke.report.stat().st_size < 5_000_000
     names = {f["name"] for f in smoke.results["figures"]}
@@ -277,7 +276,7 @@ def test_every_number_of_a_claim_can_be_traced(smoke: Run) -> None:
 
 def test_running_again_runs_nothing(smoke: Run) -> None:
     before = {row.id: row.cost for row in smoke.table}  # a trial run again would cost otherwise
-    again = run("phase-transition", scale="smoke", out=smoke.path.parent)
+    again = run("phase-transition", scale="smoke", out=smoke.path.parent, settings=FEWER)
     assert {row.id: row.cost for row in again.table} == before and again.path == smoke.path
 
 

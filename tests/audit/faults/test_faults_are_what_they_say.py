@@ -1,7 +1,7 @@
 """Each planted fault shows what it says and nothing else; twins and clean models show nothing.
 
 By brute force in float64 (proofs.py), without any audit: so that the catalogue can be trusted to
-judge the audits.
+judge the audits. The brute force is slow; the gate builds every entry and checks the catalogue.
 """
 
 import math
@@ -159,6 +159,7 @@ def symptoms(model: nn.Module, entry: Entry) -> set[str]:
 # ------------------------------------------------------------------------------------ the tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED_BY_NAME)
 def test_a_fault_shows_what_it_says_and_nothing_else(name: str) -> None:
     entry = PLANTED_BY_NAME[name]
@@ -175,6 +176,7 @@ def test_a_fault_shows_what_it_says_and_nothing_else(name: str) -> None:
         assert mask_strength(model, entry)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED_BY_NAME)
 def test_a_twin_shows_nothing(name: str) -> None:
     entry = PLANTED_BY_NAME[name]
@@ -185,6 +187,7 @@ def test_a_twin_shows_nothing(name: str) -> None:
     assert entry.shows is None or entry.shows(twin) <= entry.floor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLEAN_BY_NAME)
 def test_a_clean_model_shows_nothing(name: str) -> None:
     entry = CLEAN_BY_NAME[name]
@@ -199,6 +202,7 @@ def test_a_clean_model_shows_nothing(name: str) -> None:
 PLACED = [e.name for e in PLANTED if e.where and e.shows is None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLACED)
 def test_a_fault_begins_where_it_says(name: str) -> None:
     entry = PLANTED_BY_NAME[name]
@@ -248,6 +252,7 @@ EVERY = {e.name: e.build for e in (*PLANTED, *CLEAN)} | {
 SIZE = {e.name: e.vocabulary for e in (*PLANTED, *CLEAN)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 def test_all_run_in_each_precision_and_fast(dtype: torch.dtype) -> None:
     for name, build in EVERY.items():

@@ -67,13 +67,12 @@ class _Float64Casts(TorchFunctionMode):
     """Casts to a coarser float become casts to float64."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
         if func in CASTS:
             return args[0].double()
-        if func not in BIT_VIEWS:
-            args = tuple(_float64_dtype(item) for item in args)
-            given = {key: _float64_dtype(item) for key, item in given.items()}
-        return func(*args, **given)
+        if func in BIT_VIEWS or not (kwargs or any(type(a) is torch.dtype for a in args)):
+            return func(*args, **(kwargs or {}))
+        given = {key: _float64_dtype(item) for key, item in (kwargs or {}).items()}
+        return func(*(_float64_dtype(item) for item in args), **given)
 
 
 def _float64_dtype(item: Any) -> Any:
