@@ -176,7 +176,8 @@ def test_the_reported_rates_have_their_epochs_and_the_sane_one_the_fewest() -> N
 def test_a_folder_in_the_layout_of_sst2_is_read(kind: type[AdaptStudy], tmp_path: Path) -> None:
     """A sentence, a tab, 0 or 1; the test file has labels and is used as it is."""
     rows = tiny.texts(170).train
-    for name, part in {"train": rows[:61], "dev": rows[61:84], "test": rows[84:113]}.items():
+    parts = {"train": (*rows[:61], rows[99]), "dev": rows[61:84], "test": rows[84:113]}
+    for name, part in parts.items():
         lines = [f"{row.text}\t{row.label}\n" for row in part]
         (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
     study = smoke(kind, data=str(tmp_path), rows=0, scored=0, tested=0, longest=16)
@@ -185,6 +186,8 @@ def test_a_folder_in_the_layout_of_sst2_is_read(kind: type[AdaptStudy], tmp_path
     out = study.run(trial, TrialContext())
     sizes = {name: out.metrics[name] for name in ("train_rows", "dev_rows", "tested")}
     assert sizes == {"train_rows": 61, "dev_rows": 23, "tested": 29}
+    assert "; 1 training row left out: in dev or test too" in out.metrics["cut"]
+    assert next(f for f in out.findings if f.name == "split-overlap").verdict == "pass"
 
 
 def test_parameters_are_those_of_the_formulas() -> None:

@@ -44,7 +44,7 @@ class Adapters(AdaptStudy):
     presets: ClassVar = {"full": {"evaluations": 2}}
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "about 14 minutes on two cores; without BoolQ, LoRA and prefixes in every layer",
+        "quick": "about 14 minutes on two cores (estimated); without BoolQ and two methods",
         "full": "not measured since its grids were widened; one H200 (--device cuda --workers 14)",
     }
     may_fail: ClassVar = {"collapse": ("*",), "baselines": ("*",)}  # that is what is asked here

@@ -41,7 +41,7 @@ class FineTuning(AdaptStudy):
     presets: ClassVar = {"full": {"evaluations": 4}}
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "about 11 minutes on two cores",
+        "quick": "about 11 minutes on two cores (estimated)",
         "full": "not measured since BoolQ is trained for 7 to 20 epochs; one H200 "
         "(--device cuda --workers 14)",
     }

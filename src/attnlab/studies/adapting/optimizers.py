@@ -32,7 +32,7 @@ class Optimizers(AdaptStudy):
     settings: OptimizerSettings
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "about 14 minutes on two cores",
+        "quick": "about 14 minutes on two cores (estimated)",
         "full": "not measured with ten epochs; one H200 (--device cuda --workers 14)",
     }
     may_fail: ClassVar = {"collapse": ("*",), "baselines": ("*",)}  # that is what is asked here
