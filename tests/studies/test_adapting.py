@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from attnlab.products.finetune import training
 from attnlab.products.finetune.audits import findings_before, invariance
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
 from attnlab.products.finetune.training import training_settings
+from attnlab.studies.adapting import tiny
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.data import load_task
 from attnlab.studies.adapting.fine_tuning import FineTuning
@@ -115,9 +117,9 @@ def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
     read: list[int] = []
     plain = EncodedExamples.batches_by_length
 
-    def counting(self: EncodedExamples, batch: int) -> Any:
+    def counting(self: EncodedExamples, batch: int, count: int = 0) -> Any:
         read.append(id(self))
-        return plain(self, batch)
+        return plain(self, batch, count)
 
     monkeypatch.setattr(EncodedExamples, "batches_by_length", counting)
     study = smoke(FineTuning)
@@ -128,6 +130,64 @@ def test_test_rows_are_read_once_for_the_chosen_cell_and_never_elsewhere(
         read.clear()
         study.run(trials[kind], TrialContext())
         assert read.count(id(test)) == times, kind
+
+
+def test_dev_and_as_many_training_rows_are_scored_at_every_evaluation() -> None:
+    """Of every cell, so that the curves at one learning rate for all can be drawn."""
+    study = smoke(Optimizers, optimizers=["adamw"], widen=0)
+    (trial,) = study.trials()
+    out = study.run(trial, TrialContext())
+    arms = Optimizers.evidence(study, Table([row_of(trial, out)]))  # type: ignore[arg-type]
+    rates = study.settings.rates("adamw")  # type: ignore[attr-defined]
+    assert len(rates) == 2
+    for rate in rates:
+        (curves,) = arms.curves("adamw", rate).values()
+        assert curves["dev_step"] == [3.0, 6.0]  # 48 rows, batch 16, two epochs
+        for name in ("dev_accuracy", "dev_loss", "train_accuracy", "own_loss"):
+            assert len(curves[name]) == 2
+        shares = [31 * accuracy for accuracy in curves["train_accuracy"]]  # of 31 rows, as on dev
+        assert shares == pytest.approx([round(share) for share in shares])
+
+
+def test_some_rows_are_spaced_evenly() -> None:
+    rows = load_task(base(), Seed(0)).train
+    numbers = np.concatenate([numbers for numbers, _ in rows.batches_by_length(5, 7)])
+    assert sorted(numbers.tolist()) == [0, 3, 7, 11, 15, 19, 23]
+    assert sum(len(numbers) for numbers, _ in rows.batches_by_length(5, 99)) == len(rows) == 24
+
+
+def test_the_reported_rates_have_their_epochs_and_the_sane_one_the_fewest() -> None:
+    trials = FineTuning.at("full", collapse_seeds=2).trials()
+    assert {
+        (t.config["arm"], t.config["learning_rate"], t.config["epochs"])
+        for t in trials
+        if t.config["kind"] == "collapse"
+    } == {
+        ("rate 0.0005, 7 epochs", 5e-4, 7.0),
+        ("rate 0.001, 9 epochs", 1e-3, 9.0),
+        ("rate 0.0125, 12 epochs", 1.25e-2, 12.0),
+        ("rate 0.0125, 20 epochs", 1.25e-2, 20.0),
+        ("rate 5e-05, 7 epochs", 5e-5, 7.0),
+    }
+    assert [t.seed for t in trials] == sorted(t.seed for t in trials), "a stop leaves whole seeds"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_in_the_layout_of_sst2_is_read(kind: type[AdaptStudy], tmp_path: Path) -> None:
+    """A sentence, a tab, 0 or 1; the test file has labels and is used as it is."""
+    rows = tiny.texts(170).train
+    parts = {"train": (*rows[:61], rows[99]), "dev": rows[61:84], "test": rows[84:113]}
+    for name, part in parts.items():
+        lines = [f"{row.text}\t{row.label}\n" for row in part]
+        (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    study = smoke(kind, data=str(tmp_path), rows=0, scored=0, tested=0, longest=16)
+    study.fetch()
+    trial = next(t for t in study.trials() if t.config["data"] == str(tmp_path))
+    out = study.run(trial, TrialContext())
+    sizes = {name: out.metrics[name] for name in ("train_rows", "dev_rows", "tested")}
+    assert sizes == {"train_rows": 61, "dev_rows": 23, "tested": 29}
+    assert "; 1 training row left out: in dev or test too" in out.metrics["cut"]
+    assert next(f for f in out.findings if f.name == "split-overlap").verdict == "pass"
 
 
 def test_parameters_are_those_of_the_formulas() -> None:
@@ -314,6 +374,10 @@ def test_a_trial_is_a_function_of_itself() -> None:
 def test_what_cannot_be_meant() -> None:
     with pytest.raises(UsageError, match="cannot be drawn"):
         FineTuning.at("quick", sizes=[700])
+    with pytest.raises(UsageError, match="one for each of collapse_rates"):
+        FineTuning.at("quick", collapse_epochs=[2.0, 3.0])
+    with pytest.raises(UsageError, match="given twice"):
+        FineTuning.at("quick", collapse_rates=[0.1, 0.1])
     with pytest.raises(UsageError, match="did you mean 'sentiment'"):
         Optimizers.at("quick", data="sentment")
     with pytest.raises(UsageError, match="unknown setting 'rate'"):
@@ -338,6 +402,7 @@ def test_a_real_encoder_on_real_sentences() -> None:
         epochs=1.0,
         methods=["head"],
         encoders=[],
+        pair_data="boolq",
         pair_rows=8,
         pair_scored=8,
         pair_longest=48,

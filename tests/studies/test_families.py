@@ -58,7 +58,8 @@ class Numbers(Invented):
 
 def row_of(study: Study, trial: Any) -> Row:
     cells = [
-        {"rate": rate, "batch": 16, "epochs": 1.0, "dev_accuracy": 0.5 + 0.01 * i, "dev_loss": 0.5}
+        {"rate": rate, "batch": 16, "epochs": 1.0, "dev_loss": 0.5}
+        | {name: 0.5 + 0.01 * i for name in ("dev_accuracy", "last_dev_accuracy")}
         for i, rate in enumerate(trial.config.get("rates", []))
     ]
     documents = {CELLS: json.dumps(cells), "texts.json": json.dumps(["a b c d e f"] * ITEMS)}

@@ -96,9 +96,15 @@ class EncodedExamples:
             torch.from_numpy(self.labels[np.asarray(numbers)]),
         )
 
-    def batches_by_length(self, batch: int) -> Iterator[tuple[np.ndarray, Texts]]:
-        """Yield (row numbers, batch) with every row once, shortest first, for evaluation."""
+    def batches_by_length(self, batch: int, count: int = 0) -> Iterator[tuple[np.ndarray, Texts]]:
+        """Yield (row numbers, batch) with every row once, shortest first, for evaluation.
+
+        With a count, only that many rows, evenly spaced in the data.
+        """
         order = np.argsort(self.lengths, kind="stable")
+        if 0 < count < len(order):
+            chosen = np.linspace(0, len(order) - 1, count).astype(int)
+            order = order[np.isin(order, chosen)]
         for start in range(0, len(order), batch):
             numbers = order[start : start + batch]
             yield numbers, self.batch(numbers)

@@ -24,10 +24,14 @@ def isolate_torch_state(device: torch.device, deterministic: bool) -> Iterator[N
     before = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[device] if cuda else []):
         torch.use_deterministic_algorithms(deterministic or before)
+        # torch would write NaN into all new memory, one more kernel for most operations
+        filled = torch.utils.deterministic.fill_uninitialized_memory
+        torch.utils.deterministic.fill_uninitialized_memory = False
         try:
             yield
         finally:
             torch.use_deterministic_algorithms(before)
+            torch.utils.deterministic.fill_uninitialized_memory = filled
 
 
 def _set_cublas_workspace() -> None:

@@ -10,7 +10,7 @@ from attnlab.lab.trial import TrialContext, TrialStopped
 from attnlab.models.encoder import Classifier
 from attnlab.products.finetune.audits import CollapseWatch
 from attnlab.products.finetune.settings import FinetuneSettings
-from attnlab.products.finetune.task import EVALUATION_BATCH, EncodedTask
+from attnlab.products.finetune.task import EncodedTask, evaluation_batch
 from attnlab.tasks.encoder_inputs import ShuffledBatches
 from attnlab.training.checkpoint import CheckpointWarning
 from attnlab.training.classify import fit
@@ -67,7 +67,7 @@ def train_classifier(
             model,
             ShuffledBatches(task.train, settings.batch, seed.child("order")),
             settings,
-            dev=lambda: task.dev.batches_by_length(EVALUATION_BATCH),
+            dev=lambda: task.dev.batches_by_length(evaluation_batch(context.device)),
             checkpoints=context.checkpoints,
             hooks=hooks,
             on_predictions=watch,

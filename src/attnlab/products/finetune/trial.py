@@ -107,7 +107,7 @@ def task_sizes(model: Classifier, task: EncodedTask, s: FinetuneSettings) -> dic
         "trained": counts.trained,
         "stored": counts.stored,
         "by_formula": expected_trainable(task.encoder, len(task.data.labels), s.tuning()),
-        "cut": task.train.report(),
+        "cut": "; ".join(filter(None, [task.train.report(), task.data.note])),
     }
 
 

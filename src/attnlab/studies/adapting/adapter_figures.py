@@ -23,7 +23,8 @@ def figures(study: Adapters, arms: AdaptArms) -> list[Figure]:
     methods: list[str] = list(study.settings.methods)
     drawn: dict[str, Drawn] = {
         "methods": (lambda: _methods(arms, tasks), arms.table.ids),
-        "curves": (lambda: _curves(arms, tasks[0]), arms.table.ids if tasks else []),
+        "curves": (lambda: _curves(arms, "texts"), arms.task("texts").table.ids),
+        "curves-pairs": (lambda: _curves(arms, "pairs"), arms.task("pairs").table.ids),
         "cost": (lambda: _cost(arms, methods, tasks, kinds), arms.table.ids if kinds else []),
     }
     return with_words(study, drawn)

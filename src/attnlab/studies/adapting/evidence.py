@@ -104,9 +104,14 @@ class AdaptArms(Arms):
         """Dev accuracy at this learning rate."""
         return self._dev_share(arm, list(self._dev_values(arm, rate).items()))
 
-    def dev_gap_at_rate(self, one: str, other: str, rate: float) -> Estimate:
-        """Dev accuracy of one − other at this learning rate, paired by seed."""
-        a, b = (self._dev_values(arm, rate) for arm in (one, other))
+    def dev_gap_at_rate(
+        self, one: str, other: str, rate: float, score: str = "dev_accuracy"
+    ) -> Estimate:
+        """Dev accuracy of one − other at this learning rate, paired by seed.
+
+        It is that of the best evaluation; with "last_dev_accuracy", that of the last.
+        """
+        a, b = (self._dev_values(arm, rate, score) for arm in (one, other))
         seeds = sorted(a.keys() & b.keys())
         ours = self._dev_counts(one, [(seed, a[seed]) for seed in seeds])
         theirs = self._dev_counts(other, [(seed, b[seed]) for seed in seeds])
@@ -114,11 +119,36 @@ class AdaptArms(Arms):
             return mean_interval([a[seed] - b[seed] for seed in seeds])
         return share_difference(ours, theirs, same_items=True)
 
-    def _dev_values(self, arm: str, rate: float) -> dict[int, float]:
+    def _dev_values(self, arm: str, rate: float, score: str = "dev_accuracy") -> dict[int, float]:
         """Seed -> dev accuracy at this learning rate."""
-        return {
-            s: float(cell["dev_accuracy"]) for s, cell in self.cells(arm) if cell["rate"] == rate
-        }
+        return {s: float(cell[score]) for s, cell in self.cells(arm) if cell["rate"] == rate}
+
+    def curves(self, arm: str, rate: float | None = None) -> dict[int, dict[str, list[float]]]:
+        """Seed -> the curves of the chosen training, or of the one at this learning rate."""
+        if rate is None:
+            return {row.seed: dict(row.curves) for row in self.rows(arm) if row.curves}
+        cells = [(seed, cell) for seed, cell in self.cells(arm) if cell["rate"] == rate]
+        return {seed: cell["curves"] for seed, cell in cells if cell.get("curves")}
+
+    def last(self, arm: str, rate: float | None, curve: str) -> Estimate:
+        """Where a curve ends: the mean over seeds with its t interval."""
+        ends = [curves[curve][-1] for curves in self.curves(arm, rate).values() if curve in curves]
+        e = mean_interval(ends)
+        return e.clip() if curve.endswith("accuracy") else e
+
+    def lowest_loss(self, arm: str, rate: float | None) -> str:
+        """The epoch in which the dev loss was lowest, for every seed."""
+        steps = self.mean(arm, "epoch_steps")
+        found = [
+            curves["dev_step"][curves["dev_loss"].index(min(curves["dev_loss"]))] / steps
+            for curves in self.curves(arm, rate).values()
+        ]
+        return ", ".join(f"{epoch:.2g}" for epoch in found)
+
+    def last_gap(self, one: str, other: str, rate: float, curve: str) -> Estimate:
+        """The end of a curve, one − other, at this learning rate, paired by seed."""
+        a, b = (self.curves(arm, rate) for arm in (one, other))
+        return mean_interval([a[s][curve][-1] - b[s][curve][-1] for s in sorted(a.keys() & b)])
 
     def _dev_counts(self, arm: str, values: Sequence[tuple[int, float]]) -> list[Count]:
         """Right answers and dev rows, for every (seed, accuracy) whose dev rows are known."""
@@ -173,6 +203,18 @@ def _over_seeds_and_rows(correct: Sequence[np.ndarray]) -> Estimate:
     if len(values) < 2:
         return Estimate(float(values.mean()), n=len(values), method="one seed: no interval")
     return two_way_interval(values)
+
+
+def difference_of_estimates(a: Estimate, b: Estimate) -> Estimate:
+    """a − b of two estimates whose errors are independent: half-widths in quadrature."""
+    return Estimate(
+        a.value - b.value,
+        a.value - b.value - math.hypot(a.value - a.low, b.high - b.value),
+        a.value - b.value + math.hypot(a.high - a.value, b.value - b.low),
+        min(a.n, b.n),
+        f"{a.method}; {b.method}; subtracted",
+        recompute=lambda level: difference_of_estimates(a.at(level), b.at(level)),
+    )
 
 
 def add_uncertainty(seeds: Estimate, rows: Estimate) -> Estimate:

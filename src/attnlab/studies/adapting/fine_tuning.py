@@ -13,6 +13,9 @@ from attnlab.lab.trial import Trial
 from attnlab.measure.intervals import mean_interval
 from attnlab.studies.adapting.evidence import SHARES, AdaptArms
 from attnlab.studies.adapting.fine_tuning_claims import (
+    collapse_arm,
+    collapse_claim,
+    collapse_label,
     collapse_trials,
     fine_tuning_claims,
     named_early,
@@ -35,11 +38,12 @@ class FineTuning(AdaptStudy):
     )
     Settings: ClassVar[type[StudySettings]] = FineTuningSettings
     settings: FineTuningSettings
-    presets: ClassVar = {"full": {"seeds": 5, "evaluations": 4}}
+    presets: ClassVar = {"full": {"evaluations": 4}}
     expected: ClassVar = {
         "smoke": "seconds",
-        "quick": "about 11 minutes on two cores",
-        "full": "7 minutes on one H200 (--device cuda --workers 14)",
+        "quick": "about 11 minutes on two cores (estimated)",
+        "full": "not measured since BoolQ is trained for 7 to 20 epochs; one H200 "
+        "(--device cuda --workers 14)",
     }
     may_fail: ClassVar = {"collapse": ("rate *",)}  # these rates are tried because they collapse
     template = "fine_tuning.md"
@@ -47,7 +51,7 @@ class FineTuning(AdaptStudy):
     figures = deferred(".fine_tuning_figures:figures")
 
     def trials(self) -> Sequence[Trial]:
-        """The searches first, since they take longest; then the single trainings."""
+        """Seed by seed: the search first, since it takes longest; then the single trainings."""
         s = self.settings
         search = s.search_config(
             s.rates, search=s.search, batches=list(s.batches), all_epochs=list(s.epochs)
@@ -61,7 +65,7 @@ class FineTuning(AdaptStudy):
         long: list[Trial] = []
         if s.long_epochs:
             config = self._steady(epochs=float(s.long_epochs), evaluations=1)
-            long = self._every_seed(kind="long", arm="long", part="long", with_train=True, **config)
+            long = self._every_seed(kind="long", arm="long", part="long", **config)
         sizes = [
             trial
             for rows in sorted(s.sizes, reverse=True)
@@ -72,7 +76,8 @@ class FineTuning(AdaptStudy):
                 **self._steady(epochs=s.size_epochs, rows=rows),
             )
         ]
-        return [*searches, *long, *self._collapse_trials(), *sizes]
+        trials = [*searches, *long, *self._collapse_trials(), *sizes]
+        return sorted(trials, key=lambda trial: trial.seed)
 
     def _every_seed(self, **config: Any) -> list[Trial]:
         return [self.trial(seed, **config) for seed in range(self.settings.seeds)]
@@ -97,13 +102,16 @@ class FineTuning(AdaptStudy):
             method="full",
             optimizer=s.optimizer,
             batch=s.steady_batch,
-            epochs=s.collapse_epochs,
+            evaluations=1,
         )
         config = {"kind": "collapse", "part": "collapse", **base}
         return [
-            self.trial(seed, **config | {"arm": f"rate {rate:g}", "learning_rate": rate})
-            for rate in (*s.collapse_rates, s.sane_rate)
+            self.trial(
+                seed,
+                **config | {"arm": collapse_arm(run), "learning_rate": run[0], "epochs": run[1]},
+            )
             for seed in range(s.collapse_seeds)
+            for run in sorted(s.collapse_runs, key=lambda run: -run[1])
         ]
 
     def evidence(self, table: Table) -> AdaptArms:
@@ -115,10 +123,7 @@ class FineTuning(AdaptStudy):
                 "search": "chosen by dev",
                 "long": "long training",
                 **{f"{rows} rows": f"{rows:,} training rows" for rows in sorted(s.sizes)},
-                **{
-                    f"rate {rate:g}": f"learning rate {rate_text(rate)}"
-                    for rate in (*s.collapse_rates, s.sane_rate)
-                },
+                **{collapse_arm(run): collapse_label(run) for run in s.collapse_runs},
             },
             shares=SHARES,
         )
@@ -159,12 +164,12 @@ class FineTuning(AdaptStudy):
             "mean_interval": mean_interval,
             "collapse_claims": list(by_rate.values()),
             "collapsing": [
-                rate_text(rate)
-                for rate in s.collapse_rates
-                if (c := by_rate.get(f"collapses-at-{rate:g}")) and c.verdict == "holds"
+                collapse_label(run)
+                for run in s.collapse_runs
+                if (c := by_rate.get(collapse_claim(run))) and c.verdict == "holds"
             ],
             "collapse_trials": collapse_trials(arms, s),
-            "collapse_table": _collapse_table(arms, (*s.collapse_rates, s.sane_rate)),
+            "collapse_table": _collapse_table(arms, s.collapse_runs),
             "pooled": POOLED[s.pooling],
             "cut": next(
                 (
@@ -177,13 +182,17 @@ class FineTuning(AdaptStudy):
         }
 
 
-def _collapse_table(arms: AdaptArms, rates: Sequence[float]) -> list[tuple[str, str, str]]:
+def _collapse_table(arms: AdaptArms, runs: Sequence[tuple[float, float]]) -> list[tuple[str, ...]]:
     """Accuracy with all digits: a collapsed model scores exactly the share of one class."""
     table = []
-    for rate in rates:
-        rows = arms.rows(f"rate {rate:g}")
+    for run in runs:
+        rows = arms.rows(collapse_arm(run))
         accuracies = ", ".join(f"{row['whole_accuracy']:.7f}" for row in rows)
         early = sum(named_early(row) for row in rows)
+        train = arms.last(collapse_arm(run), None, "train_accuracy")
         if rows:
-            table.append((rate_text(rate), accuracies, f"{early} of {len(rows)}"))
+            label = collapse_label(run)
+            table.append(
+                (label, accuracies, f"{100 * train.value:.1f} %", f"{early} of {len(rows)}")
+            )
     return table

@@ -1,16 +1,18 @@
 """Claims about fine-tuning: the chosen cell, the number of epochs and rows, the collapse."""
 
 import math
+from collections.abc import Sequence
 
+from attnlab.audit.checks.collapse import MOST
 from attnlab.lab.claim import Claim, Reported, judge
 from attnlab.lab.table import Row
 from attnlab.measure.intervals import Estimate, difference_of_shares, mean_interval
 from attnlab.studies.adapting.evidence import AdaptArms, add_uncertainty, no_collapse
 from attnlab.studies.adapting.settings import FineTuningSettings, rate_text
 
-CONSTANT = 0.95  # share of one class among the predictions: the threshold of the audit `collapse`
 COURSE = "course report: RoBERTa-base on SST-2, one run"
 BOOLQ = "course report: RoBERTa on BoolQ, four runs"
+Run = tuple[float, float]  # learning rate and epochs of a training that may collapse
 
 
 def fine_tuning_claims(arms: AdaptArms, s: FineTuningSettings) -> list[Claim]:
@@ -21,17 +23,32 @@ def fine_tuning_claims(arms: AdaptArms, s: FineTuningSettings) -> list[Claim]:
     if len(s.sizes) > 1:
         claims.append(_more_rows(arms, *sorted(s.sizes)[-2:]))
     if s.collapse_data:
-        claims += [_collapses(arms, rate) for rate in s.collapse_rates]
-        claims.append(_is_named(arms, s))
+        *high, sane = s.collapse_runs
+        claims += [_collapses(arms, run) for run in high]
+        claims.append(_is_named(arms, high))
         if not s.collapse_rows:  # nothing can be learnt from a few rows, at any rate
-            claims.append(_sane(arms, s.sane_rate))
+            claims.append(_sane(arms, sane))
     return claims
+
+
+def collapse_arm(run: Run) -> str:
+    """The arm of a learning rate and a number of epochs."""
+    return f"rate {run[0]:g}, {run[1]:g} epochs"
+
+
+def collapse_claim(run: Run) -> str:
+    """The name of the claim that such models collapse."""
+    return f"collapses-at-{run[0]:g}-{run[1]:g}-epochs"
+
+
+def collapse_label(run: Run) -> str:
+    """A learning rate and a number of epochs in words."""
+    return f"{rate_text(run[0])} ({run[1]:g} epochs)"
 
 
 def collapse_trials(arms: AdaptArms, s: FineTuningSettings) -> list[Row]:
     """The trials at the learning rates that collapse and at the one beside them."""
-    rates = (*s.collapse_rates, s.sane_rate)
-    return [row for rate in rates for row in arms.rows(f"rate {rate:g}")]
+    return [row for run in s.collapse_runs for row in arms.rows(collapse_arm(run))]
 
 
 def named_early(row: Row) -> bool:
@@ -98,12 +115,14 @@ def _train_goes_on(arms: AdaptArms) -> Claim:
     )
 
 
-def _collapses(arms: AdaptArms, rate: float) -> Claim:
+def _collapses(arms: AdaptArms, run: Run) -> Claim:
+    """What counts as a collapse is what the audit `collapse` calls one."""
     return judge(
-        f"collapses-at-{rate:g}",
-        f"At learning rate {rate_text(rate)} more than 95 % of the predictions are one class",
-        arms.estimate(f"rate {rate:g}", "whole_top_share"),
-        above=CONSTANT,
+        collapse_claim(run),
+        f"At learning rate {collapse_label(run)} more than {MOST:.0%} of the predictions are one "
+        "class",
+        arms.estimate(collapse_arm(run), "whole_top_share"),
+        above=MOST,
         quantity="share of the most frequent prediction",
         reported=Reported(
             1.0,
@@ -111,16 +130,16 @@ def _collapses(arms: AdaptArms, rate: float) -> Claim:
             comparable=False,
             note="validation 0.6217125 = 2,033 / 3,270, the share of 'yes'",
         ),
-        trials=arms.ids(f"rate {rate:g}"),
+        trials=arms.ids(collapse_arm(run)),
     )
 
 
-def _sane(arms: AdaptArms, rate: float) -> Claim:
+def _sane(arms: AdaptArms, run: Run) -> Claim:
     return arms.difference(
         "sane-rate-learns",
-        f"At learning rate {rate_text(rate)} the same training beats the majority class",
-        (f"rate {rate:g}", "whole_accuracy"),
-        (f"rate {rate:g}", "whole_majority"),
+        f"At learning rate {rate_text(run[0])} the same training beats the majority class",
+        (collapse_arm(run), "whole_accuracy"),
+        (collapse_arm(run), "whole_majority"),
         above=0.0,
         quantity="accuracy − share of the majority class",
     )
@@ -138,13 +157,13 @@ def _more_rows(arms: AdaptArms, less: int, more: int) -> Claim:
     )
 
 
-def _is_named(arms: AdaptArms, s: FineTuningSettings) -> Claim:
+def _is_named(arms: AdaptArms, runs: Sequence[Run]) -> Claim:
     """Of the models that end collapsed, how many the audit does not find in the first epoch."""
     rows = [
         row
-        for rate in s.collapse_rates
-        for row in arms.rows(f"rate {rate:g}")
-        if row.failure("collapse") or row["whole_top_share"] > CONSTANT
+        for run in runs
+        for row in arms.rows(collapse_arm(run))
+        if row.failure("collapse") or row["whole_top_share"] > MOST
     ]
     late = float(sum(not named_early(row) for row in rows)) if rows else math.nan
     return judge(

@@ -6,12 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
+from attnlab.audit.checks.collapse import MOST
 from attnlab.lab.study import Figure
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, direct_label, house_style, panels
 from attnlab.studies.adapting.evidence import AdaptArms
 from attnlab.studies.adapting.fine_tuning import FineTuning
-from attnlab.studies.adapting.fine_tuning_claims import CONSTANT
+from attnlab.studies.adapting.fine_tuning_claims import Run, collapse_arm
 from attnlab.studies.adapting.plots import draw_line, draw_majority, log_ticks
 from attnlab.studies.adapting.settings import rate_text
 
@@ -19,14 +20,14 @@ from attnlab.studies.adapting.settings import rate_text
 def figures(study: FineTuning, arms: AdaptArms) -> list[Figure]:
     """A figure without trials is left out."""
     s = study.settings
-    sizes, rates = sorted(s.sizes), (*s.collapse_rates, s.sane_rate)
+    sizes = sorted(s.sizes)
     size_ids = [name for rows in sizes for name in arms.ids(f"{rows} rows")]
-    rate_ids = [name for rate in rates for name in arms.ids(f"rate {rate:g}")]
+    rate_ids = [name for run in s.collapse_runs for name in arms.ids(collapse_arm(run))]
     drawn: dict[str, Drawn] = {
         "search": (lambda: _search(arms), arms.ids("search")),
         "epochs": (lambda: _epochs(arms), arms.ids("long")),
         "sizes": (lambda: _sizes(arms, sizes), size_ids),
-        "collapse": (lambda: _collapse(arms, rates), rate_ids),
+        "collapse": (lambda: _collapse(arms, s.collapse_runs), rate_ids),
     }
     return with_words(study, drawn)
 
@@ -91,23 +92,24 @@ def _sizes(arms: AdaptArms, sizes: Sequence[int]) -> Drawing:
     return drawing
 
 
-def _collapse(arms: AdaptArms, rates: Sequence[float]) -> Drawing:
-    colors = dict(zip(reversed(rates), PALETTE, strict=False))
+def _collapse(arms: AdaptArms, runs: Sequence[Run]) -> Drawing:
+    colors = dict(zip(reversed(runs), PALETTE, strict=False))
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.8)
-        for rate in rates:
-            rows, color = arms.rows(f"rate {rate:g}"), colors.get(rate, NEUTRAL)
+        for run in runs:
+            rows, color = arms.rows(collapse_arm(run)), colors.get(run, NEUTRAL)
             for row in rows:
                 epoch = np.array(row.curves["dev_step"]) / row["epoch_steps"]
+                left.plot(epoch, row.curves["train_accuracy"], "--", color=color, linewidth=0.8)
                 for ax, name in ((left, "dev_accuracy"), (right, "top_share")):
                     ax.plot(epoch, row.curves[name], "o-", color=color, ms=3, linewidth=1.0)
                     if row is rows[0]:
-                        direct_label(ax, epoch, row.curves[name], rate_text(rate), color)
-        shares = [row["dev_majority"] for rate in rates for row in arms.rows(f"rate {rate:g}")]
+                        direct_label(ax, epoch, row.curves[name], rate_text(run[0]), color)
+        shares = [row["dev_majority"] for run in runs for row in arms.rows(collapse_arm(run))]
         draw_majority(left, float(np.mean(shares)))
-        draw_majority(right, CONSTANT)
+        draw_majority(right, MOST)
         right.set_ylim(0.45, 1.03)
-        left.set_ylabel("dev accuracy")
+        left.set_ylabel("accuracy")
         right.set_ylabel("share of one class")
         for ax in (left, right):
             ax.set_xlabel("epoch")

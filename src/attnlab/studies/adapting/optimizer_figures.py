@@ -18,6 +18,7 @@ def figures(study: Optimizers, arms: AdaptArms) -> list[Figure]:
     drawn: dict[str, Drawn] = {
         "rates": (lambda: _rates(arms, common), arms.table.ids),
         "fair": (lambda: _fair(arms, common), arms.table.ids),
+        "at-one-rate": (lambda: draw_curves(arms, arms.names(), common), arms.table.ids),
         "curves": (lambda: draw_curves(arms, arms.names()), arms.table.ids),
     }
     return with_words(study, drawn, common=rate_text(common))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import NullLocator
@@ -10,7 +11,7 @@ from attnlab.measure.intervals import Estimate
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
 from attnlab.studies.adapting.evidence import AdaptArms
 
-PANELS = {"train_loss": "training loss", "dev_loss": "dev loss", "dev_accuracy": "dev accuracy"}
+CURVES = {"loss": ("dev_loss", "own_loss"), "accuracy": ("dev_accuracy", "train_accuracy")}
 
 
 def draw_line(
@@ -38,16 +39,23 @@ def log_ticks(ax: Axes, values: Sequence[float], labels: Sequence[str]) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def draw_curves(arms: AdaptArms, names: Sequence[str]) -> Drawing:
-    """Losses and dev accuracy by epoch, one colour an arm: the mean over seeds of chosen cells."""
+def draw_curves(arms: AdaptArms, names: Sequence[str], rate: float | None = None) -> Drawing:
+    """Loss and accuracy by epoch on dev and on training rows (dashed), one colour an arm.
+
+    Means over seeds of the chosen trainings, or of those at this learning rate.
+    """
     with house_style():
-        drawing, axes = panels(1, len(PANELS), height=3.0)
-        for ax, (curve, label) in zip(axes, PANELS.items(), strict=True):
+        drawing, axes = panels(1, len(CURVES), height=3.0)
+        for ax, (label, curves) in zip(axes, CURVES.items(), strict=True):
             for name, color in zip(names, PALETTE, strict=False):
-                x = "step" if curve == "train_loss" else "dev_step"
-                steps, values = arms.curve(name, x, curve)
-                epochs = steps / arms.mean(name, "epoch_steps")
-                ax.plot(epochs, [e.value for e in values], color=color, label=arms.label(name))
+                seeds = list(arms.curves(name, rate).values())
+                if not seeds:
+                    continue
+                epochs = np.array(seeds[0]["dev_step"]) / arms.mean(name, "epoch_steps")
+                for curve, style in zip(curves, ("-", "--"), strict=True):
+                    mean = np.mean([values[curve] for values in seeds], axis=0)
+                    on_dev = arms.label(name) if style == "-" else None
+                    ax.plot(epochs, mean, style, marker="o", ms=3, color=color, label=on_dev)
             ax.set_xlabel("epoch")
             ax.set_ylabel(label)
         axes[-1].set_ylim(0.0, 1.0)

@@ -49,7 +49,7 @@ class Search:
     task: EncodedTask
     seed: Seed
     context: TrialContext
-    with_train: bool = False  # also score the training rows at every evaluation
+    train_scored: int = 0  # training rows to score at every evaluation, beside dev
     cells: dict[str, Cell] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)  # of the best cell so far
     best: tuple[str, Classifier] | None = None  # key and model of the best cell, where trained here
@@ -89,9 +89,9 @@ class Search:
         model = task.build_classifier(s, self.seed, context.device)
 
         def score_train() -> dict[str, float]:
-            if not self.with_train:
+            if not self.train_scored:
                 return {}
-            train = predict_all(model, task.train)
+            train = predict_all(model, task.train, self.train_scored)
             return {"train_accuracy": train.accuracy, "own_loss": train.loss}
 
         settings = training_settings(s, len(task.train)).model_copy(

@@ -42,6 +42,7 @@ def rate_text(rate: float) -> str:
 class AdaptSettings(StudySettings):
     """The labelled texts, the encoder, and how trainings are evaluated."""
 
+    seeds: int = setting("independent repetitions of every arm", 5, smoke=3, ge=1)
     data: str = setting(
         "sentiment, boolq, snli, or a folder of splits", "sentiment", smoke="made-up"
     )
@@ -53,15 +54,17 @@ class AdaptSettings(StudySettings):
     pooling: Literal["mean", "first"] = setting(
         "input of the head: mean over tokens, or first token", "mean"
     )
-    rows: int = setting("training rows, drawn by seed; 0: all", 400, smoke=320, full=0, ge=0)
-    scored: int = setting("dev rows; 0: all", 200, smoke=100, full=0, ge=0)
+    rows: int = setting("training rows, drawn by seed; 0: all", 200, smoke=320, full=0, ge=0)
+    scored: int = setting("dev rows; 0: all", 128, smoke=100, full=0, ge=0)
     tested: int = setting("test rows; 0: all", 0, ge=0)
     longest: int = setting("maximum tokens per text", 128, smoke=24, ge=8)
     precision: Literal["float32", "bfloat16"] = setting(
-        "bfloat16 uses autocast, on a GPU", "float32"
+        "bfloat16 uses autocast, on a GPU", "float32", full="bfloat16"
     )
     deterministic: bool = setting("use deterministic kernels on a GPU", True)
-    evaluations: int = setting("evaluations on dev per epoch", 2, smoke=1, ge=1)
+    evaluations: int = setting(
+        "evaluations per epoch, on dev and on as many training rows", 1, ge=1
+    )
     widen: int = setting(
         "learning rates that a search may try beyond its grid, one at a time, while dev chooses an "
         "end of it; as many batch sizes, where several are searched",
@@ -99,7 +102,7 @@ class FineTuningSettings(AdaptSettings):
         full="grid",
     )
     batches: tuple[int, ...] = setting(
-        "batch sizes of the search", (16,), full=(64, 128, 256), min_length=1
+        "batch sizes of the search", (8,), smoke=(16,), full=(64, 128, 256), min_length=1
     )
     rates: Rates = setting(
         "learning rates of the search",
@@ -118,10 +121,10 @@ class FineTuningSettings(AdaptSettings):
     steady_rate: float = setting(
         "learning rate outside the search: training sizes, long training", 5e-5, smoke=0.01, gt=0
     )
-    steady_batch: int = setting("batch size outside the search", 16, full=32, ge=1)
+    steady_batch: int = setting("batch size outside the search", 8, smoke=16, full=64, ge=1)
     sizes: tuple[int, ...] = setting(
         "numbers of training rows to compare",
-        (50, 150, 400),
+        (50, 200),
         smoke=(32, 320),
         full=(108, 216, 432, 865, 1730, 3460, 6920),
     )
@@ -135,16 +138,33 @@ class FineTuningSettings(AdaptSettings):
         "reported learning rates that collapse",
         (1.25e-2,),
         smoke=(20.0,),
-        full=(5e-4, 1e-3, 1.25e-2),
+        full=(5e-4, 1e-3, 1.25e-2, 1.25e-2),
+    )
+    collapse_epochs: tuple[float, ...] = setting(
+        "training epochs at each of these learning rates, or one number for all; "
+        "the learning rate to compare with has the fewest",
+        (2.0,),
+        full=(7.0, 9.0, 12.0, 20.0),
+        min_length=1,
     )
     sane_rate: float = setting("learning rate to compare them with", 5e-5, smoke=0.01, gt=0)
     collapse_seeds: int = setting("models per learning rate", 3, ge=1)
-    collapse_rows: int = setting("training rows there; 0: all", 192, smoke=96, full=0, ge=0)
-    collapse_scored: int = setting("dev rows and test rows there, each; 0: all", 96, full=0, ge=0)
+    collapse_rows: int = setting("training rows there; 0: all", 128, smoke=96, full=0, ge=0)
+    collapse_scored: int = setting(
+        "dev rows and test rows there, each; 0: all", 64, smoke=96, full=0, ge=0
+    )
     collapse_longest: int = setting(
         "maximum tokens of a question and its passage", 96, smoke=24, full=256, ge=8
     )
-    collapse_epochs: float = setting("training epochs there", 2.0, gt=0)
+
+    @property
+    def collapse_runs(self) -> list[tuple[float, float]]:
+        """Learning rate and epochs of every training there; the last one is not to collapse."""
+        epochs = self.collapse_epochs
+        if len(epochs) == 1:
+            epochs = epochs * len(self.collapse_rates)
+        high = list(zip(self.collapse_rates, epochs, strict=True))
+        return [*high, (self.sane_rate, min(self.collapse_epochs))]
 
     @model_validator(mode="after")
     def _fits(self) -> "FineTuningSettings":
@@ -152,6 +172,12 @@ class FineTuningSettings(AdaptSettings):
             raise ValueError(
                 f"sizes: {max(self.sizes)} rows cannot be drawn from {self.rows} training rows"
             )
+        if min(self.collapse_epochs) <= 0:
+            raise ValueError("collapse_epochs: epochs are greater than 0")
+        if len(self.collapse_epochs) not in (1, len(self.collapse_rates)):
+            raise ValueError("collapse_epochs: one number, or one for each of collapse_rates")
+        if len(set(self.collapse_runs)) != len(self.collapse_runs):
+            raise ValueError("collapse_rates: a learning rate and its epochs are given twice")
         return self
 
 
@@ -159,34 +185,32 @@ class OptimizerSettings(AdaptSettings):
     """Learning rates for each optimizer, and one for all."""
 
     optimizers: tuple[Literal["adamw", "sgd", "momentum", "adagrad"], ...] = setting(
-        "optimizers to compare; momentum: SGD with momentum", OPTIMIZERS, min_length=1
+        "optimizers to compare; momentum: SGD with momentum",
+        ("adamw", "sgd", "adagrad"),
+        smoke=OPTIMIZERS,
+        full=OPTIMIZERS,
+        min_length=1,
     )
     common_rate: float = setting("learning rate at which all are compared", 5e-5, smoke=1e-4, gt=0)
     # the same number for every optimizer: a search with more cells finds more
     adamw_rates: Rates = setting(
-        "further learning rates of AdamW",
-        (2e-4, 8e-4),
-        smoke=(0.01,),
-        full=(2e-5, 1e-4, 2e-4, 4e-4),
+        "further learning rates of AdamW", (2e-4,), smoke=(0.01,), full=(2e-5, 1e-4, 2e-4)
     )
     sgd_rates: Rates = setting(
-        "further learning rates of SGD", (0.3, 1.0), smoke=(0.3,), full=(0.03, 0.1, 0.3, 1.0)
+        "further learning rates of SGD", (0.1,), smoke=(0.3,), full=(0.01, 0.03, 0.1)
     )
     momentum_rates: Rates = setting(
         "further learning rates of SGD with momentum",
-        (0.03, 0.1),
+        (0.01,),
         smoke=(0.1,),
-        full=(3e-3, 0.01, 0.03, 0.1),
+        full=(1e-3, 3e-3, 0.01),
     )
     adagrad_rates: Rates = setting(
-        "further learning rates of Adagrad",
-        (5e-4, 5e-3),
-        smoke=(0.1,),
-        full=(2e-4, 5e-4, 1e-3, 3e-3),
+        "further learning rates of Adagrad", (5e-4,), smoke=(0.1,), full=(2e-4, 5e-4, 1e-3)
     )
     momentum: float = setting("momentum of SGD with momentum", 0.9, gt=0, lt=1)
-    batch: int = setting("batch size in rows", 16, full=32, ge=1)
-    epochs: float = setting("training epochs", 2.0, full=3.0, gt=0)
+    batch: int = setting("batch size in rows", 8, smoke=16, full=64, ge=1)
+    epochs: float = setting("training epochs", 2.0, full=10.0, gt=0)
 
     def rates(self, optimizer: str) -> list[float]:
         """The learning rates of an optimizer, the common one among them, in increasing order."""
@@ -196,9 +220,12 @@ class OptimizerSettings(AdaptSettings):
 class AdapterSettings(AdaptSettings):
     """Methods and encoders on two tasks."""
 
-    rows: int = setting("training rows, drawn by seed; 0: all", 300, smoke=320, full=0, ge=0)
     methods: tuple[Literal["full", "head", "prefix", "prefix-layers", "lora"], ...] = setting(
-        "methods to compare: what is trained", METHODS, min_length=1
+        "methods to compare: what is trained",
+        ("full", "head", "prefix"),
+        smoke=METHODS,
+        full=METHODS,
+        min_length=1,
     )
     encoders: tuple[str, ...] = setting(
         "encoders to compare with `model` by full fine-tuning; random: the same architecture, "
@@ -212,18 +239,16 @@ class AdapterSettings(AdaptSettings):
         full=(0.3, 1.0, 3.0),
         min_length=1,
     )
-    prefix_length: int = setting("trained vectors of a prefix", 32, smoke=5, full=128, ge=1)
+    prefix_length: int = setting("trained vectors of a prefix", 8, smoke=5, full=128, ge=1)
     rank: int = setting("rank of LoRA", 8, ge=1)
-    batch: int = setting("batch size in rows", 16, full=64, ge=1)
+    batch: int = setting("batch size in rows", 8, smoke=16, full=64, ge=1)
     epochs: float = setting("training epochs", 2.0, smoke=3.0, full=4.0, gt=0)
 
-    pair_data: str = setting("data of the second task; empty: none", "boolq", smoke="made-up pairs")
-    pair_seeds: int = setting(
-        "models per method there; fewer than 3 decide nothing", 1, full=3, ge=1
+    pair_data: str = setting(
+        "data of the second task; empty: none", "", smoke="made-up pairs", full="boolq"
     )
-    pair_rows: int = setting("training rows there; 0: all", 128, smoke=60, full=0, ge=0)
-    pair_scored: int = setting("dev rows and test rows there, each; 0: all", 96, full=0, ge=0)
-    pair_longest: int = setting(
-        "maximum tokens of a question and its passage", 96, smoke=24, full=256, ge=8
-    )
-    pair_epochs: float = setting("training epochs there", 2.0, smoke=1.0, full=3.0, gt=0)
+    pair_seeds: int = setting("models per method there", 3, smoke=1, ge=1)
+    pair_rows: int = setting("training rows there; 0: all", 0, smoke=60, ge=0)
+    pair_scored: int = setting("dev rows and test rows there, each; 0: all", 0, smoke=96, ge=0)
+    pair_longest: int = setting("maximum tokens of a question and its passage", 256, smoke=24, ge=8)
+    pair_epochs: float = setting("training epochs there", 3.0, smoke=1.0, gt=0)

@@ -18,7 +18,7 @@ from attnlab.products.finetune.audits import (
     with_history,
 )
 from attnlab.products.finetune.settings import FinetuneSettings
-from attnlab.products.finetune.task import predict_all
+from attnlab.products.finetune.task import EncodedTask, predict_all
 from attnlab.products.finetune.training import training_settings
 from attnlab.products.finetune.trial import score_metrics, task_sizes
 from attnlab.studies.adapting.data import load_task
@@ -65,12 +65,17 @@ def run(study: AdaptStudy, trial: Trial, context: TrialContext) -> Outcome:
     s = finetune_settings(c)
     task = load_task(s, trial.stream, c["tested"])
     task.check_labels()
-    search = Search(task, trial.stream, context, with_train=bool(c.get("with_train")))
+    search = Search(task, trial.stream, context, _train_scored(c["kind"], task))
     untrained = task.build_classifier(s, trial.stream, context.device)
     findings = findings_before(untrained, s, task, training_settings(s, len(task.train)))
     if c["kind"] == "search":
         return _run_search(search, s, c, findings)
     return _run_single(search, s, findings, whole=c["kind"] == "collapse")
+
+
+def _train_scored(kind: str, task: EncodedTask) -> int:
+    """Training rows that are scored beside dev: all of them, or as many as dev has."""
+    return {"long": len(task.train), "size": 0}.get(kind, len(task.dev))
 
 
 def _run_search(
