@@ -69,15 +69,17 @@ def check(  # noqa: PLR0913  (what a person may choose)
     `verdicts.verdict` is "fail" if one fails; "could-not-be-judged" if the model raised an error
     inside one, or none applies; else "pass".
     """
+    from attnlab.audit.probing.isolation import set_mode
     from attnlab.audit.probing.probe import Probe
     from attnlab.audit.probing.wrap import subject_of
 
     audits = select_audits(only, skip)
     subject, probe = subject_of(model, name), Probe(seed, length)
     findings = []
-    for audit in audits:
-        findings.append(run_audit(audit, subject, probe))
-        on_finding(findings[-1])
+    with set_mode(subject.module, training=False):  # once, not again in every call of the model
+        for audit in audits:
+            findings.append(run_audit(audit, subject, probe))
+            on_finding(findings[-1])
     return Verdicts(subject.name, tuple(findings))
 
 

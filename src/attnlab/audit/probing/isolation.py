@@ -165,18 +165,18 @@ def isolate(
         if fresh:
             stack.enter_context(restore_state(inner if module is None else module))
             stack.enter_context(fixed_random_state())
-        if module is not None:
-            stack.enter_context(_set_mode(module, training))
+        stack.enter_context(set_mode(module, training=training))
         if training:
             stack.enter_context(NoDropout())
         yield
 
 
 @contextmanager
-def _set_mode(module: nn.Module, training: bool) -> Iterator[None]:
-    """Put the module into this mode, and every part of it back into its own."""
-    others = [part for part in module.modules() if part.training != training]
-    if others:
+def set_mode(module: nn.Module | None, *, training: bool) -> Iterator[None]:
+    """Put the module into this mode, and every part of it back into its own afterwards."""
+    parts = () if module is None else module.modules()
+    others = [part for part in parts if part.training != training]
+    if module is not None and others:
         module.train(training)
     try:
         yield
