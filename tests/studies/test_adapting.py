@@ -186,7 +186,7 @@ def test_a_folder_in_the_layout_of_sst2_is_read(kind: type[AdaptStudy], tmp_path
     out = study.run(trial, TrialContext())
     sizes = {name: out.metrics[name] for name in ("train_rows", "dev_rows", "tested")}
     assert sizes == {"train_rows": 61, "dev_rows": 23, "tested": 29}
-    assert "; 1 training row left out: in dev or test too" in out.metrics["cut"]
+    assert "; 1 training row left out: in dev or test too" in str(out.metrics["cut"])
     assert next(f for f in out.findings if f.name == "split-overlap").verdict == "pass"
 
 

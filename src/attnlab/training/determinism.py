@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -25,13 +26,13 @@ def isolate_torch_state(device: torch.device, deterministic: bool) -> Iterator[N
     with torch.random.fork_rng(devices=[device] if cuda else []):
         torch.use_deterministic_algorithms(deterministic or before)
         # torch would write NaN into all new memory, one more kernel for most operations
-        filled = torch.utils.deterministic.fill_uninitialized_memory
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        memory: Any = torch.utils.deterministic
+        filled, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False
         try:
             yield
         finally:
             torch.use_deterministic_algorithms(before)
-            torch.utils.deterministic.fill_uninitialized_memory = filled
+            memory.fill_uninitialized_memory = filled
 
 
 def _set_cublas_workspace() -> None:

@@ -19,6 +19,7 @@ from attnlab.studies.adapting.settings import NAMES, OptimizerSettings, rate_tex
 from attnlab.studies.adapting.study import AdaptStudy, enough_test_rows
 
 COURSE = "course report: RoBERTa-base on SST-2, one rate for all, one run"
+REPORTED_GAP = 0.43  # of validation accuracies: 93 % (Adagrad) − "around 50 %" (SGD)
 
 
 class Optimizers(AdaptStudy):
@@ -90,18 +91,15 @@ class Optimizers(AdaptStudy):
         ]
 
     def audits(self, arms: AdaptArms, claims: Sequence[Claim]) -> Sequence[Finding]:
-        """Did dev choose an end of a grid? Could the test rows show a gap as at one rate?"""
+        """Did dev choose an end of a grid? Could the test rows show a gap like the reported one?"""
         rows = {arms.label(name): arms.rows(name) for name in arms.names()}
         at_own = [claim for claim in claims if claim.name.endswith("-its-own")]
-        effect = max(
-            (c.estimate.value for c in claims if c.name.endswith("-at-one-rate")), default=0.0
-        )
         choices = [
             choice
             for name in arms.names()
             for choice in arms.choices(name, f"{name}_rates", "rate", at_own)
         ]
-        return [grid_edge(choices), enough_test_rows(rows, effect)]
+        return [grid_edge(choices), enough_test_rows(rows, REPORTED_GAP)]
 
     def facts(self, arms: AdaptArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Accuracies at the common and at the chosen learning rates, and the rates themselves."""
