@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnlab.api.functions import build_model, find_function
-from attnlab.api.readers import HubReader, OwnReader, Reader, describe_unknown
+from attnlab.api.readers import HubReader, Reader, describe_unknown
 from attnlab.core.config import suggest
 from attnlab.core.devices import check_device, resolve_device
 from attnlab.core.errors import IntegrityError, UsageError, from_os_error
@@ -203,7 +203,7 @@ def own_model(name: str, row: "Row") -> Target:
     model.load_state_dict(weights)
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
     how = json.loads(row.documents.get(READING) or "{}")  # ids around a text, if not <START>
-    return Target(name, model.eval(), OwnReader(tokenizer, **how))
+    return Target(name, model.eval(), Reader(tokenizer, **how))
 
 
 def _asset(text: str, out: Path, how: Opening) -> Found | None:

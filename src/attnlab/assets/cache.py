@@ -20,10 +20,16 @@ from typing import Literal
 import platformdirs
 from filelock import FileLock, Timeout
 
-from attnlab.assets.stream import Progress, storage_errors
+from attnlab.assets.stream import Progress
 from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, RunInUseError, from_os_error
-from attnlab.core.files import make_folder, read_json, sha256_file, sync_folder, write_text
+from attnlab.core.errors import (
+    STORAGE_ERRNOS,
+    IntegrityError,
+    RunInUseError,
+    from_os_error,
+    storage_errors,
+)
+from attnlab.core.files import make_folder, read_json, sha256_file, sync, write_text
 
 VARIABLE = "ATTNLAB_CACHE"
 MANIFEST = "MANIFEST.json"
@@ -99,7 +105,7 @@ def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
             if folder.exists():
                 os.rename(folder, staging / "old")
             os.rename(new, folder)
-            sync_folder(root())
+            sync(root())
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return folder

@@ -9,9 +9,9 @@ from typing import Any
 from attnlab.assets import cache
 from attnlab.assets.catalogue import Entry, catalogue, entries_in, entry_of, is_hub_id
 from attnlab.assets.hub import HubName
-from attnlab.assets.stream import NoProgress, Progress, storage_errors
+from attnlab.assets.stream import NoProgress, Progress
 from attnlab.core.config import suggest
-from attnlab.core.errors import IntegrityError, MissingError, UsageError
+from attnlab.core.errors import IntegrityError, MissingError, UsageError, storage_errors
 
 SOURCES = ("registry", "hub", "path")
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.assets.cache import FileDigest, Manifest, folder_of
-from attnlab.assets.stream import CHUNK, storage_errors
-from attnlab.core.errors import IntegrityError, MissingError, StorageError
+from attnlab.assets.stream import CHUNK
+from attnlab.core.errors import IntegrityError, MissingError, StorageError, storage_errors
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 ENCODERS = ("roberta-base", "bert-base-cased", "bert-base-uncased", "distilbert-base-uncased")

@@ -28,11 +28,6 @@ _CODE = re.compile(r"`[^`]+`")
 _KEPT = "\x00"  # for a space inside code, where no line may end
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("answers")(answers)
-
-
 def answers(
     document: DocumentArgument = None,
     question: QuestionArgument = None,

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +40,24 @@ def set_option(names: str) -> Any:
     return typer.Option(
         "--set", metavar="KEY=VALUE", help=f"Change one setting; can be repeated. {names}"
     )
+
+
+def command_group(name: str, help: str) -> typer.Typer:
+    """Commands under one name; without a command the help is printed and the exit code is 2."""
+    group = typer.Typer(name=name, help=help)
+
+    @group.callback(invoke_without_command=True)
+    def _(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help(), err=True)
+            raise typer.Exit(2)
+
+    return group
+
+
+def guard_stdout() -> AbstractContextManager[Any]:
+    """Inside, what a user's model or study prints goes to stderr: stdout holds our output only."""
+    return redirect_stdout(sys.stderr)
 
 
 def open_streams() -> None:

@@ -22,11 +22,6 @@ from attnlab.cli.console import (
 from attnlab.cli.training import TrainingProgress
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("train")(train)
-
-
 def train(  # noqa: PLR0913  (each is one documented option)
     text: Annotated[str, typer.Option(help="A UTF-8 file, a folder of .txt files, or an asset.")],
     size: Annotated[str, typer.Option(help="Model size: nano, micro or mini.")] = "nano",
@@ -106,14 +101,12 @@ def train(  # noqa: PLR0913  (each is one documented option)
 
 
 def _show(summary: dict[str, Any], row: Any) -> None:
+    best = f"{row['best_step']:,}"
     say_table(
         ["quantity", "value"],
         [
             ["train perplexity", f"{summary['train_perplexity']:.3f}"],
-            [
-                "dev perplexity",
-                f"{summary['dev_perplexity']:.3f} (best, at step {row['best_step']:,})",
-            ],
+            ["dev perplexity", f"{summary['dev_perplexity']:.3f} (best, at step {best})"],
             *[[f"  {name}, dev", f"{value:.3f}"] for name, value in summary["baselines"].items()],
             ["vocabulary", f"{summary['vocabulary']:,}"],
             ["parameters", f"{summary['parameters']:,}"],

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from attnlab.core.errors import IntegrityError, StorageError, from_os_error
+from attnlab.core.errors import IntegrityError, from_os_error, storage_errors
 from attnlab.lab.manifest import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
@@ -66,11 +67,9 @@ def write_artefacts(run: Path, trial_id: str, outcome: Outcome) -> dict[str, Fil
     remove_folder(folder)  # left by a run that was killed before it committed the row
     entries: dict[str, FileEntry] = {}
     for name, data in encode_outcome(outcome).items():
-        try:
+        with storage_errors(folder / name):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
-        except OSError as error:
-            raise StorageError(f"{folder / name}: {error.strerror or error}") from None
         entries[name] = FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest())
     return entries
 
@@ -107,12 +106,8 @@ def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder and all below it, if it is there."""
-    try:
+    with storage_errors(folder), suppress(FileNotFoundError):
         shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
 
 
 def sync_folder(folder: Path) -> None:
@@ -121,7 +116,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _sync(path: Path, hurry: bool) -> None:
-    try:
+    with storage_errors(path):
         handle = os.open(path, os.O_RDONLY)
         try:
             if not hurry:
@@ -130,8 +125,6 @@ def _sync(path: Path, hurry: bool) -> None:
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
 def _json_bytes(value: object) -> bytes:

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from attnlab.core.errors import StorageError
+from attnlab.core.errors import StorageError, storage_errors
 from attnlab.core.files import make_folder, write_json
 from attnlab.lab.artefacts import sync_folder
 from attnlab.lab.manifest import (
@@ -31,13 +31,11 @@ def open_manifest(folder: Path, spec: RunSpec, ended: bool = False) -> Manifest:
 
 def create_folder(folder: Path, spec: RunSpec) -> None:
     """Make the folder under another name and rename it: there is never half a run."""
-    try:
+    with storage_errors(folder):
         make_folder(folder.parent)
         _remove_stale(folder.parent)
         draft = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{folder.name}-", dir=folder.parent))
         draft.chmod(0o755)
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
     try:
         write_json(draft / STUDY, spec.model_dump(mode="json"))
         write_signed(draft / ENV, {"sessions": []})

@@ -22,7 +22,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import IntegrityError, MissingError, StorageError
+from attnlab.core.errors import IntegrityError, MissingError, storage_errors
 from attnlab.core.files import sha256_file
 from attnlab.training.atomic_folder import (
     commit_folder,
@@ -292,7 +292,5 @@ def _read_file(path: Path, read: Callable[[Path], T]) -> T:
     """
     if path.is_symlink() or not path.is_file():
         raise IntegrityError(f"{path}: missing" if not path.exists() else f"{path}: not a file")
-    try:
+    with storage_errors(path):
         return read(path)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None

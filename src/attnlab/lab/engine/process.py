@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.errors import StorageError
+from attnlab.core.errors import StorageError, storage_errors
 from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
 from attnlab.lab.trial import Trial
@@ -42,12 +42,10 @@ class WorkerProcess:
         self._unpacker = Unpacker()
         self.seen_peak = 0  # bytes, as last looked at
         self.inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
-        try:
+        with storage_errors(scratch):
             self._log = _log_file(scratch)
             orders, self._orders = os.pipe()
             self.results, answers = os.pipe()
-        except OSError as error:
-            raise StorageError(f"{scratch}: {error.strerror or error}") from None
         os.set_blocking(self.results, False)
         words = [sys.executable, "-P", "-m", "attnlab.lab.engine.worker", str(orders), str(answers)]
         try:
