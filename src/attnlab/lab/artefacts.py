@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attnlab.core.errors import IntegrityError, from_os_error, storage_errors
-from attnlab.lab.manifest import FileEntry, check_entry
+from attnlab.core.signed import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
 ARTEFACTS = "artefacts"

@@ -8,15 +8,9 @@ from pathlib import Path
 
 from attnlab.core.errors import StorageError, storage_errors
 from attnlab.core.files import make_folder, write_json
+from attnlab.core.signed import entry_of, write_signed
 from attnlab.lab.artefacts import sync_folder
-from attnlab.lab.manifest import (
-    FORMAT,
-    PARTIAL,
-    Manifest,
-    entry_of,
-    write_manifest,
-    write_signed,
-)
+from attnlab.lab.manifest import FORMAT, PARTIAL, Manifest, write_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, RunSpec
 from attnlab.lab.store import create_store
 

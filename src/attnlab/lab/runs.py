@@ -9,9 +9,10 @@ from typing import Any
 
 from attnlab.core.config import suggest
 from attnlab.core.errors import AttnlabError, UsageError, storage_errors
+from attnlab.core.signed import read_signed
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.lock import run_lock
-from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest, read_signed
+from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, read_run_spec
 from attnlab.lab.store import count_states
 from attnlab.lab.trial import FINISHED
