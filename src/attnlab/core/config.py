@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from attnlab.core.errors import UsageError, from_os_error
 
@@ -25,9 +25,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def setting(help: str, default: Any, smoke: Any = None, full: Any = None, **limits: Any) -> Any:
+    """A field of settings with its help text, the one that `attnlab show` prints of a study's.
+
+    A study's default is its value at the quick scale; `smoke` and `full` are those at the others.
+    """
+    scales = {"smoke": smoke, "full": full}
+    changed = {scale: value for scale, value in scales.items() if value is not None}
+    return Field(default=default, description=help, json_schema_extra=changed, **limits)
+
+
 S = TypeVar("S", bound=Settings)
-
-
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -179,19 +179,8 @@ def _train(
     model: GPT, s: TextSettings, text: TokenizedText, trial: Trial, context: TrialContext
 ) -> TrainResult:
     settings = TrainSettings(
-        steps=s.steps,
-        batch=s.batch,
-        accumulate=s.accumulate,
-        optimizer=s.optimizer,
-        learning_rate=s.learning_rate,
-        schedule=s.schedule,
-        warmup_fraction=s.warmup_fraction,
-        weight_decay=s.weight_decay,
-        clip=s.clip,
-        precision=s.precision,
-        compile=s.compile,
+        **s.model_dump(include=set(TrainSettings.model_fields)),  # those that both have
         evaluate_every=max(1, s.steps // s.evaluations),
-        checkpoint_every=s.checkpoint_every,
         deterministic=context.device != "cpu",
     )
 
