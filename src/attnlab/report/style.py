@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike
 from attnlab.core.files import write_bytes
 from attnlab.measure.intervals import Estimate
 from attnlab.report.labels import direct_label as direct_label  # part of this vocabulary
-from attnlab.report.labels import halo, part_labels
+from attnlab.report.labels import halo, separate_labels
 from attnlab.report.labels import log_axis as log_axis
 
 SEMANTIC = "#C2185B"
@@ -272,7 +272,7 @@ def save_png(figure: Figure, path: Path, dpi: int = 200) -> None:
 
 def _save(figure: Figure, path: Path, form: str, metadata: dict[str, Any], dpi: int = 300) -> None:
     with house_style():
-        part_labels(figure)
+        separate_labels(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
     data = buffer.getvalue()
