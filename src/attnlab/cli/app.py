@@ -15,7 +15,7 @@ from attnlab.cli.assets import assets
 from attnlab.cli.attend import attend
 from attnlab.cli.audit import audit
 from attnlab.cli.compare import compare
-from attnlab.cli.console import let_go_of_stdout, open_streams, say_error
+from attnlab.cli.console import discard_stdout, open_streams, say_error
 from attnlab.cli.construct import construct
 from attnlab.cli.export import export
 from attnlab.cli.finetune import finetune
@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            let_go_of_stdout()
+            discard_stdout()
             raise typer.Exit from None
 
 
@@ -146,7 +146,7 @@ def _explain(error: Exception) -> int:
         say_error(f"{what}{_known_commands(what, context)}\n`{path} --help` lists the options")
         return 2
     if isinstance(error, OSError):
-        let_go_of_stdout()  # if stdout failed, Python would flush it again at exit and complain
+        discard_stdout()  # if stdout failed, Python would flush it again at exit and complain
         if isinstance(error, BrokenPipeError):
             return 0  # a closed pipe (`| head`) is not an error
         say_error(f"{error.filename or 'output'}: {error.strerror or error}")

@@ -70,7 +70,7 @@ def open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def let_go_of_stdout() -> None:
+def discard_stdout() -> None:
     """Send what is still buffered to nowhere: the pipe is closed, or the disk is full."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -93,7 +93,7 @@ def say(text: str = "") -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        let_go_of_stdout()
+        discard_stdout()
 
 
 def say_json(value: Any) -> None:

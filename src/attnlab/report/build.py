@@ -37,7 +37,7 @@ def write_report(run_folder: Path) -> Path:
     """
     record = Record.open(run_folder)
     path, files = run_folder / REPORT, _files(record)
-    if record.sealed and all(_is(run_folder / name, data) for name, data in files.items()):
+    if record.sealed and all(_holds(run_folder / name, data) for name, data in files.items()):
         return path
     with record.lock():
         ended = record.ended
@@ -62,7 +62,7 @@ def _files(record: Record) -> dict[str, bytes]:
     return files | {CSV: every_trial(table)} if len(table) > MANY else files
 
 
-def _is(path: Path, data: bytes) -> bool:
+def _holds(path: Path, data: bytes) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_bytes() == data
 
 

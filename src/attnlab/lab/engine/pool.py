@@ -121,7 +121,7 @@ class Pool:
         for index, trial in enumerate(self.queue):
             if not (taken and trial.on_accelerator):
                 del self.queue[index]
-                worker.hand(trial, self.terms.seconds)
+                worker.assign(trial, self.terms.seconds)
                 return
 
     def _finish(self, worker: WorkerProcess, message: Message, blob: bytes = b"") -> None:
@@ -135,7 +135,7 @@ class Pool:
             return
         self._checked_at = now
         for worker in list(self._workers.values()):
-            worker.look()
+            worker.check()
             idle = worker.ready and worker.trial is None
             if not worker.dead and (idle or now < worker.deadline):
                 continue

@@ -74,8 +74,8 @@ class WorkerProcess:
             while data:
                 data = data[os.write(self._orders, data) :]
 
-    def hand(self, trial: Trial, seconds: float) -> None:
-        """Hand out a trial; its log and its time start now."""
+    def assign(self, trial: Trial, seconds: float) -> None:
+        """Give the worker a trial; its log and its time start now."""
         os.ftruncate(self._log, 0)
         self.trial = trial
         self.handed_out = time.monotonic()
@@ -120,8 +120,8 @@ class WorkerProcess:
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, how) is not None
 
-    def look(self) -> None:
-        """Note the most memory it has held so far, where the system tells; cut a log too long."""
+    def check(self) -> None:
+        """Note its peak memory so far, where the system tells it; empty a log that is too long."""
         with suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{self.process.pid}/status").read_text()
             words = status.split("VmHWM:")[1].split()

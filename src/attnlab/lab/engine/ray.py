@@ -16,8 +16,8 @@ from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.pool import TICK_SECONDS, Terms, default_workers
-from attnlab.lab.engine.ray_cluster import connected, reach, require_ray
-from attnlab.lab.engine.ray_task import TASK_SECONDS, attempt_some, terms_bytes
+from attnlab.lab.engine.ray_cluster import check_address, connected, require_ray
+from attnlab.lab.engine.ray_task import TASK_SECONDS, run_group, terms_bytes
 from attnlab.lab.engine.wire import Unpacker
 from attnlab.lab.trial import State, Trial
 
@@ -36,7 +36,7 @@ class RayEngine:
 
     def __init__(self, address: str | None = None) -> None:
         require_ray()
-        reach(address)
+        check_address(address)
         self.address = address
 
     def execute(self, job: Job, sink: Sink) -> None:
@@ -62,7 +62,7 @@ class _Sweep:
         for trial in job.trials:
             self.queues[self._needs_gpu(trial)].append(trial)
         gpus = SHARE if job.study.shares_accelerator else 1
-        remote = ray.remote(attempt_some)
+        remote = ray.remote(run_group)
         self.tasks = {
             gpu: remote.options(num_cpus=1, num_gpus=gpus if gpu else 0, max_retries=0)
             for gpu in (False, True)
