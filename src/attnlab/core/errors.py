@@ -85,12 +85,12 @@ def from_os_error(path: Path, error: OSError, otherwise: type[AttnlabError]) -> 
 
 
 @contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into a StorageError that names the file."""
+def storage_errors(path: Path, otherwise: type[AttnlabError] = StorageError) -> Iterator[None]:
+    """Turn an OSError into an error that names the file; `otherwise` as in `from_os_error`."""
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None
+        raise from_os_error(path, error, otherwise) from None
 
 
 def exit_code_of(error: AttnlabError) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, from_os_error
+from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, from_os_error, storage_errors
 from attnlab.core.files import read_json, sha256_file, write_text
 
 
@@ -19,10 +19,8 @@ class FileEntry(Settings):
 
 def entry_of(path: Path) -> FileEntry:
     """Size and SHA-256 of a file as it is now."""
-    try:
+    with storage_errors(path, IntegrityError):
         return FileEntry(size=path.stat().st_size, sha256=sha256_file(path))
-    except OSError as error:
-        raise from_os_error(path, error, IntegrityError) from None
 
 
 def check_entry(path: Path, entry: FileEntry, *, deep: bool = True) -> str:

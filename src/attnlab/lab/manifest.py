@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from attnlab.core.config import Settings
-from attnlab.core.errors import IntegrityError, from_os_error
+from attnlab.core.errors import IntegrityError, storage_errors
 from attnlab.core.signed import FileEntry, read_signed, write_signed
 
 FORMAT = 2  # 2: trials.db has a table of findings
@@ -58,11 +58,8 @@ def files_of(folder: Path) -> Iterator[str]:
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise from_os_error(folder, error, IntegrityError) from None
+    with storage_errors(folder, IntegrityError), os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         if entry.name.startswith(PARTIAL):
             continue
