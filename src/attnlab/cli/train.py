@@ -64,18 +64,18 @@ def train(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.training import plan_training, train_distributed, training_summary
     from attnlab.cli.settings import parse_settings
     from attnlab.core.errors import UsageError
-    from attnlab.lab.supervise import LEASH, obey_leash, supervise
+    from attnlab.lab.supervise import SUPERVISOR, end_with_supervisor, supervise
 
     if sharded and processes == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         raise UsageError("--sharded needs several processes: add --processes N, or use torchrun")
-    if processes > 1 and LEASH not in os.environ:
+    if processes > 1 and SUPERVISOR not in os.environ:
         if "RANK" in os.environ:
             raise UsageError(
                 "--processes: leave it out, torchrun has already started the processes"
             )
         command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
         raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
-    obey_leash()
+    end_with_supervisor()
     chosen = {
         "text": text,
         "size": size,

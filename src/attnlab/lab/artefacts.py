@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attnlab.core.errors import IntegrityError, from_os_error, storage_errors
+from attnlab.core.files import sync
 from attnlab.core.signed import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
@@ -76,12 +77,12 @@ def write_artefacts(run: Path, trial_id: str, outcome: Outcome) -> dict[str, Fil
 
 def sync_artefacts(run: Path, files: Sequence[Path]) -> None:
     """Everything on the disk, names included, before the rows that name it are committed."""
-    for hurry in (True, False):  # start all writes, then wait: one wait serves many files
-        for path in files:
-            _sync(path, hurry)
+    for path in files:  # start all writes, then wait: one wait serves many files
+        _start_write(path)
     folders = {path.parent for path in files}
-    for folder in [*folders, run / ARTEFACTS, run] if folders else []:
-        sync_folder(folder)
+    for path in [*files, *folders, run / ARTEFACTS, run] if files else []:
+        with storage_errors(path):
+            sync(path)
 
 
 def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
@@ -110,21 +111,10 @@ def remove_folder(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def sync_folder(folder: Path) -> None:
-    """The names in a folder reach the disk."""
-    _sync(folder, hurry=False)
-
-
-def _sync(path: Path, hurry: bool) -> None:
-    with storage_errors(path):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            if not hurry:
-                os.fsync(handle)
-            elif hasattr(os, "posix_fadvise"):  # on Linux this starts the write and returns
-                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
+def _start_write(path: Path) -> None:
+    if hasattr(os, "posix_fadvise"):  # on Linux this starts the write and returns
+        with storage_errors(path), path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _json_bytes(value: object) -> bytes:

@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from attnlab.core.errors import StorageError, storage_errors
-from attnlab.core.files import make_folder, write_json
+from attnlab.core.files import make_folder, sync, write_json
 from attnlab.core.signed import entry_of, write_signed
-from attnlab.lab.artefacts import sync_folder
 from attnlab.lab.manifest import FORMAT, PARTIAL, Manifest, write_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, RunSpec
 from attnlab.lab.store import create_store
@@ -36,7 +35,8 @@ def create_folder(folder: Path, spec: RunSpec) -> None:
         create_store(draft / TRIALS, spec.run)
         write_manifest(draft, open_manifest(draft, spec))
         draft.rename(folder)
-        sync_folder(folder.parent)
+        with storage_errors(folder.parent):
+            sync(folder.parent)
     except OSError as error:
         if not folder.is_dir():  # otherwise another process was quicker: use its folder
             raise StorageError(f"{folder}: {error.strerror or error}") from None

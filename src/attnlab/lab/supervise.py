@@ -32,7 +32,7 @@ STEADY_SECONDS = 600.0  # after so long an attempt, restarts are counted from 0 
 GRACE_SECONDS = 10.0  # for the others, once one has ended
 STOP_SECONDS = 30.0  # for all, once a signal was passed on
 POLL_SECONDS = 0.05
-LEASH = "ATTNLAB_LEASH"
+SUPERVISOR = "ATTNLAB_LEASH"
 FINAL_CODES = frozenset({2, 3, 4, 5, 6, 130, 143})  # codes that starting again would not change
 
 
@@ -66,7 +66,7 @@ class _Team:
             "LOCAL_WORLD_SIZE": str(processes),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(_free_port()),
-            LEASH: str(leash),
+            SUPERVISOR: str(leash),
         }
         if sys.platform == "linux":
             shared["GLOO_SOCKET_IFNAME"] = "lo"  # they are all on this machine
@@ -135,15 +135,15 @@ class _Team:
         os.close(self._held)
 
 
-def obey_leash() -> None:
+def end_with_supervisor() -> None:
     """In a supervised process: end, with everything started from here, when the supervisor does."""
-    text = os.environ.pop(LEASH, "")
+    text = os.environ.pop(SUPERVISOR, "")
     if text.isdecimal():
         os.set_inheritable(int(text), False)
-        threading.Thread(target=_end_with_supervisor, args=(int(text),), daemon=True).start()
+        threading.Thread(target=_kill_when_it_ends, args=(int(text),), daemon=True).start()
 
 
-def _end_with_supervisor(leash: int) -> None:
+def _kill_when_it_ends(leash: int) -> None:
     os.read(leash, 1)  # nothing is ever written: it returns when the other end is gone
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
