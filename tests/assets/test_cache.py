@@ -19,6 +19,7 @@ from attnlab.core.errors import (
     StorageError,
     UsageError,
 )
+from attnlab.core.signed import write_signed
 
 from . import packing
 from .conftest import shown
@@ -117,8 +118,7 @@ def resign(folder: Path, **changes: object) -> None:
     value = json.loads((folder / "MANIFEST.json").read_text())
     value.pop("sha256")
     signed = shelf.Manifest.model_validate({**value, **changes})
-    text = shelf._manifest_text(signed)  # type: ignore[reportPrivateUsage]
-    (folder / "MANIFEST.json").write_text(text)
+    write_signed(folder / "MANIFEST.json", signed.model_dump(mode="json"))
 
 
 def forge(folder: Path) -> None:

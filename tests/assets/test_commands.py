@@ -12,15 +12,12 @@ import pytest
 
 from attnlab.assets import cache as shelf
 from attnlab.cli import assets as commands
-from attnlab.cli.app import app
 from tests.cli.conftest import Said, call
 
 from . import packing
 from .server import Shop
 
 HERE = Path(__file__).parent
-if "assets" not in {group.name for group in app.registered_groups}:
-    commands.register(app)
 
 
 def ask(*argv: str) -> Said:
@@ -192,9 +189,7 @@ def test_a_bar_on_a_terminal(terminal: str, kind: str) -> None:
 def test_the_commands_load_nothing_heavy(pebbles: Path) -> None:
     script = (
         "import sys\n"
-        "from attnlab.cli.app import app, main\n"
-        "from attnlab.cli import assets\n"
-        "if 'assets' not in {g.name for g in app.registered_groups}: assets.register(app)\n"
+        "from attnlab.cli.app import main\n"
         "sys.argv = ['attnlab', 'assets', 'list']\n"
         "try:\n    main()\n"
         "except SystemExit:\n    pass\n"

@@ -15,7 +15,7 @@ from attnlab.core.errors import IntegrityError, StorageError
 from attnlab.core.files import (
     read_json,
     sha256_file,
-    sync_folder,
+    sync,
     write_bytes,
     write_json,
     write_text,
@@ -162,13 +162,13 @@ def test_new_folders_have_their_names_on_the_disk(
 ) -> None:
     """Otherwise power loss takes a whole output folder along, with what was stored in it."""
     synced: list[str] = []
-    real = files.sync_folder
+    real = files.sync
 
     def noted(folder: Path) -> None:
         synced.append(str(folder.relative_to(tmp_path)))
         real(folder)
 
-    monkeypatch.setattr(files, "sync_folder", noted)
+    monkeypatch.setattr(files, "sync", noted)
     write_bytes(tmp_path / "a" / "b" / "c", b"x")
     assert synced == [".", "a", "a/b"]
     write_bytes(tmp_path / "a" / "b" / "d", b"x")
@@ -177,8 +177,8 @@ def test_new_folders_have_their_names_on_the_disk(
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts open files by /proc")
 def test_syncing_a_folder_leaves_nothing_open(tmp_path: Path) -> None:
-    sync_folder(tmp_path)
+    sync(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        sync_folder(tmp_path)
+        sync(tmp_path)
     assert len(os.listdir("/proc/self/fd")) == before

@@ -121,7 +121,7 @@ def _works(process: psutil.Process) -> bool:
         words = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    return words.startswith("ray::attempt_some") or "attnlab.lab.engine.worker" in words
+    return words.startswith("ray::run_group") or "attnlab.lab.engine.worker" in words
 
 
 def main() -> None:

@@ -19,8 +19,8 @@ from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.lab.engine import Job, Result, engine_named, ray_task
 from attnlab.lab.engine import ray as engine
 from attnlab.lab.engine.pool import Terms
-from attnlab.lab.engine.ray_cluster import reach
-from attnlab.lab.engine.ray_task import attempt_some, terms_bytes
+from attnlab.lab.engine.ray_cluster import check_address
+from attnlab.lab.engine.ray_task import run_group, terms_bytes
 from attnlab.lab.engine.wire import Unpacker, pack
 from attnlab.lab.record import Record
 from attnlab.lab.source import read_source
@@ -232,16 +232,16 @@ def test_a_task_keeps_its_worker_and_stops_after_a_second(
     job = job_of(tmp_path, trials=11, bad=("vanish",), sleep=0.01)
     asked = json.dumps([[dict(t.config), t.seed] for t in job.trials]).encode()
     monkeypatch.setattr(ray_task, "TASK_SECONDS", 60.0)  # on a busy machine a second is short
-    told = frames(attempt_some(common_of(job), asked))
+    told = frames(run_group(common_of(job), asked))
     assert [m["place"] for m in told] == list(range(12))
     assert [m["state"] for m in told] == ["done"] * 11 + ["crashed"]
     (kept,) = ray_task._kept.values()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(ray_task, "TASK_SECONDS", 0.0)
-    assert [m["place"] for m in frames(attempt_some(common_of(job), asked))] == [0]
+    assert [m["place"] for m in frames(run_group(common_of(job), asked))] == [0]
     assert kept.queue == deque()
     assert [*ray_task._kept.values()] == [kept]  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setenv(ray_task.GPUS, "1")
-    attempt_some(common_of(job), asked)
+    run_group(common_of(job), asked)
     assert [*ray_task._kept.values()] != [kept]  # pyright: ignore[reportPrivateUsage]
 
 
@@ -250,7 +250,7 @@ def test_another_version_on_a_node_is_refused(
 ) -> None:
     common = common_of(job_of(tmp_path))
     monkeypatch.setattr(ray_task, "versions", lambda: {"attnlab": "0.0.7"})
-    (told,) = frames(attempt_some(common, b"[]"))
+    (told,) = frames(run_group(common, b"[]"))
     assert "a node has attnlab 0.0.7" in told["unfit"]
 
 
@@ -260,7 +260,7 @@ def test_checkpoints_lie_in_the_run_where_the_node_sees_it(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     job = job_of(tmp_path)
     told = json.loads(common_of(job))
-    here = ray_task._here  # pyright: ignore[reportPrivateUsage]
+    here = ray_task._terms_on_this_node  # pyright: ignore[reportPrivateUsage]
     alone = here(told)
     assert Path(alone.introduction["checkpoints"]).is_relative_to(alone.scratch)
     job.scratch.mkdir()
@@ -285,14 +285,14 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("address", ["", ":", "x", "x:y", "ray://x:1", "x:0", "x:70001"])
 def test_an_address_is_host_and_port(address: str) -> None:
     with pytest.raises(UsageError, match="host:port"):
-        reach(address)
+        check_address(address)
 
 
 def test_nobody_at_the_address() -> None:
     with pytest.raises(MissingError, match=r"no Ray cluster at 127\.0\.0\.1:1: "):
-        reach("127.0.0.1:1")
-    reach("auto")
-    reach(None)
+        check_address("127.0.0.1:1")
+    check_address("auto")
+    check_address(None)
 
 
 @needs_ray

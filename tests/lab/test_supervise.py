@@ -95,8 +95,8 @@ def test_signals_reach_all_and_nobody_outlives_the_supervisor(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     code = """
-    from attnlab.lab.supervise import obey_leash
-    obey_leash()
+    from attnlab.lab.supervise import end_with_supervisor
+    end_with_supervisor()
     def leave(number, frame):
         open(f"{where}/told-{rank}", "w").write(str(number))
         sys.exit(128 + number)

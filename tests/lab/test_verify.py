@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attnlab.core.errors import IntegrityError
-from attnlab.lab.manifest import read_manifest, read_signed
+from attnlab.core.signed import read_signed
+from attnlab.lab.manifest import read_manifest
 from attnlab.lab.record import Record
 from attnlab.lab.rows import checked_row
 from attnlab.lab.run_spec import read_run_spec

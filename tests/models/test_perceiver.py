@@ -133,8 +133,8 @@ def test_what_each_way_of_reading_reaches() -> None:
 
 def test_a_mask_that_lets_a_latent_see_its_unfinished_block_would_be_caught() -> None:
     class Early(Perceiver):
-        def latent_places(self, length: int) -> Any:
-            return (super().latent_places(length) - 1).clamp_min(0)
+        def latent_positions(self, length: int) -> Any:
+            return (super().latent_positions(length) - 1).clamp_min(0)
 
         def through(self, ids: Any, key_padding_mask: Any, attend: Any) -> Any:
             def later(a: Any, query: Any, key: Any, position_ids: Any, mask: Any) -> Any:

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 
 from attnlab.measure.intervals import Estimate
 from attnlab.report import style
-from attnlab.report.labels import part_labels, spread
+from attnlab.report.labels import separate_labels, spread
 from attnlab.report.style import (
     LINEAR,
     NEUTRAL,
@@ -101,7 +101,7 @@ def test_style_leaves_no_trace_and_ignores_the_readers_own() -> None:
 
 def test_labels_at_line_ends_do_not_overlap() -> None:
     figure = drawing()
-    part_labels(figure)
+    separate_labels(figure)
     figure.draw_without_rendering()
     boxes = sorted((t.get_window_extent() for t in figure.axes[0].texts), key=lambda b: b.y0)
     assert len(boxes) == 3

@@ -346,10 +346,8 @@ def test_a_frozen_tensor_is_found() -> None:
 def test_a_prompt_that_is_scored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     s, _teacher, student, examples = pieces()
 
-    def leaking(rows: Any, side: Any = "right", pad: int = 0) -> Any:
-        return collate(
-            [PromptExample(e.prompt[:1], (*e.prompt[1:], *e.answer)) for e in rows], side, pad
-        )
+    def leaking(rows: Any, pad: int = 0) -> Any:
+        return collate([PromptExample(e.prompt[:1], (*e.prompt[1:], *e.answer)) for e in rows], pad)
 
     monkeypatch.setattr(checks, "collate", leaking)
     assert audit_training(s, student, examples, sequence_nll)["loss-mask"].verdict == "fail"

@@ -343,4 +343,5 @@ def test_on_a_gpu_every_arm_runs_in_mixed_precision(
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     study = study_of(files, device="cuda", precision="bfloat16")
     for trial in study.trials():
-        assert study.run(trial, TrialContext(device="cuda")).is_finite()
+        metrics = study.run(trial, TrialContext(device="cuda")).metrics.values()
+        assert all(math.isfinite(value) for value in metrics if isinstance(value, float))

@@ -42,17 +42,6 @@ def test_the_picture_of_the_first_lines() -> None:
     assert ids.tolist() == [[5, 6, 7, 8, 9, 10], [5, 6, 11, 12, END, END]]
     assert targets.tolist() == [[_, _, 8, 9, 10, END], [_, 11, 12, END, _, _]]
     assert hidden is not None and hidden.int().tolist() == [[0] * 6, [0, 0, 0, 0, 1, 1]]
-    left = collate([LONG, SHORT], "left", pad=END)
-    assert left.ids.tolist()[1] == [END, END, 5, 6, 11, 12]
-    assert left.targets.tolist()[1] == [_, _, _, 11, 12, END]
-    assert left.key_padding_mask is not None and left.key_padding_mask.int().tolist()[1] == [
-        1,
-        1,
-        0,
-        0,
-        0,
-        0,
-    ]
     assert collate([SHORT, SHORT]).key_padding_mask is None
 
 
@@ -69,14 +58,15 @@ def test_pads_that_are_called_like_the_end_leave_the_end_scored() -> None:
     assert found.verdict == "fail" and "end-of-text" in found.why
 
 
-def test_the_loss_of_a_model_does_not_depend_on_the_side_of_the_pads() -> None:
+def test_the_loss_of_a_model_does_not_depend_on_the_pads() -> None:
     model = tiny_llama(31, Seed(2)).double()
     with torch.no_grad():
-        totals = [sequence_nll(model, collate([LONG, SHORT], side)) for side in ("left", "right")]
-    (left, one), (right, other) = totals
-    assert one == other == 7
+        together, count = sequence_nll(model, collate([LONG, SHORT]))
+        alone = [sequence_nll(model, collate([example])) for example in (LONG, SHORT)]
+    assert count == sum(int(n) for _, n in alone) == 7
     # transformers keeps the sines of rotary positions in float32, whatever the model is in
-    assert abs(float(left - right)) < 7 * 5 * torch.finfo(torch.float32).eps * float(left)
+    gap = abs(float(together) - sum(float(total) for total, _ in alone))
+    assert gap < 7 * 5 * torch.finfo(torch.float32).eps * float(together)
 
 
 ids = st.lists(st.integers(0, 30), min_size=1, max_size=11).map(tuple)
@@ -84,16 +74,15 @@ ids = st.lists(st.integers(0, 30), min_size=1, max_size=11).map(tuple)
 
 @given(st.lists(st.builds(PromptExample, ids, ids), min_size=1, max_size=5), st.integers(0, 30))
 def test_every_example_can_be_read_back(examples: list[PromptExample], pad: int) -> None:
-    for side in ("left", "right"):
-        batch = collate(examples, side, pad)
-        assert int((batch.targets != IGNORE).sum()) == sum(len(e.answer) for e in examples)
-        for row, e in enumerate(examples):
-            shown = torch.ones_like(batch.ids[row], dtype=torch.bool)
-            if batch.key_padding_mask is not None:
-                shown = ~batch.key_padding_mask[row]
-            answer = tuple(t for t in batch.targets[row].tolist() if t != IGNORE)
-            assert answer == e.answer
-            assert (*batch.ids[row][shown].tolist(), answer[-1]) == (*e.prompt, *e.answer)
+    batch = collate(examples, pad)
+    assert int((batch.targets != IGNORE).sum()) == sum(len(e.answer) for e in examples)
+    for row, e in enumerate(examples):
+        shown = torch.ones_like(batch.ids[row], dtype=torch.bool)
+        if batch.key_padding_mask is not None:
+            shown = ~batch.key_padding_mask[row]
+        answer = tuple(t for t in batch.targets[row].tolist() if t != IGNORE)
+        assert answer == e.answer
+        assert (*batch.ids[row][shown].tolist(), answer[-1]) == (*e.prompt, *e.answer)
 
 
 def test_an_epoch_meets_every_example_once_and_steps_are_pure() -> None:

@@ -15,7 +15,7 @@ from stack import Stack, content
 from tiny import Endless, Tiny, dev_loss, digest, one_thread, settings
 
 from attnlab.core.errors import AttnlabError, exit_code_of
-from attnlab.lab.supervise import obey_leash
+from attnlab.lab.supervise import end_with_supervisor
 from attnlab.training.loop import train
 from attnlab.training.ranks import Ranks, join_process_group
 from attnlab.training.result import Hooks, Progress
@@ -55,7 +55,7 @@ def training(folder: Path, kind: str, steps: int, ranks: Ranks, pause: float = 0
 
 
 def main() -> None:
-    obey_leash()
+    end_with_supervisor()
     one_thread()
     folder, kind, steps = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     pause = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0

@@ -88,7 +88,7 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
         *summarize(table, claims, study.may_fail, study.must_fail),
     ]
     claims = apply_audits(claims, findings)
-    answer, sections = _words(study, evidence, claims)
+    answer, sections = _prose(study, evidence, claims)
     if scale == SMOKE:
         answer = NO_ANSWER
         claims = [
@@ -105,7 +105,7 @@ def _comparisons(claims: Sequence[Claim]) -> list[Finding]:
     return [seeds_and_interval(runs)] if runs else []
 
 
-def _words(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, Sequence[Section]]:
+def _prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, Sequence[Section]]:
     """The answer and the discussion: from the study's template, or from its methods."""
     if study.template:
         from attnlab.report.prose import study_prose

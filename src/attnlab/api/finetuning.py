@@ -45,8 +45,7 @@ def finetune(  # noqa: PLR0913  (each is one choice of a training)
         "label": label,
         "second": second,
         "method": method,
-        # a folder by its whole path, so that `predict` finds it from anywhere
-        "model": str(Path(model).resolve()) if Path(model).is_dir() else model,
+        "model": model,
         "epochs": epochs,
         "threads": threads,
         "device": device,
@@ -63,8 +62,10 @@ def plan_finetuning(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> "Plan
 
     for key in more.keys() & (chosen.keys() - {"first_seed"}):
         raise UsageError(f"--set {key}: use the option --{key} instead")
-    threads = chosen["threads"] or default_workers("cpu")
-    return plan("finetune", "quick", {**more, **chosen, "threads": threads})
+    threads, model = chosen["threads"] or default_workers("cpu"), chosen["model"]
+    if Path(model).is_dir():  # by its whole path, so that `predict` finds it from anywhere
+        model = str(Path(model).resolve())
+    return plan("finetune", "quick", {**more, **chosen, "threads": threads, "model": model})
 
 
 def finetune_document(done: "Run") -> dict[str, Any]:

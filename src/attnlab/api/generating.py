@@ -2,50 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from attnlab.api.listener import Listener
 from attnlab.api.targets import Target, find_target
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from attnlab.decode.generate import Generated
     from attnlab.decode.strategy import Strategy
-
-
-class Listener(Protocol):
-    """Receives the texts while they are generated, for example to print them."""
-
-    def remark(self, text: str) -> None:
-        """Called with a remark on how the model reads the prompt."""
-        ...
-
-    def begins(self, strategy: "Strategy") -> None:
-        """Called before the texts of a strategy are generated."""
-        ...
-
-    def piece(self, text: str) -> None:
-        """Called with each new piece of the strategy's first text."""
-        ...
-
-    def ends(self, texts: "Sequence[Generated]") -> None:
-        """Called with all texts of the strategy."""
-        ...
-
-
-class Silent:
-    """A listener that ignores everything."""
-
-    def remark(self, text: str) -> None:
-        """Ignore the remark."""
-
-    def begins(self, strategy: "Strategy") -> None:
-        """Ignore the start of a strategy."""
-
-    def piece(self, text: str) -> None:
-        """Ignore the piece of text."""
-
-    def ends(self, texts: "Sequence[Generated]") -> None:
-        """Ignore the texts."""
 
 
 def generate(  # noqa: PLR0913  (what a person may choose)
@@ -64,7 +28,7 @@ def generate(  # noqa: PLR0913  (what a person may choose)
 
     Strategies are written as on the command line: "greedy", "top-p:p=0.7", "beam:width=4" …
     """
-    listener = listener or Silent()
+    listener = listener or Listener()
     location = find_target(target, out, device)  # refuses a wrong name before torch is loaded
     from attnlab.decode.strategy import parse_strategy
 
@@ -119,9 +83,10 @@ def _answer(
 
 def _ends(target: Target) -> set[int]:
     """The ids that end a text, according to the tokenizer and the generation config."""
-    library = getattr(target.model, "library", None)
-    named = getattr(getattr(library, "generation_config", None), "eos_token_id", None)
-    ends: set[int] = {named} if isinstance(named, int) else set(named or ())
+    from attnlab.models.hub import HubModel
+    from attnlab.models.trainable import end_ids
+
+    ends = end_ids(target.model) if isinstance(target.model, HubModel) else set[int]()
     stop = target.reader.stop if target.reader else None
     return ends if stop is None else ends | {stop}
 

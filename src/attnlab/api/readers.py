@@ -1,41 +1,16 @@
-"""Tokenizers with one interface: for our own models and for models of a hub."""
+"""Read a text for a model: tokenizers of our own models and of a hub, with one interface."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from attnlab.core.plural import counted
 
 SHOWN = 8  # unknown characters in a remark
 
 
-class Reader(Protocol):
-    """Encodes a text as the model expects it, start token included, and decodes ids."""
-
-    def encode(self, text: str) -> Sequence[int]:
-        """The ids the model reads, its start token included."""
-        ...
-
-    def unknown(self, text: str) -> Sequence[str]:
-        """The characters or words of the text that are outside the vocabulary."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids."""
-        ...
-
-    def tokens(self, ids: Sequence[int]) -> Sequence[str]:
-        """A label for each id."""
-        ...
-
-    @property
-    def stop(self) -> int | None:
-        """The id that ends a text, if there is one."""
-        ...
-
-
 @dataclass(frozen=True)
-class OwnReader:
+class Reader:
     """One of our own tokenizers: a text starts with <START> unless `before` is given.
 
     `before` and `after` are ids around a text; `end` is the id that ends a generated text.
@@ -47,33 +22,30 @@ class OwnReader:
     end: int | None = None
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the text between those of `before` (or <START>) and `after`."""
+        """The ids the model reads: those of the text between `before` (or <START>) and `after`."""
         before = [self.tokenizer.start] if self.before is None else self.before
         return [*before, *self.tokenizer.encode(text), *self.after]
 
     def unknown(self, text: str) -> list[str]:
-        """What is read as <UNK>."""
+        """The characters or words of the text that are outside the vocabulary."""
         return self.tokenizer.unknown_pieces(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text."""
+        """The text of ids."""
         return self.tokenizer.decode(ids)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Names of the ids."""
+        """A label for each id."""
         return self.tokenizer.tokens(ids)
 
     @property
     def stop(self) -> int | None:
-        """The id that ends a text."""
+        """The id that ends a text, if there is one."""
         return self.tokenizer.stop if self.end is None else self.end
 
 
-@dataclass(frozen=True)
-class HubReader:
+class HubReader(Reader):
     """The tokenizer of a Hugging Face model; adds a start token if that tokenizer does."""
-
-    tokenizer: Any
 
     def encode(self, text: str) -> list[int]:
         """The ids as transformers' tokenizer gives them to the model."""
@@ -86,19 +58,6 @@ class HubReader:
         if unknown in (None, library.eos_token_id, library.bos_token_id):
             return []
         return [library.unk_token] * list(library(text)["input_ids"]).count(unknown)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text."""
-        return self.tokenizer.decode(ids)
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Names of the ids."""
-        return self.tokenizer.tokens(ids)
-
-    @property
-    def stop(self) -> int | None:
-        """The id that ends a text."""
-        return self.tokenizer.stop
 
 
 def describe_unknown(unknown: Sequence[str], name: str) -> str:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from attnlab.api.functions import build_model, find_function
-from attnlab.api.readers import HubReader, OwnReader, Reader, describe_unknown
+from attnlab.api.readers import HubReader, Reader, describe_unknown
 from attnlab.core.config import suggest
 from attnlab.core.devices import check_device, resolve_device
-from attnlab.core.errors import IntegrityError, UsageError, from_os_error
+from attnlab.core.errors import IntegrityError, UsageError, storage_errors
 from attnlab.core.extras import require
 from attnlab.core.files import read_json
 from attnlab.core.plural import counted
@@ -91,11 +91,9 @@ def find_target(
 ) -> Found:
     """Find the model that `text` names, without importing torch; UsageError if there is none."""
     check_device(device)
-    try:
+    with storage_errors(Path(text[:60]), UsageError):  # a name too long, a file it cannot read
         ways = (way(text, out, how) for way in (_path, _run, _asset, _function, _hub))
         found = next((found for found in ways if found is not None), None)
-    except OSError as error:  # a name too long, a file that cannot be read
-        raise from_os_error(Path(text[:60]), error, UsageError) from None
     if found is None:
         raise UsageError(
             f"{text!r} is not a path, run, asset, module:function or hub name (owner/name)"
@@ -203,7 +201,7 @@ def own_model(name: str, row: "Row") -> Target:
     model.load_state_dict(weights)
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
     how = json.loads(row.documents.get(READING) or "{}")  # ids around a text, if not <START>
-    return Target(name, model.eval(), OwnReader(tokenizer, **how))
+    return Target(name, model.eval(), Reader(tokenizer, **how))
 
 
 def _asset(text: str, out: Path, how: Opening) -> Found | None:

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attnlab.assets.catalogue import MAX_FILE_BYTES, Entry, File
-from attnlab.assets.stream import CHUNK, copy_verified, storage_errors
-from attnlab.core.errors import IntegrityError
+from attnlab.assets.stream import CHUNK, copy_verified
+from attnlab.core.errors import IntegrityError, storage_errors
 
 MAX_MEMBERS = 20_000  # in one archive
 PATH_LENGTH, PART_LENGTH = 1_000, 255  # characters of a name, of one part of it

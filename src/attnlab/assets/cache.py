@@ -8,7 +8,6 @@
 <cache> is $ATTNLAB_CACHE, or the user's cache folder.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -20,21 +19,21 @@ from typing import Literal
 import platformdirs
 from filelock import FileLock, Timeout
 
-from attnlab.assets.stream import Progress, storage_errors
-from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, RunInUseError, from_os_error
-from attnlab.core.files import make_folder, read_json, sha256_file, sync_folder, write_text
+from attnlab.assets.stream import Progress
+from attnlab.core.config import Settings
+from attnlab.core.errors import (
+    STORAGE_ERRNOS,
+    IntegrityError,
+    RunInUseError,
+    from_os_error,
+    storage_errors,
+)
+from attnlab.core.files import make_folder, sync
+from attnlab.core.signed import FileEntry, check_entry, read_signed, write_signed
 
 VARIABLE = "ATTNLAB_CACHE"
 MANIFEST = "MANIFEST.json"
 LOCK_SECONDS = 3600.0  # seconds to wait for another process that fetches the same package
-
-
-class FileDigest(Settings):
-    """Size and SHA-256 that a cached file must have."""
-
-    size: int
-    sha256: str
 
 
 class Manifest(Settings):
@@ -44,7 +43,7 @@ class Manifest(Settings):
     name: str
     source: Literal["package", "hub"]
     origin: str  # the SHA-256 of the package, or the commit of the hub's snapshot
-    files: dict[str, FileDigest]
+    files: dict[str, FileEntry]
 
 
 def root() -> Path:
@@ -94,12 +93,12 @@ def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
         new = staging / "new"
         with storage_errors(new):
             new.mkdir()
-        write_text(new / MANIFEST, _manifest_text(fill(new)))
+        write_signed(new / MANIFEST, fill(new).model_dump(mode="json"))
         with storage_errors(folder):
             if folder.exists():
                 os.rename(folder, staging / "old")
             os.rename(new, folder)
-            sync_folder(root())
+            sync(root())
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return folder
@@ -120,23 +119,16 @@ def discard(name: str, key: str) -> bool:
 def read_manifest(folder: Path) -> Manifest:
     """The manifest, if its text is exactly what was written; otherwise IntegrityError."""
     path = folder / MANIFEST
-    value = read_json(path)
     try:
-        found = Manifest.model_validate({k: v for k, v in value.items() if k != "sha256"})
-        same = path.read_bytes() == _manifest_text(found).encode()
-    except OSError as error:
-        raise from_os_error(path, error, IntegrityError) from None
-    except (ValueError, AttributeError):
+        return Manifest.model_validate(read_signed(path))
+    except ValueError:
         raise IntegrityError(f"{path}: not the manifest of an asset") from None
-    if not same:
-        raise IntegrityError(f"{path}: not what was written")
-    return found
 
 
-def problems(folder: Path, files: Mapping[str, FileDigest], *, deep: bool = True) -> list[str]:
+def problems(folder: Path, files: Mapping[str, FileEntry], *, deep: bool = True) -> list[str]:
     """What is wrong with the files of a folder; `deep` reads every byte."""
     known = {*files, MANIFEST}
-    found = [(name, _problem_of(folder / name, held, deep)) for name, held in files.items()]
+    found = [(name, check_entry(folder / name, held, deep=deep)) for name, held in files.items()]
     try:
         found += [
             (name, "does not belong to the asset")
@@ -147,22 +139,6 @@ def problems(folder: Path, files: Mapping[str, FileDigest], *, deep: bool = True
             raise from_os_error(folder, error, IntegrityError) from None
         found.append(("", f"unreadable: {error.strerror or error}"))
     return [f"{folder / name}: {what}" for name, what in found if what]
-
-
-def _problem_of(path: Path, held: FileDigest, deep: bool) -> str:
-    if path.is_symlink() or not path.is_file():
-        return "not a regular file" if os.path.lexists(path) else "missing"
-    try:
-        size = path.stat().st_size
-        if size != held.size:
-            return f"{size} bytes, {held.size} were written"
-        return "SHA-256 differs" if deep and sha256_file(path) != held.sha256 else ""
-    except OSError as error:
-        if (
-            error.errno in STORAGE_ERRNOS
-        ):  # we cannot tell whether it is damaged: do not download it again
-            raise from_os_error(path, error, IntegrityError) from None
-        return f"unreadable: {error.strerror or error}"
 
 
 def _file_names(folder: Path, prefix: str) -> set[str]:
@@ -180,9 +156,3 @@ def _wait(lock: FileLock, key: str) -> None:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout:
         raise RunInUseError(f"{key} is being downloaded by another process") from None
-
-
-def _manifest_text(manifest: Manifest) -> str:
-    value = manifest.model_dump(mode="json")
-    signed = {**value, "sha256": content_hash(value)}
-    return json.dumps(signed, indent=1, ensure_ascii=False) + "\n"

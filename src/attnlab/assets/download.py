@@ -16,8 +16,8 @@ import stamina
 import urllib3
 
 from attnlab.assets.catalogue import Package
-from attnlab.assets.stream import CHUNK, Progress, storage_errors
-from attnlab.core.errors import IntegrityError
+from attnlab.assets.stream import CHUNK, Progress
+from attnlab.core.errors import IntegrityError, storage_errors
 
 TRIES = 3
 WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between tries

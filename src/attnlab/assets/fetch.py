@@ -9,9 +9,10 @@ from typing import Any
 from attnlab.assets import cache
 from attnlab.assets.catalogue import Entry, catalogue, entries_in, entry_of, is_hub_id
 from attnlab.assets.hub import HubName
-from attnlab.assets.stream import NoProgress, Progress, storage_errors
+from attnlab.assets.stream import NoProgress, Progress
 from attnlab.core.config import suggest
-from attnlab.core.errors import IntegrityError, MissingError, UsageError
+from attnlab.core.errors import IntegrityError, MissingError, UsageError, storage_errors
+from attnlab.core.signed import FileEntry
 
 SOURCES = ("registry", "hub", "path")
 
@@ -255,8 +256,8 @@ def _damage(folder: Path, *, deep: bool = True) -> list[str]:
     return cache.problems(folder, files, deep=deep)
 
 
-def _digests(entry: Entry) -> dict[str, cache.FileDigest]:
-    return {file.name: cache.FileDigest(size=file.size, sha256=file.sha256) for file in entry.files}
+def _digests(entry: Entry) -> dict[str, FileEntry]:
+    return {file.name: FileEntry(size=file.size, sha256=file.sha256) for file in entry.files}
 
 
 def _asset(entry: Entry) -> Asset:

@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnlab.assets.cache import FileDigest, Manifest, folder_of
-from attnlab.assets.stream import CHUNK, storage_errors
-from attnlab.core.errors import IntegrityError, MissingError, StorageError
+from attnlab.assets.cache import Manifest, folder_of
+from attnlab.assets.stream import CHUNK
+from attnlab.core.errors import IntegrityError, MissingError, StorageError, storage_errors
+from attnlab.core.signed import FileEntry
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 ENCODERS = ("roberta-base", "bert-base-cased", "bert-base-uncased", "distilbert-base-uncased")
@@ -95,7 +96,7 @@ def snapshot(hub: HubName, revision: str | None, *, quiet: bool) -> Path:
 def fill(hub: HubName, folder: Path, target: Path) -> Manifest:
     """Link the snapshot's files into `target` and hash them; IntegrityError if one is unsafe."""
     store = folder.parents[1].resolve()
-    files: dict[str, FileDigest] = {}
+    files: dict[str, FileEntry] = {}
     for name in _names(folder, hub.patterns):
         blob = (folder / name).resolve()
         if store not in blob.parents or not blob.is_file():
@@ -113,11 +114,11 @@ def _names(folder: Path, patterns: tuple[str, ...]) -> Iterator[str]:
             yield name
 
 
-def _has_weights(files: dict[str, FileDigest]) -> bool:
+def _has_weights(files: dict[str, FileEntry]) -> bool:
     return any(fnmatch.fnmatch(name, kept) for name in files for kept in WEIGHTS)
 
 
-def _link_and_hash(blob: Path, target: Path) -> FileDigest:
+def _link_and_hash(blob: Path, target: Path) -> FileEntry:
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -133,4 +134,4 @@ def _link_and_hash(blob: Path, target: Path) -> FileDigest:
     expected = {64: sha256.hexdigest(), 40: git.hexdigest()}.get(len(blob.name))
     if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", blob.name) and blob.name != expected:
         raise IntegrityError(f"{blob}: damaged: its hash differs from the hub's")
-    return FileDigest(size=size, sha256=sha256.hexdigest())
+    return FileEntry(size=size, sha256=sha256.hexdigest())

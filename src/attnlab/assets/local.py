@@ -4,8 +4,8 @@ from pathlib import Path
 
 from attnlab.assets.archive import unpack
 from attnlab.assets.catalogue import Entry, File
-from attnlab.assets.stream import copy_verified, storage_errors
-from attnlab.core.errors import IntegrityError, UsageError
+from attnlab.assets.stream import copy_verified
+from attnlab.core.errors import IntegrityError, UsageError, storage_errors
 from attnlab.core.files import sha256_file
 
 

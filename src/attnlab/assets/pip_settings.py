@@ -83,7 +83,7 @@ def parse(text: str, where: str = "pip.conf") -> Values:
         reason = str(error).splitlines()[0]
         raise UsageError(f"pip's configuration cannot be read: {reason}") from None
     return {
-        (section, _normal(key)): value
+        (section, _option_name(key)): value
         for section in parser.sections()
         for key, value in parser.items(section)
     }
@@ -128,11 +128,13 @@ def _read(path: Path) -> Values:
 
 def _variables(variables: Mapping[str, str]) -> Values:
     return {
-        ("", _normal(key[4:])): value for key, value in variables.items() if key.startswith("PIP_")
+        ("", _option_name(key[4:])): value
+        for key, value in variables.items()
+        if key.startswith("PIP_")
     }
 
 
-def _normal(key: str) -> str:
+def _option_name(key: str) -> str:
     return key.lower().replace("_", "-").removeprefix("--")
 
 

@@ -28,8 +28,8 @@ from attnlab.assets.download import (
     transfer_error,
 )
 from attnlab.assets.pip_settings import PipSettings, read_settings
-from attnlab.assets.stream import CHUNK, Progress, storage_errors
-from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, from_os_error
+from attnlab.assets.stream import CHUNK, Progress
+from attnlab.core.errors import STORAGE_ERRNOS, IntegrityError, from_os_error, storage_errors
 
 Location = Path | str  # a local file or a URL
 

@@ -2,13 +2,12 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
 
 from attnlab.assets.catalogue import File
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import IntegrityError, storage_errors
 
 CHUNK = 1 << 20
 
@@ -29,29 +28,8 @@ class Progress(Protocol):
         """A remark in one line."""
 
 
-class NoProgress:
+class NoProgress(Progress):
     """Ignores all progress."""
-
-    def start(self, what: str, total: int, done: int) -> None:
-        """Does nothing."""
-
-    def advance(self, count: int) -> None:
-        """Does nothing."""
-
-    def stop(self) -> None:
-        """Does nothing."""
-
-    def note(self, text: str) -> None:
-        """Does nothing."""
-
-
-@contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into a StorageError that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
 def copy_verified(source: IO[bytes], target: Path, file: File) -> None:

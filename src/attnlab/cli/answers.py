@@ -28,11 +28,6 @@ _CODE = re.compile(r"`[^`]+`")
 _KEPT = "\x00"  # for a space inside code, where no line may end
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("answers")(answers)
-
-
 def answers(
     document: DocumentArgument = None,
     question: QuestionArgument = None,
@@ -98,7 +93,7 @@ def _answer(document: "Document", question: "Question", out: Path, json: bool) -
     parts = [f"# {document.number}, {question.id}. {question.title}"]
     for name in FIELDS:
         if name == "ours":
-            parts += _ours(question, told, out)
+            parts += _our_numbers(question, told, out)
         elif name in question.fields:
             parts.append(f"**{LABELS.get(name, name.capitalize())}.** {question.fields[name]}")
     _say_markdown("\n\n".join(parts))
@@ -126,7 +121,7 @@ def _answer_json(
     }
 
 
-def _ours(question: "Question", told: "list[StoredAnswer]", out: Path) -> Iterator[str]:
+def _our_numbers(question: "Question", told: "list[StoredAnswer]", out: Path) -> Iterator[str]:
     """Our numbers as Markdown: those of stored runs, and those that the page records."""
     for stored in told:
         yield f"**Ours, from the stored run {stored.run}** ({_origin(stored)})."

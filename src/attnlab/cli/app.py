@@ -10,30 +10,28 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attnlab import __version__
-from attnlab.cli import (
-    answers,
-    assets,
-    attend,
-    audit,
-    compare,
-    construct,
-    export,
-    finetune,
-    generate,
-    perplexity,
-    predict,
-    report,
-    rouge,
-    run,
-    runs,
-    show,
-    simulate,
-    table,
-    theory,
-    train,
-    verify,
-)
-from attnlab.cli.console import let_go_of_stdout, open_streams, say_error
+from attnlab.cli.answers import answers
+from attnlab.cli.assets import assets
+from attnlab.cli.attend import attend
+from attnlab.cli.audit import audit
+from attnlab.cli.compare import compare
+from attnlab.cli.console import discard_stdout, open_streams, say_error
+from attnlab.cli.construct import construct
+from attnlab.cli.export import export
+from attnlab.cli.finetune import finetune
+from attnlab.cli.generate import generate
+from attnlab.cli.perplexity import perplexity
+from attnlab.cli.predict import predict
+from attnlab.cli.report import report
+from attnlab.cli.rouge import rouge
+from attnlab.cli.run import run
+from attnlab.cli.runs import runs
+from attnlab.cli.show import list_studies, show
+from attnlab.cli.simulate import simulate
+from attnlab.cli.table import table
+from attnlab.cli.theory import theory
+from attnlab.cli.train import train
+from attnlab.cli.verify import verify
 from attnlab.core.errors import AttnlabError, exit_code_of
 
 
@@ -45,7 +43,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            let_go_of_stdout()
+            discard_stdout()
             raise typer.Exit from None
 
 
@@ -64,8 +62,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (
+COMMANDS = (
     run,
+    list_studies,
     show,
     answers,
     runs,
@@ -86,10 +85,14 @@ for command in (
     construct,
     rouge,
     assets,
-):
-    command.register(app)
-for each in (app, construct.construct, assets.assets):
-    for registered in each.registered_commands:
+)
+for command in COMMANDS:
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=command.info.name)
+    else:
+        app.command("list" if command is list_studies else command.__name__)(command)
+for group in (app, construct, assets):
+    for registered in group.registered_commands:
         registered.cls = Command
 TRACEBACK = "ATTNLAB_TRACEBACK"  # set to anything: an internal error prints its traceback
 
@@ -143,7 +146,7 @@ def _explain(error: Exception) -> int:
         say_error(f"{what}{_known_commands(what, context)}\n`{path} --help` lists the options")
         return 2
     if isinstance(error, OSError):
-        let_go_of_stdout()  # if stdout failed, Python would flush it again at exit and complain
+        discard_stdout()  # if stdout failed, Python would flush it again at exit and complain
         if isinstance(error, BrokenPipeError):
             return 0  # a closed pipe (`| head`) is not an error
         say_error(f"{error.filename or 'output'}: {error.strerror or error}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attnlab.cli.console import JsonOption, note, say, say_json, say_table
+from attnlab.cli.console import JsonOption, command_group, note, say, say_json, say_table
 from attnlab.core.plural import counted
 
 NameArgument = Annotated[
@@ -16,20 +16,7 @@ NameArgument = Annotated[
 ]
 PLAIN_SECONDS = 5.0  # between plain lines
 
-assets = typer.Typer(help="Download, list, verify and remove data and weights.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(assets, name="assets")
-
-
-@assets.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """Download, list, verify and remove data and weights."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+assets = command_group("assets", "Download, list, verify and remove data and weights.")
 
 
 @assets.command("list")

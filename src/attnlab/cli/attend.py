@@ -1,7 +1,5 @@
 """attnlab attend TARGET --text "…": attention weights as a table, a picture or a page."""
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +11,12 @@ from attnlab.cli.console import (
     JsonOption,
     OutOption,
     TargetArgument,
+    guard_stdout,
     say,
     say_json,
     say_remark,
     say_table,
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("attend")(attend)
 
 
 def attend(  # noqa: PLR0913  (each is one documented option)
@@ -49,7 +43,7 @@ def attend(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.questions import attend
     from attnlab.report import attention as maps
 
-    with redirect_stdout(sys.stderr):  # a user's model may print
+    with guard_stdout():
         attention = attend(target, text, out, device, remark=say_remark)
     columns, rows = maps.table(attention, layer, head)  # refuses a wrong layer before any file
     if picture is not None:

@@ -1,7 +1,5 @@
 """attnlab audit TARGET: test any model for silent failures."""
 
-import sys
-from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
@@ -13,6 +11,7 @@ from attnlab.cli.console import (
     OutOption,
     QuietOption,
     TargetArgument,
+    guard_stdout,
     note,
     say,
     say_json,
@@ -20,11 +19,6 @@ from attnlab.cli.console import (
 )
 
 COULD_NOT_JUDGE = 7  # exit code
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("audit")(audit)
 
 
 def audit(  # noqa: PLR0913  (each is one documented option)
@@ -69,7 +63,7 @@ def audit(  # noqa: PLR0913  (each is one documented option)
         if not quiet:
             note(f"{AUDIT_MARKS[finding.verdict]} {finding.name}")
 
-    with redirect_stdout(sys.stderr):  # a user's model may print
+    with guard_stdout():
         verdicts = audit(
             target,
             out,

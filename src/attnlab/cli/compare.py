@@ -1,7 +1,5 @@
 """attnlab compare A B: how far the logits of two models differ."""
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +10,7 @@ from attnlab.cli.console import (
     DeviceOption,
     JsonOption,
     OutOption,
+    guard_stdout,
     say_json,
     say_table,
 )
@@ -20,11 +19,6 @@ FirstArgument = Annotated[
     str, typer.Argument(metavar="A", help="A model: any TARGET that `attnlab attend` takes.")
 ]
 SecondArgument = Annotated[str, typer.Argument(metavar="B", help="Another model.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("compare")(compare)
 
 
 def compare(  # noqa: PLR0913  (each is one documented option)
@@ -48,7 +42,7 @@ def compare(  # noqa: PLR0913  (each is one documented option)
     if text is not None and file is not None:
         raise UsageError("give --text or --file, not both")
     read = read_text(file) if file is not None else text
-    with redirect_stdout(sys.stderr):  # a user's model may print
+    with guard_stdout():
         gaps = compare(first, second, None if read is None else str(read), out, device)
     if json:
         say_json(gaps)

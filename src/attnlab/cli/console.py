@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +42,24 @@ def set_option(names: str) -> Any:
     )
 
 
+def command_group(name: str, help: str) -> typer.Typer:
+    """Commands under one name; without a command the help is printed and the exit code is 2."""
+    group = typer.Typer(name=name, help=help)
+
+    @group.callback(invoke_without_command=True)
+    def _(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help(), err=True)
+            raise typer.Exit(2)
+
+    return group
+
+
+def guard_stdout() -> AbstractContextManager[Any]:
+    """Inside, what a user's model or study prints goes to stderr: stdout holds our output only."""
+    return redirect_stdout(sys.stderr)
+
+
 def open_streams() -> None:
     """Replace a closed stream by one that drops its text; escape what cannot be encoded."""
     for name in ("stdout", "stderr"):
@@ -52,7 +70,7 @@ def open_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def let_go_of_stdout() -> None:
+def discard_stdout() -> None:
     """Send what is still buffered to nowhere: the pipe is closed, or the disk is full."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -75,7 +93,7 @@ def say(text: str = "") -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        let_go_of_stdout()
+        discard_stdout()
 
 
 def say_json(value: Any) -> None:

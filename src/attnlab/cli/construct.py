@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.console import JsonOption, note, say_json
+from attnlab.cli.console import JsonOption, command_group, note, say_json
 from attnlab.cli.constructed import say_attention, say_construction, say_constructions
 
 if TYPE_CHECKING:
@@ -48,20 +48,7 @@ IndexOption = Annotated[int, typer.Option(help="The key to replace, counted from
 UnitOption = Annotated[bool, typer.Option("--unit-norm", help="New keys must have norm 1.")]
 GOAL = "average:0,1 or select:2"
 
-construct = typer.Typer(help="Construct queries and keys, or prove that none exist.")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.add_typer(construct, name="construct")
-
-
-@construct.callback(invoke_without_command=True)
-def options(context: typer.Context) -> None:
-    """Construct queries and keys, or prove that none exist."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+construct = command_group("construct", "Construct queries and keys, or prove that none exist.")
 
 
 @construct.command("apply")

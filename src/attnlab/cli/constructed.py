@@ -52,7 +52,7 @@ def say_constructions(solved: "Constructions") -> None:
     _say_sentence(solved.why)
     say()
     rows = [
-        [str(i), _mark(row.feasible), _weight(_own(row, i)), number(row.norm)]
+        [str(i), _mark(row.feasible), _weight(_weight_of(row, i)), number(row.norm)]
         for i, row in enumerate(solved.rows)
     ]
     rest = len(rows) - MOST_ROWS
@@ -72,7 +72,7 @@ def _mark(reached: bool) -> str:
     return "✓ yes" if reached else "✗ no"
 
 
-def _own(row: "Construction", i: int) -> float | None:
+def _weight_of(row: "Construction", i: int) -> float | None:
     return None if row.weights is None else float(row.weights[i])
 
 

@@ -8,11 +8,6 @@ import typer
 from attnlab.cli.console import RUNS, JsonOption, OutOption, TargetArgument, say, say_json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("export")(export)
-
-
 def export(
     target: TargetArgument,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],

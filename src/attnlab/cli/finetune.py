@@ -1,6 +1,5 @@
 """attnlab finetune: fine-tune an encoder on your own labelled texts."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,11 +16,6 @@ from attnlab.cli.console import (
     set_option,
 )
 from attnlab.cli.training import TrainingProgress
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("finetune")(finetune)
 
 
 def finetune(  # noqa: PLR0913  (each is one documented option)
@@ -73,8 +67,7 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
         "label": label,
         "second": second,
         "method": method,
-        # a folder by its whole path, so that `predict` finds it from anywhere
-        "model": str(Path(model).resolve()) if Path(model).is_dir() else model,
+        "model": model,
         "epochs": epochs,
         "threads": threads,
         "device": device,

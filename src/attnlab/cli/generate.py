@@ -8,6 +8,7 @@ from unicodedata import category
 
 import typer
 
+from attnlab.api.listener import Listener
 from attnlab.cli.console import RUNS, DeviceOption, JsonOption, OutOption, say, say_json, say_remark
 
 if TYPE_CHECKING:
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 
 DEFAULT = "temperature:t=0.8"
 INDENT = "   "
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("generate")(generate)
 
 
 def generate(  # noqa: PLR0913  (each is one documented option)
@@ -60,7 +56,7 @@ def generate(  # noqa: PLR0913  (each is one documented option)
 
     names = strategy or [DEFAULT]
     prompt = _prompt(prompt, prompt_file)
-    listener = Quiet() if json else Printer(prompt, len(names) == 1 and n == 1)
+    listener = RemarkPrinter() if json else Printer(prompt, len(names) == 1 and n == 1)
     document = generate(
         target,
         prompt,
@@ -87,24 +83,15 @@ def _prompt(prompt: str, file: Path | None) -> str:
     return str(read_text(file)).removesuffix("\n").removesuffix("\r")
 
 
-class Quiet:
-    """A `Listener` (api/generating.py) that prints remarks on stderr and no text."""
+class RemarkPrinter(Listener):
+    """Prints remarks on stderr and no text: `--json` prints everything at the end."""
 
     def remark(self, text: str) -> None:
         """Print the remark on stderr."""
         say_remark(text)
 
-    def begins(self, strategy: "Strategy") -> None:
-        """Print nothing: `--json` prints everything at the end."""
 
-    def piece(self, text: str) -> None:
-        """Print nothing."""
-
-    def ends(self, texts: "Sequence[Generated]") -> None:
-        """Print nothing."""
-
-
-class Printer(Quiet):
+class Printer(RemarkPrinter):
     """Prints prompt and text; of several texts, the prompt and then a paragraph per strategy."""
 
     def __init__(self, prompt: str, alone: bool) -> None:

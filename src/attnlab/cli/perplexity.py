@@ -1,7 +1,5 @@
 """attnlab perplexity TARGET FILE: the perplexity of a text under a model."""
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +11,11 @@ from attnlab.cli.console import (
     JsonOption,
     OutOption,
     TargetArgument,
+    guard_stdout,
     say_json,
     say_remark,
     say_table,
 )
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("perplexity")(perplexity)
 
 
 def perplexity(  # noqa: PLR0913  (each is one documented option)
@@ -58,7 +52,7 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
     if (file is None) == (text is None):
         raise UsageError("give either FILE or --text")
     read = text if file is None else read_text(file)
-    with redirect_stdout(sys.stderr):  # a user's model may print
+    with guard_stdout():
         scores = perplexity(
             target,
             str(read),
@@ -73,15 +67,11 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
         say_json(scores)
     else:
         say_table(
-            ["quantity", "value"], [[k, _shown(v)] for k, v in scores.items() if v is not None]
+            ["quantity", "value"], [[k, _format(v)] for k, v in scores.items() if v is not None]
         )
 
 
-def _shown(value: object) -> str:
-    return (
-        f"{value:,.4f}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+def _format(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -17,11 +17,6 @@ from attnlab.cli.console import (
 SHOWN = 60  # characters of a text
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("predict")(predict)
-
-
 def predict(
     run: RunArgument,
     text: Annotated[

@@ -1,17 +1,10 @@
 """attnlab report RUN: write the report of a stored run again."""
 
-import sys
-from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
 
-from attnlab.cli.console import RUNS, OutOption, RunArgument, say
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report")(report)
+from attnlab.cli.console import RUNS, OutOption, RunArgument, guard_stdout, say
 
 
 def report(
@@ -32,7 +25,7 @@ def report(
     if pdf:
         from attnlab.api.conclude import draw_pdf
 
-        with redirect_stdout(sys.stderr):  # a user's study may print
+        with guard_stdout():
             drawn = draw_pdf(path)
         for made in drawn:
             say(str(made))

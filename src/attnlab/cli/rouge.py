@@ -16,11 +16,6 @@ ReferencesOption = Annotated[
 NAMES = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("rouge")(rouge)
-
-
 def rouge(
     predictions: PredictionsOption,
     references: ReferencesOption,

@@ -1,8 +1,6 @@
 """attnlab run STUDY: run its trials, judge its claims and write its report."""
 
-import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +14,7 @@ from attnlab.cli.console import (
     QuietOption,
     ScaleOption,
     StudyArgument,
+    guard_stdout,
     note,
     say,
     say_json,
@@ -25,11 +24,6 @@ from attnlab.cli.console import (
 from attnlab.core.plural import counted
 
 MOST_LINES = 20
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("run")(run)
 
 
 def run(  # noqa: PLR0913  (each is one documented option)
@@ -76,7 +70,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
 
     chosen = engine_named(engine, address)
     settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
-    with redirect_stdout(sys.stderr):  # a user's study may print
+    with guard_stdout():
         planned = plan(study, scale, settings)
     name, trials, made = planned.name, planned.trials, planned.study
     if dry_run:
@@ -89,7 +83,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         count = counted(len(trials), "trial")
         note(f"run {name}: {count} on {made.settings.device}{about}")
     progress = progress_for(trials, quiet)
-    with redirect_stdout(sys.stderr):
+    with guard_stdout():
         done = execute(
             planned,
             out=out,

@@ -5,11 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import RUNS, JsonOption, OutOption, say, say_json, say_table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("runs")(runs)
+from attnlab.report.text import number
 
 
 def runs(
@@ -41,8 +37,6 @@ def runs(
 
 
 def _cells(info: Any) -> list[str]:
-    from attnlab.report.text import number
-
     state = info.problem or ("complete" if info.complete else "unfinished")
     created = info.created[:16].replace("T", " ")
     size = f"{number(max(0.1, round(info.size / 1e6, 1)))} MB"

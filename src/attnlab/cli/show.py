@@ -1,18 +1,15 @@
 """attnlab list and attnlab show STUDY: the studies, their questions and settings."""
 
-import sys
-from contextlib import redirect_stdout
-
-import typer
-
-from attnlab.cli.console import JsonOption, ScaleOption, StudyArgument, say, say_json, say_table
+from attnlab.cli.console import (
+    JsonOption,
+    ScaleOption,
+    StudyArgument,
+    guard_stdout,
+    say,
+    say_json,
+    say_table,
+)
 from attnlab.core.plural import counted
-
-
-def register(app: typer.Typer) -> None:
-    """Add both commands."""
-    app.command("list")(list_studies)
-    app.command("show")(show)
 
 
 def list_studies(json: JsonOption = False) -> None:
@@ -35,7 +32,7 @@ def show(
     """Show a study's question, settings and expected time."""
     from attnlab.api.running import plan
 
-    with redirect_stdout(sys.stderr):  # a user's study may print
+    with guard_stdout():
         planned = plan(study, scale, {"device": "cpu"})  # no need to look for a GPU
     made, trials = planned.study, len(planned.trials)
     fields = type(made.settings).model_fields

@@ -6,15 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import DeviceOption, JsonOption, finite, say_json, say_table, set_option
+from attnlab.report.text import plain
 
 SETTINGS = "Settings: sigma, ridge, tokens, rank, student_rank, test_samples, dtype, method."
 DEFAULTS = {"dim": 1000, "alpha": 1.5, "omega": 0.3}
 OWN_OPTIONS = {"dim": "--dim", "alpha": "--alpha", "omega": "--omega", "starts": "--start"}
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("simulate")(simulate)
 
 
 def simulate(  # noqa: PLR0913  (each is one documented option)
@@ -51,7 +47,6 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     """
     from attnlab.cli.settings import parse_settings
     from attnlab.core.errors import UsageError
-    from attnlab.report.text import plain
     from attnlab.solvable.limits import check_simulation, translate_arithmetic_errors
 
     settings = parse_settings(set_)

@@ -18,11 +18,6 @@ from attnlab.cli.console import (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("table")(table)
-
-
 def table(
     run: RunArgument,
     out: OutOption = RUNS,

@@ -5,11 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import JsonOption, finite, say, say_json, say_table
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("theory")(theory)
+from attnlab.report.text import plain
 
 
 def theory(  # noqa: PLR0913  (each is one documented option)
@@ -61,7 +57,7 @@ def theory(  # noqa: PLR0913  (each is one documented option)
         say_json({"omega": omega, "points": [_with_reason(row) for row in rows]})
         return
     columns = list(rows[0])
-    say_table(columns, [[_cell(row[c]) for c in columns] for row in rows])
+    say_table(columns, [[plain(row[c]) for c in columns] for row in rows])
 
 
 def _with_reason(row: dict[str, Any]) -> dict[str, Any]:
@@ -75,10 +71,4 @@ def _say_critical(critical: dict[str, Any]) -> None:
     for name, value in critical.items():
         if name != "reasons":
             why = critical["reasons"].get(name)
-            say(f"{name} = {_cell(value)}" + (f"  ({why})" if why else ""))
-
-
-def _cell(value: object) -> str:
-    from attnlab.report.text import plain
-
-    return plain(value)
+            say(f"{name} = {plain(value)}" + (f"  ({why})" if why else ""))

@@ -22,11 +22,6 @@ from attnlab.cli.console import (
 from attnlab.cli.training import TrainingProgress
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("train")(train)
-
-
 def train(  # noqa: PLR0913  (each is one documented option)
     text: Annotated[str, typer.Option(help="A UTF-8 file, a folder of .txt files, or an asset.")],
     size: Annotated[str, typer.Option(help="Model size: nano, micro or mini.")] = "nano",
@@ -69,18 +64,18 @@ def train(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.training import plan_training, train_distributed, training_summary
     from attnlab.cli.settings import parse_settings
     from attnlab.core.errors import UsageError
-    from attnlab.lab.supervise import LEASH, obey_leash, supervise
+    from attnlab.lab.supervise import SUPERVISOR, end_with_supervisor, supervise
 
     if sharded and processes == 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         raise UsageError("--sharded needs several processes: add --processes N, or use torchrun")
-    if processes > 1 and LEASH not in os.environ:
+    if processes > 1 and SUPERVISOR not in os.environ:
         if "RANK" in os.environ:
             raise UsageError(
                 "--processes: leave it out, torchrun has already started the processes"
             )
         command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
         raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
-    obey_leash()
+    end_with_supervisor()
     chosen = {
         "text": text,
         "size": size,
@@ -106,14 +101,12 @@ def train(  # noqa: PLR0913  (each is one documented option)
 
 
 def _show(summary: dict[str, Any], row: Any) -> None:
+    best = f"{row['best_step']:,}"
     say_table(
         ["quantity", "value"],
         [
             ["train perplexity", f"{summary['train_perplexity']:.3f}"],
-            [
-                "dev perplexity",
-                f"{summary['dev_perplexity']:.3f} (best, at step {row['best_step']:,})",
-            ],
+            ["dev perplexity", f"{summary['dev_perplexity']:.3f} (best, at step {best})"],
             *[[f"  {name}, dev", f"{value:.3f}"] for name, value in summary["baselines"].items()],
             ["vocabulary", f"{summary['vocabulary']:,}"],
             ["parameters", f"{summary['parameters']:,}"],

@@ -5,11 +5,6 @@ import typer
 from attnlab.cli.console import RUNS, JsonOption, OutOption, RunArgument, say, say_json
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("verify")(verify)
-
-
 def verify(run: RunArgument, out: OutOption = RUNS, json: JsonOption = False) -> None:
     """Check every file and row of a run against its hash.
 

@@ -7,16 +7,21 @@ Every way in (Python, `--set key=value`, a TOML file, a stored study.json) goes 
 import difflib
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from attnlab.core.errors import UsageError, from_os_error
 
 CONFIG_FILE_LIMIT = 1_000_000  # bytes; nobody writes a larger settings file
+DEEPEST = 32  # levels of nesting
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_DOTTED = re.compile(rf"(?<![\w-]){_PART}(?:\.[ \t]*+{_PART}){{{DEEPEST}}}")
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
 class Settings(BaseModel):
@@ -25,9 +30,17 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def setting(help: str, default: Any, smoke: Any = None, full: Any = None, **limits: Any) -> Any:
+    """A field of settings with its help text, the one that `attnlab show` prints of a study's.
+
+    A study's default is its value at the quick scale; `smoke` and `full` are those at the others.
+    """
+    scales = {"smoke": smoke, "full": full}
+    changed = {scale: value for scale, value in scales.items() if value is not None}
+    return Field(default=default, description=help, json_schema_extra=changed, **limits)
+
+
 S = TypeVar("S", bound=Settings)
-
-
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -97,6 +110,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise UsageError(f"--set needs key=value, got {text!r}")
     if len(raw) > CONFIG_FILE_LIMIT:
         raise UsageError(f"--set {key}: value longer than {CONFIG_FILE_LIMIT} characters")
+    _refuse_deep_nesting(f"--set {key[:60]}", text)
     try:
         return key, tomllib.loads(f"value = {raw}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError, ValueError):
@@ -106,10 +120,27 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file; a UsageError in one line if it cannot be read."""
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path}: not a file")
         if path.stat().st_size > CONFIG_FILE_LIMIT:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_deep_nesting(str(path), text)
+        return tomllib.loads(text)
     except OSError as error:
         raise from_os_error(path, error, UsageError) from None
     except (ValueError, RecursionError) as error:  # includes bad TOML, bad UTF-8, huge integers
         raise UsageError(f"{path}: not a TOML file: {error}") from None
+
+
+def _refuse_deep_nesting(where: str, text: str) -> None:
+    """A dotted key of n parts costs tomllib n² memory: half a megabyte of `a.a.a…` is too much.
+
+    So the nesting is checked on the text, before it is parsed.
+    """
+    depth = deepest = 0
+    for bracket in _BRACKET.finditer(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        deepest = max(deepest, depth)
+    if deepest > DEEPEST or _DOTTED.search(text):
+        raise UsageError(f"{where}: nested more than {DEEPEST} levels deep; settings are not")

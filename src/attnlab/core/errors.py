@@ -6,6 +6,8 @@
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -80,6 +82,15 @@ def from_os_error(path: Path, error: OSError, otherwise: type[AttnlabError]) -> 
     """
     kind = StorageError if error.errno in STORAGE_ERRNOS else otherwise
     return kind(f"{path}: {error.strerror or error}")
+
+
+@contextmanager
+def storage_errors(path: Path, otherwise: type[AttnlabError] = StorageError) -> Iterator[None]:
+    """Turn an OSError into an error that names the file; `otherwise` as in `from_os_error`."""
+    try:
+        yield
+    except OSError as error:
+        raise from_os_error(path, error, otherwise) from None
 
 
 def exit_code_of(error: AttnlabError) -> int:

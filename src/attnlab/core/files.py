@@ -25,7 +25,7 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(partial, 0o644)
         os.replace(partial, path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         with suppress(OSError):  # report the first error, even if the disk refuses the clean-up too
             if partial:
@@ -39,7 +39,7 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)  # otherwise a power loss removes the folder with all it holds
+    sync(folder.parent)  # otherwise a power loss removes the folder with all it holds
 
 
 def write_text(path: Path, text: str) -> None:
@@ -93,9 +93,9 @@ def sha256_of_paths(*names: str) -> str:
     return content_hash(lines) if lines else ""
 
 
-def sync_folder(folder: Path) -> None:
-    """Write a folder's list of names to the disk, so that a rename survives a power loss."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Write a file, or a folder's list of names, to the disk: then it survives a power loss."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

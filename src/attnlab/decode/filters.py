@@ -53,7 +53,7 @@ def temperature(logits: Scores, t: float) -> Scores:
     if t == 1:
         return logits
     best = check_finite(logits).amax(dim=-1, keepdim=True)
-    return _only(logits, likeliest(logits)) if t == 0 else (logits - best) / t
+    return _keep_one(logits, likeliest(logits)) if t == 0 else (logits - best) / t
 
 
 def top_k(logits: Scores, k: int) -> Scores:
@@ -67,13 +67,13 @@ def top_k(logits: Scores, k: int) -> Scores:
         above, ties = logits > last, logits == last
         room = k - above.sum(dim=-1, keepdim=True)
         keep = above | (ties & (ties.cumsum(dim=-1) <= room))
-    return _where(keep, logits)
+    return _keep(keep, logits)
 
 
 def top_p(logits: Scores, p: float) -> Scores:
     """Keep the fewest likeliest tokens with total probability p (Holtzman et al. 2020); 1: all."""
     _share("top-p", p)
-    return logits if p == 1 else _fewest(logits, check_finite(logits), p)
+    return logits if p == 1 else _smallest_set(logits, check_finite(logits), p)
 
 
 def min_p(logits: Scores, p: float) -> Scores:
@@ -82,9 +82,9 @@ def min_p(logits: Scores, p: float) -> Scores:
     if p == 0:
         return logits
     if p == 1:
-        return _only(logits, likeliest(check_finite(logits)))
+        return _keep_one(logits, likeliest(check_finite(logits)))
     best = check_finite(logits).amax(dim=-1, keepdim=True)
-    return _where(logits >= best + math.log(p), logits)
+    return _keep(logits >= best + math.log(p), logits)
 
 
 def typical(logits: Scores, p: float) -> Scores:
@@ -97,10 +97,10 @@ def typical(logits: Scores, p: float) -> Scores:
         return logits
     log_p = check_finite(logits).log_softmax(dim=-1)
     entropy = -(log_p.exp() * log_p).nansum(dim=-1, keepdim=True)  # 0 · −inf counts nothing
-    return _fewest(-(log_p + entropy).abs(), logits, p)
+    return _smallest_set(-(log_p + entropy).abs(), logits, p)
 
 
-def _fewest(rank: Scores, logits: Scores, p: float) -> Scores:
+def _smallest_set(rank: Scores, logits: Scores, p: float) -> Scores:
     """Keep tokens from the highest rank down until their probability reaches p; at least one."""
     log_total, size = logits.logsumexp(dim=-1, keepdim=True), logits.shape[-1]
     sorted_few = FEW
@@ -120,15 +120,15 @@ def _fewest(rank: Scores, logits: Scores, p: float) -> Scores:
         before = (chance * ties).cumsum(dim=-1) - chance  # of ties with a lower id
         first = ties & (ties.cumsum(dim=-1) == 1)
         keep = above | first | (ties & (mass + before < p))
-    return _where(keep, logits)
+    return _keep(keep, logits)
 
 
-def _only(logits: Scores, ids: Int[Tensor, " row"]) -> Scores:
+def _keep_one(logits: Scores, ids: Int[Tensor, " row"]) -> Scores:
     places = torch.arange(logits.shape[-1], device=logits.device)
-    return _where(places == ids[:, None], logits)
+    return _keep(places == ids[:, None], logits)
 
 
-def _where(keep: Seen, logits: Scores) -> Scores:
+def _keep(keep: Seen, logits: Scores) -> Scores:
     return logits.masked_fill(~keep, -torch.inf)
 
 

@@ -84,7 +84,7 @@ class FusedGPT(StaticGPT):
         self.padding[:, ids.shape[1] :] = False  # the kernel knows how many slots are filled
         return logits
 
-    def _one(self) -> None:
+    def _run_step(self) -> None:
         token_kernels = _token_kernels()
         config, model = self.model.config, self.model
         table: Any = model.position
@@ -176,7 +176,7 @@ class FusedGPT(StaticGPT):
                 out,
                 EPS=self.model.config.norm_eps,
                 NORM=of.norm is not None,
-                SHIFT=of.shifts,
+                SHIFT=of.has_bias,
                 TILE=tile,
                 BLOCK=block,
                 num_warps=2 if block <= ROW_TILE // 8 else 8,
@@ -190,7 +190,7 @@ class FusedGPT(StaticGPT):
                 self.normed,
                 EPS=self.model.config.norm_eps,
                 INPUTS=inputs,
-                SHIFT=of.shifts,
+                SHIFT=of.has_bias,
                 BLOCK=_power(inputs),
                 **self.early,
             )
@@ -229,7 +229,7 @@ class Map:
     norm: Norm | None = None
 
     @property
-    def shifts(self) -> bool:
+    def has_bias(self) -> bool:
         """Whether the norm has a bias."""
         return self.norm is not None and self.norm.bias is not None
 

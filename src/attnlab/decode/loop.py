@@ -152,7 +152,7 @@ def _go_ahead(
             ids, logprobs = stepper.ahead(first, count)
             first = ids[-1]
             lots.append(AsyncCopy(ids, logprobs))
-        for ids, logprobs in zip(*lots.popleft().lists(), strict=True):
+        for ids, logprobs in zip(*lots.popleft().to_lists(), strict=True):
             if not all(map(math.isfinite, logprobs)):
                 raise UsageError(NO_NUMBERS)
             if not _append_tokens(rows, ids, logprobs, stop, on_token):
@@ -168,7 +168,7 @@ class AsyncCopy:
         if self.arrived is not None:
             self.arrived.record()
 
-    def lists(self) -> list[list[Any]]:
+    def to_lists(self) -> list[list[Any]]:
         """Wait for the copy and return the values as lists."""
         if self.arrived is not None:
             self.arrived.synchronize()

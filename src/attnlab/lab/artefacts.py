@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from attnlab.core.errors import IntegrityError, StorageError, from_os_error
-from attnlab.lab.manifest import FileEntry, check_entry
+from attnlab.core.errors import IntegrityError, from_os_error, storage_errors
+from attnlab.core.files import sync
+from attnlab.core.signed import FileEntry, check_entry
 from attnlab.lab.trial import Outcome
 
 ARTEFACTS = "artefacts"
@@ -66,23 +68,21 @@ def write_artefacts(run: Path, trial_id: str, outcome: Outcome) -> dict[str, Fil
     remove_folder(folder)  # left by a run that was killed before it committed the row
     entries: dict[str, FileEntry] = {}
     for name, data in encode_outcome(outcome).items():
-        try:
+        with storage_errors(folder / name):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
-        except OSError as error:
-            raise StorageError(f"{folder / name}: {error.strerror or error}") from None
         entries[name] = FileEntry(size=len(data), sha256=hashlib.sha256(data).hexdigest())
     return entries
 
 
 def sync_artefacts(run: Path, files: Sequence[Path]) -> None:
     """Everything on the disk, names included, before the rows that name it are committed."""
-    for hurry in (True, False):  # start all writes, then wait: one wait serves many files
-        for path in files:
-            _sync(path, hurry)
+    for path in files:  # start all writes, then wait: one wait serves many files
+        _start_write(path)
     folders = {path.parent for path in files}
-    for folder in [*folders, run / ARTEFACTS, run] if folders else []:
-        sync_folder(folder)
+    for path in [*files, *folders, run / ARTEFACTS, run] if files else []:
+        with storage_errors(path):
+            sync(path)
 
 
 def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
@@ -107,31 +107,14 @@ def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder and all below it, if it is there."""
-    try:
+    with storage_errors(folder), suppress(FileNotFoundError):
         shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
 
 
-def sync_folder(folder: Path) -> None:
-    """The names in a folder reach the disk."""
-    _sync(folder, hurry=False)
-
-
-def _sync(path: Path, hurry: bool) -> None:
-    try:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            if not hurry:
-                os.fsync(handle)
-            elif hasattr(os, "posix_fadvise"):  # on Linux this starts the write and returns
-                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(handle)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None
+def _start_write(path: Path) -> None:
+    if hasattr(os, "posix_fadvise"):  # on Linux this starts the write and returns
+        with storage_errors(path), path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _json_bytes(value: object) -> bytes:

@@ -29,35 +29,19 @@ class Progress(Protocol):
 
     def start(self, total: int, already_done: int) -> None:
         """Trials of the run, and how many need not run."""
-        ...
 
     def advance(self, trial: Trial, state: str) -> None:
         """One more is stored."""
-        ...
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
         """How far one trial is."""
-        ...
 
     def stop(self) -> None:
         """Nothing more will come."""
-        ...
 
 
-class Silent:
+class Silent(Progress):
     """Shows nothing."""
-
-    def start(self, total: int, already_done: int) -> None:
-        """Say nothing."""
-
-    def advance(self, trial: Trial, state: str) -> None:
-        """Say nothing."""
-
-    def step(self, trial: Trial, done: int, of: int, words: str) -> None:
-        """Say nothing."""
-
-    def stop(self) -> None:
-        """Say nothing."""
 
 
 @contextmanager

@@ -36,14 +36,11 @@ Exceptions = Mapping[str, Collection[str]]  # audit -> arms
 def finding_json(finding: Finding) -> dict[str, Any]:
     """A finding as plain values, to be sent from a worker; `finding_from_json` reads it back."""
     return {
-        "name": finding.name,
-        "verdict": finding.verdict,
+        **vars(finding),
         "number": _finite(finding.number),
         "threshold": _finite(finding.threshold),
-        "why": finding.why,
         "evidence": json.loads(canonical_json(dict(finding.evidence))),
         "undermines": list(finding.undermines),
-        "when": finding.when,
     }
 
 

@@ -6,17 +6,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from attnlab.core.errors import StorageError
-from attnlab.core.files import make_folder, write_json
-from attnlab.lab.artefacts import sync_folder
-from attnlab.lab.manifest import (
-    FORMAT,
-    PARTIAL,
-    Manifest,
-    entry_of,
-    write_manifest,
-    write_signed,
-)
+from attnlab.core.errors import StorageError, storage_errors
+from attnlab.core.files import make_folder, sync, write_json
+from attnlab.core.signed import entry_of, write_signed
+from attnlab.lab.manifest import FORMAT, PARTIAL, Manifest, write_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, RunSpec
 from attnlab.lab.store import create_store
 
@@ -31,20 +24,19 @@ def open_manifest(folder: Path, spec: RunSpec, ended: bool = False) -> Manifest:
 
 def create_folder(folder: Path, spec: RunSpec) -> None:
     """Make the folder under another name and rename it: there is never half a run."""
-    try:
+    with storage_errors(folder):
         make_folder(folder.parent)
         _remove_stale(folder.parent)
         draft = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}{folder.name}-", dir=folder.parent))
         draft.chmod(0o755)
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
     try:
         write_json(draft / STUDY, spec.model_dump(mode="json"))
         write_signed(draft / ENV, {"sessions": []})
         create_store(draft / TRIALS, spec.run)
         write_manifest(draft, open_manifest(draft, spec))
         draft.rename(folder)
-        sync_folder(folder.parent)
+        with storage_errors(folder.parent):
+            sync(folder.parent)
     except OSError as error:
         if not folder.is_dir():  # otherwise another process was quicker: use its folder
             raise StorageError(f"{folder}: {error.strerror or error}") from None

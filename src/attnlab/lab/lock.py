@@ -29,7 +29,7 @@ def run_lock(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StorageError(f"{folder / LOCK}: {error.strerror or error}") from None
     try:
-        write_json(folder / OWNER, _me())
+        write_json(folder / OWNER, _this_process())
         yield
     finally:
         with suppress(OSError):
@@ -37,7 +37,7 @@ def run_lock(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def _me() -> dict[str, str | int]:
+def _this_process() -> dict[str, str | int]:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return {"pid": os.getpid(), "host": platform.node(), "started": started}
 

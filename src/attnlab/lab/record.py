@@ -18,6 +18,7 @@ from typing import Any
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json, write_bytes, write_json
+from attnlab.core.signed import check_entry, entry_of, read_signed, write_signed
 from attnlab.lab.artefacts import (
     ARTEFACTS,
     remove_folder,
@@ -27,17 +28,7 @@ from attnlab.lab.artefacts import (
 from attnlab.lab.environment import session
 from attnlab.lab.folder import create_folder, open_manifest, remove_partial
 from attnlab.lab.lock import run_lock
-from attnlab.lab.manifest import (
-    FORMAT,
-    Manifest,
-    check_entry,
-    entry_of,
-    files_of,
-    read_manifest,
-    read_signed,
-    write_manifest,
-    write_signed,
-)
+from attnlab.lab.manifest import FORMAT, Manifest, files_of, read_manifest, write_manifest
 from attnlab.lab.plan import Plan
 from attnlab.lab.rows import artefacts_of, checked_row, stored_row
 from attnlab.lab.run_spec import ENV, RESULTS, TRIALS, RunSpec, digest_of, read_run_spec, run_spec

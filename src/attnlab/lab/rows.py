@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from attnlab.core.config import canonical_json, content_hash
 from attnlab.core.errors import IntegrityError
+from attnlab.core.signed import FileEntry
 from attnlab.lab.artefacts import (
     ARRAYS,
     CURVES,
@@ -17,7 +18,6 @@ from attnlab.lab.artefacts import (
     read_artefact,
 )
 from attnlab.lab.findings import finding_of, stored_finding
-from attnlab.lab.manifest import FileEntry
 from attnlab.lab.store import StoredRow, parse_object
 from attnlab.lab.table import Row
 from attnlab.lab.trial import Outcome, State, Trial

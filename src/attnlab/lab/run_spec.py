@@ -9,7 +9,8 @@ import attnlab
 from attnlab.core.config import Settings, content_hash
 from attnlab.core.errors import IntegrityError
 from attnlab.core.files import read_json
-from attnlab.lab.manifest import FORMAT, refuse_newer
+from attnlab.core.signed import refuse_newer
+from attnlab.lab.manifest import FORMAT
 from attnlab.lab.plan import Plan
 
 STUDY, ENV, TRIALS, RESULTS = "study.json", "env.json", "trials.db", "results.json"
@@ -55,7 +56,7 @@ def read_run_spec(folder: Path) -> RunSpec:
     """The folder's study.json; IntegrityError when it is damaged, newer or of another run."""
     path = folder / STUDY
     value = read_json(path)
-    refuse_newer(path, value)
+    refuse_newer(path, value, FORMAT)
     try:
         # through JSON, as it was written: strict fields then mean the same on both ways
         spec = RunSpec.model_validate_json(json.dumps(value))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import suggest
-from attnlab.core.errors import AttnlabError, StorageError, UsageError
+from attnlab.core.errors import AttnlabError, UsageError, storage_errors
+from attnlab.core.signed import read_signed
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.lock import run_lock
-from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest, read_signed
+from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, read_run_spec
 from attnlab.lab.store import count_states
 from attnlab.lab.trial import FINISHED
@@ -62,12 +63,9 @@ def list_runs(out: Path) -> list[RunInfo]:
 
 def remove_run(path: Path) -> None:
     """Delete a run nobody is using; half a run is never left under its name."""
-    with run_lock(path):
-        try:
-            doomed = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}removed-", dir=path.parent))
-            path.rename(doomed / path.name)
-        except OSError as error:
-            raise StorageError(f"{path}: {error.strerror or error}") from None
+    with run_lock(path), storage_errors(path):
+        doomed = Path(tempfile.mkdtemp(prefix=f"{PARTIAL}removed-", dir=path.parent))
+        path.rename(doomed / path.name)
     remove_folder(doomed)
 
 
@@ -97,10 +95,8 @@ def _info(path: Path) -> RunInfo:
 
 
 def _run_folders(out: Path) -> Iterator[Path]:
-    try:
+    with storage_errors(out):
         found = list(out.iterdir()) if out.is_dir() else []
-    except OSError as error:
-        raise StorageError(f"{out}: {error.strerror or error}") from None
     yield from (path for path in found if RUN_NAME.fullmatch(path.name) and _is_run(path))
 
 

@@ -112,14 +112,14 @@ class StoreWriter:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 for row in rows:
-                    self._put_one(row)
+                    self._put_row(row)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:  # SQLite itself rolls back when the disk is full
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _put_one(self, row: StoredRow) -> None:
+    def _put_row(self, row: StoredRow) -> None:
         found = self._db.execute("SELECT state, sha256 FROM trials WHERE id = ?", (row.id,))
         old: tuple[str, str] | None = found.fetchone()
         if old is not None and old[0] in FINISHED:

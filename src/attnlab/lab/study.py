@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
-
 from attnlab.audit.finding import Finding
 from attnlab.core.config import Settings, build, content_hash, suggest
+from attnlab.core.config import setting as setting  # studies declare theirs with it
 from attnlab.core.errors import UsageError
 from attnlab.lab.claim import Claim
 from attnlab.lab.table import Table
@@ -30,16 +29,6 @@ if TYPE_CHECKING:
 
 Scale = Literal["smoke", "quick", "full"]
 SCALES: tuple[Scale, ...] = ("smoke", "quick", "full")
-
-
-def setting(help: str, default: Any, smoke: Any = None, full: Any = None, **limits: Any) -> Any:
-    """A field of a study's settings with the sentence that `attnlab show` prints about it.
-
-    The default is its value at the quick scale; `smoke` and `full` are those at the other two.
-    """
-    scales = {"smoke": smoke, "full": full}
-    changed = {scale: value for scale, value in scales.items() if value is not None}
-    return Field(default=default, description=help, json_schema_extra=changed, **limits)
 
 
 class StudySettings(Settings):

@@ -28,12 +28,12 @@ from attnlab.core.errors import AttnlabError
 from attnlab.lab.stop import Stop, stop_on_signals
 
 RESTARTS = 10  # one after the other
-STEADY_SECONDS = 600.0  # who ran so long has got on: counted anew
+STEADY_SECONDS = 600.0  # after so long an attempt, restarts are counted from 0 again
 GRACE_SECONDS = 10.0  # for the others, once one has ended
 STOP_SECONDS = 30.0  # for all, once a signal was passed on
 POLL_SECONDS = 0.05
-LEASH = "ATTNLAB_LEASH"
-SPOKEN = frozenset({2, 3, 4, 5, 6, 130, 143})  # codes that starting again would not change
+SUPERVISOR = "ATTNLAB_LEASH"
+FINAL_CODES = frozenset({2, 3, 4, 5, 6, 130, 143})  # codes that starting again would not change
 
 
 def supervise(command: Sequence[str], processes: int, say: Callable[[str], None]) -> int:
@@ -56,7 +56,7 @@ def supervise(command: Sequence[str], processes: int, say: Callable[[str], None]
 
 
 class _Team:
-    """The processes of one attempt; the first speaks, the others are silent."""
+    """The processes of one attempt; only the first one prints."""
 
     def __init__(self, command: Sequence[str], processes: int) -> None:
         self.problem = ""
@@ -66,7 +66,7 @@ class _Team:
             "LOCAL_WORLD_SIZE": str(processes),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(_free_port()),
-            LEASH: str(leash),
+            SUPERVISOR: str(leash),
         }
         if sys.platform == "linux":
             shared["GLOO_SOCKET_IFNAME"] = "lo"  # they are all on this machine
@@ -99,13 +99,13 @@ class _Team:
                 return self._verdict(codes, stop)
             if self._is_lost(codes) and not passed_on:
                 return None
-            if codes[0] in SPOKEN:
+            if codes[0] in FINAL_CODES:
                 return codes[0]
             time.sleep(POLL_SECONDS)
 
     def _is_lost(self, codes: Sequence[int | None]) -> bool:
         for rank, code in enumerate(codes):
-            if code is not None and (code < 0 or (rank and code and code not in SPOKEN)):
+            if code is not None and (code < 0 or (rank and code and code not in FINAL_CODES)):
                 how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
                 self.problem = f"process {rank} of the training ended ({how})"
                 return True
@@ -135,15 +135,15 @@ class _Team:
         os.close(self._held)
 
 
-def obey_leash() -> None:
+def end_with_supervisor() -> None:
     """In a supervised process: end, with everything started from here, when the supervisor does."""
-    text = os.environ.pop(LEASH, "")
+    text = os.environ.pop(SUPERVISOR, "")
     if text.isdecimal():
         os.set_inheritable(int(text), False)
-        threading.Thread(target=_until_cut, args=(int(text),), daemon=True).start()
+        threading.Thread(target=_kill_when_it_ends, args=(int(text),), daemon=True).start()
 
 
-def _until_cut(leash: int) -> None:
+def _kill_when_it_ends(leash: int) -> None:
     os.read(leash, 1)  # nothing is ever written: it returns when the other end is gone
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)

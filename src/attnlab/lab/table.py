@@ -169,13 +169,13 @@ class Table:
             found.setdefault(tuple(row.get(k) for k in keys), []).append(row)
         return {key: Table(found[key]) for key in sorted(found)}
 
-    def to_pandas(self, cost: bool = False) -> Any:
+    def to_pandas(self) -> Any:
         """A DataFrame with one row a trial: id, seed, state, settings, metrics; needs pandas."""
         try:
             from pandas import DataFrame  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise UsageError("Table.to_pandas needs pandas: pip install pandas") from None
-        columns, rows = flat(self, cost)
+        columns, rows = flat(self)
         return DataFrame(rows, columns=columns)
 
     def __repr__(self) -> str:

@@ -1,11 +1,14 @@
 """Training inside a trial: the lab shows its progress and may stop it."""
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
 from attnlab.lab.trial import TrialContext, TrialStopped
 from attnlab.training.batch import Batches
+from attnlab.training.checkpoint import CheckpointWarning
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks, Progress, TrainResult
 from attnlab.training.settings import TrainSettings
@@ -13,7 +16,7 @@ from attnlab.training.settings import TrainSettings
 
 def train_in_trial(
     context: TrialContext,
-    words: str,
+    words: str | Callable[[Progress], str],
     model: nn.Module,
     batches: Batches,
     settings: TrainSettings,
@@ -21,16 +24,21 @@ def train_in_trial(
     evaluate: Any = None,
     **options: Any,
 ) -> TrainResult:
-    """`train` with `words` and the loss in the progress bar; TrialStopped where the lab stops it.
+    """`train` with the lab's progress bar; TrialStopped where the lab stops it.
 
-    `evaluate` as in `Hooks`; `options` are those of `train`.
+    The bar shows `words` and the loss, or what the function `words` makes of the progress.
+    `evaluate` as in `Hooks`; `options` are those of `train`. A checkpoint that is skipped gives a
+    warning, never an error.
     """
 
     def progress(p: Progress) -> None:
-        context.step(p.step, p.steps, f"{words}, loss {p.loss:.3f}")
+        text = words(p) if callable(words) else f"{words}, loss {p.loss:.3f}"
+        context.step(p.step, p.steps, text)
 
     hooks = Hooks(evaluate=evaluate, progress=progress, stop=context.stopping)
-    result = train(model, batches, settings, hooks=hooks, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", CheckpointWarning)
+        result = train(model, batches, settings, hooks=hooks, **options)
     if result.ending == "stopped":
         raise TrialStopped
     return result

@@ -5,7 +5,6 @@ on any machine. Everything an outcome holds is a pure function of the trial, exc
 (seconds, memory), which is kept apart, outside every digest.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -68,11 +67,6 @@ class Outcome:
     documents: Mapping[str, str] = field(default_factory=dict)  # by name: a model's config, say
     reasons: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Finding] = ()  # what audits said of this trial; the lab sums them up
-
-    def is_finite(self) -> bool:
-        """False when any metric is NaN or infinite: the trial diverged."""
-        numbers = [v for v in self.metrics.values() if isinstance(v, float)]
-        return all(math.isfinite(v) for v in numbers)
 
 
 @dataclass(frozen=True)

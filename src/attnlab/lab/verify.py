@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.errors import IntegrityError
+from attnlab.core.signed import check_entry, read_signed
 from attnlab.lab.artefacts import ARTEFACTS, KINDS, TRIAL_ID
-from attnlab.lab.manifest import (
-    LOCK,
-    MANIFEST,
-    Manifest,
-    check_entry,
-    files_of,
-    read_manifest,
-    read_signed,
-)
+from attnlab.lab.manifest import LOCK, MANIFEST, Manifest, files_of, read_manifest
 from attnlab.lab.rows import artefacts_of, checked_row
 from attnlab.lab.run_spec import (
     CSV,

@@ -42,7 +42,7 @@ class Calibration:
 
 def calibration(confidence: ArrayLike, right: ArrayLike, bins: int = 10) -> Calibration:
     """Compare one model's confidences in 0 … 1 with correctness."""
-    p, hit = _pair(confidence, right)
+    p, hit = _check_arrays(confidence, right)
     found = calibration_bins([(p, hit)], bins)
     gaps = [abs(b.accuracy.value - b.confidence) * b.items for b in found]
     return Calibration(found, sum(gaps) / len(p), float(np.mean((p - hit) ** 2)))
@@ -84,7 +84,7 @@ class SelectiveAccuracy:
 
 def selective_accuracy(confidence: ArrayLike, right: ArrayLike) -> SelectiveAccuracy:
     """One point for each distinct confidence, from the highest to the lowest."""
-    p, hit = _pair(confidence, right)
+    p, hit = _check_arrays(confidence, right)
     order = np.argsort(-p, kind="stable")
     ranked, total = p[order], np.cumsum(hit[order])
     last = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
@@ -134,7 +134,7 @@ def _variance(theta: float, sizes: tuple[int, int]) -> float:
     return theta * (1 - theta) * shape / (m * n)
 
 
-def _pair(
+def _check_arrays(
     confidence: ArrayLike, right: ArrayLike | Sequence[bool]
 ) -> tuple[np.ndarray, np.ndarray]:
     p, hit = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)

@@ -15,12 +15,14 @@ length and number. Without any n-gram the result is NaN.
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Tokens = Sequence[Hashable]
 Gram = tuple[Hashable, ...]
+T = TypeVar("T", bound=Hashable)
 UNSEEN = 0.1  # count used where nothing matches: method 1 of Chen and Cherry (2014)
 
 
@@ -38,7 +40,7 @@ def diversity(texts: Sequence[Tokens], n: int = 4) -> dict[str, float]:
     }
 
 
-def ngrams(tokens: Tokens, n: int) -> Iterator[Gram]:
+def ngrams(tokens: Sequence[T], n: int) -> Iterator[tuple[T, ...]]:
     """All n-grams of the tokens, from left to right."""
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")

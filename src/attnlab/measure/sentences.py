@@ -54,14 +54,14 @@ def sentences(text: str) -> list[str]:
     for line in text.split("\n"):
         start = 0
         for stop in _STOP.finditer(line):
-            if not _goes_on(line, stop.end()):
+            if not _continues(line, stop.end()):
                 found.append(line[start : stop.end()])
                 start = stop.end()
         found.append(line[start:])
     return [sentence for piece in found if (sentence := piece.strip())]
 
 
-def _goes_on(line: str, end: int) -> bool:
+def _continues(line: str, end: int) -> bool:
     """Whether the sentence continues after the stop that ends at `end`."""
     following = line[end : end + 40].lstrip(_OPENING)
     before = f"{line[max(0, end - 40) : end].rstrip()[-_LONGEST:]} "

@@ -50,7 +50,7 @@ def share_interval(counts: Counts, level: float = LEVEL, *, same_items: bool = F
     if len(known) == 1:
         quantile, over = z_quantile((1 + level) / 2), "items of one seed"
     else:
-        freedom = _freedom(known, same_items)
+        freedom = _degrees_of_freedom(known, same_items)
         quantile, over = t_quantile((1 + level) / 2, freedom), "seeds and items"
     low, high = score_limits(p, items, quantile)
     return Estimate(
@@ -86,7 +86,7 @@ def _seed_factor(counts: Counts) -> float:
     return spread * items / (p * (1 - p)) if 0 < p < 1 else 0.0
 
 
-def _freedom(counts: Counts, same_items: bool) -> int:
+def _degrees_of_freedom(counts: Counts, same_items: bool) -> int:
     """Degrees of freedom: m − 1, or those of a sum of two variances (Welch–Satterthwaite)."""
     seeds = len(counts)
     if not same_items:

@@ -75,7 +75,7 @@ class HubModel:
     def __init__(self, name: str, library: Any, tokenizer: HubTokenizer | None) -> None:
         self.name, self.library, self.tokenizer = name, library.eval(), tokenizer
         self._settings = library.config.get_text_config()
-        self._takes_places = "position_ids" in inspect.signature(library.forward).parameters
+        self._takes_position_ids = "position_ids" in inspect.signature(library.forward).parameters
 
     @property
     def vocabulary(self) -> int:
@@ -128,7 +128,7 @@ class HubModel:
         if key_padding_mask is not None:
             visible = (~key_padding_mask).long().to(self.device)
             options["attention_mask"] = visible
-            if self._takes_places:  # the library counts padding on the left as text
+            if self._takes_position_ids:  # the library counts padding on the left as text
                 options["position_ids"] = (visible.cumsum(dim=1) - 1).clamp_min(0)
         return self.library(input_ids=ids.to(self.device), use_cache=False, **options)
 

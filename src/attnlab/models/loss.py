@@ -134,15 +134,15 @@ def _product_dtype(x: Tensor) -> torch.dtype:
 
 
 def _pad_rows(weight: Tensor) -> Tensor:
-    short = -len(weight) % _of(WIDTH, weight.device)
+    short = -len(weight) % _for_device(WIDTH, weight.device)
     return functional.pad(weight, (0, 0, 0, short)) if short else weight
 
 
 def _rows_at_once(rows: int, width: int, device: torch.device) -> int:
     """As many as may be, in pieces of nearly equal size."""
-    pieces = -(-rows * width // _of(PIECE, device)) or 1
+    pieces = -(-rows * width // _for_device(PIECE, device)) or 1
     return max(1, -(-rows // pieces))
 
 
-def _of(table: dict[str, int], device: torch.device) -> int:
+def _for_device(table: dict[str, int], device: torch.device) -> int:
     return table.get(device.type, table["cuda"])

@@ -101,7 +101,7 @@ class Perceiver(Transformer):
         x = self.position.on_embeddings(x, here.query)
         if self.local is not None:
             x = self.local(x, lambda a, h: attend(a, h, h, here, key_padding_mask))
-        at = self.latent_places(ids.shape[1]).to(ids.device)
+        at = self.latent_positions(ids.shape[1]).to(ids.device)
         inputs = self.input_norm(x)
         z = self.latents[: at.shape[1]].expand(len(ids), -1, -1)
         z = self.down(
@@ -113,7 +113,7 @@ class Perceiver(Transformer):
         x = self.up(x, lambda a, h: attend(a, h, memory, PositionIds(here.query, at), None))
         return self.norm(x)
 
-    def latent_places(self, length: int) -> Int[Tensor, "1 latent"]:
+    def latent_positions(self, length: int) -> Int[Tensor, "1 latent"]:
         """Where the latents stand that a text of this length can read; at least one is kept."""
         span = self.config.span
         used = min(self.config.latents, max(1, length // span))

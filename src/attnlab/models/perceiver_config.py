@@ -32,9 +32,9 @@ class PerceiverConfig:
     up_ratio: int | None = None
 
     def __post_init__(self) -> None:
-        _check_whole("latents", self.latents)
+        _check_positive("latents", self.latents)
         if self.up_ratio is not None:
-            _check_whole("up_ratio", self.up_ratio)
+            _check_positive("up_ratio", self.up_ratio)
         if self.latents > self.base.block:
             raise UsageError(
                 f"{self.latents} latents for {self.base.block} positions: at most one each"
@@ -75,7 +75,7 @@ class PerceiverConfig:
         return PerceiverConfig(base, **own)
 
 
-def _check_whole(name: str, value: Any) -> None:
+def _check_positive(name: str, value: Any) -> None:
     if type(value) is not int or value < 1:
         raise UsageError(f"setting {name!r}: must be a whole number from 1, got {value!r}")
 

@@ -88,7 +88,7 @@ class StaticGPT:
     def step(self, ids: Tensor) -> Tensor:
         """Logits after one more id a row, (batch, 1) or (batch,); overwritten by the next step."""
         self.ids.copy_(ids.reshape(self.batch, 1))
-        self._go(1)
+        self._run_steps(1)
         return self.logits
 
     def ahead(self, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -98,18 +98,18 @@ class StaticGPT:
         """
         self.ids.copy_(ids.reshape(self.batch, 1))
         first = self.steps
-        self._go(count)
+        self._run_steps(count)
         return self.tokens[first : self.steps], self.logprobs[first : self.steps]
 
     @torch.no_grad()
-    def _go(self, count: int) -> None:
+    def _run_steps(self, count: int) -> None:
         if self.filled + count > self.length:
             raise UsageError(f"the cache has room for {self.length} tokens")
         self.filled += count
         self.steps += count
         if self.ids.device.type != "cuda":
             for _ in range(count):
-                self._one()
+                self._run_step()
             return
         if self.recorded is None:
             self._record()
@@ -130,7 +130,7 @@ class StaticGPT:
         ):
             kept.copy_(kept.index_select(axis, rows))
 
-    def _one(self) -> None:
+    def _run_step(self) -> None:
         """One step: read `ids`; the likeliest are the next ones, unless others are given."""
         unseen = torch.zeros_like(self.ids, dtype=torch.bool)
         self.logits = self._read(self.ids, self.at, self.slot, unseen)
@@ -178,12 +178,12 @@ class StaticGPT:
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UP):
-                self._one()
+                self._run_step()
                 restore()
         torch.cuda.current_stream().wait_stream(aside)
         self.recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.recorded):
-            self._one()
+            self._run_step()
         restore()
 
 

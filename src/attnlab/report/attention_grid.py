@@ -86,8 +86,8 @@ def draw_grid(maps: AttentionMaps, layers: Sequence[int], heads: Sequence[int]) 
     ax = place_axes(figure, left, top, width, height)
     image = draw_weights(ax, _mosaic(maps, grid))
     ax.spines[:].set_visible(False)
-    _frames(ax, grid)
-    _number(ax, grid, cell) if numbered else _name(ax, grid)
+    _draw_frames(ax, grid)
+    _number_axes(ax, grid, cell) if numbered else _name(ax, grid)
     tokens = counted(len(maps.tokens), "token")
     write_title(figure, maps.target, f" · {tokens}", PRINT_WIDTH - 2.5)
     write(figure, EDGE, EDGE + 1.1 * LINE, "rows look at columns")
@@ -122,7 +122,7 @@ def _mosaic(maps: AttentionMaps, grid: _Grid) -> np.ndarray:
     return made
 
 
-def _frames(ax: Axes, grid: _Grid) -> None:
+def _draw_frames(ax: Axes, grid: _Grid) -> None:
     """Draw a thin frame around each map, to separate its white cells from the background."""
     n = grid.n
     around = np.array([(0, 0), (n, 0), (n, n), (0, n), (0, 0)]) - 0.5
@@ -131,7 +131,7 @@ def _frames(ax: Axes, grid: _Grid) -> None:
     ax.add_collection(made, autolim=False)
 
 
-def _number(ax: Axes, grid: _Grid, cell: float) -> None:
+def _number_axes(ax: Axes, grid: _Grid, cell: float) -> None:
     """Number the layers on the left and the heads on top; overlapping numbers are left out."""
     ax.tick_params(length=0, pad=3)
     ax.xaxis.tick_top()

@@ -10,10 +10,8 @@ import base64
 import hashlib
 import io
 import zlib
-from importlib import resources
 from typing import Any
 
-import jinja2
 import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
@@ -23,6 +21,7 @@ from attnlab.core.errors import UsageError
 from attnlab.report import attention
 from attnlab.report.attention_canvas import map_of, pooled
 from attnlab.report.attention_maps import AttentionMaps, most_looked_at
+from attnlab.report.pages import package_file, page_template
 from attnlab.report.text import counted
 from attnlab.report.tokens import cut, visible
 
@@ -37,12 +36,16 @@ def render(maps: AttentionMaps) -> str:
     """Render the page; UsageError if it would be larger than LIMIT_BYTES."""
     if maps.weights.size > _MOST_WEIGHTS:
         raise _too_large(maps, maps.weights.size // 2)
-    script = _resource("attention.js")
+    script = package_file("attention.js")
     mean = maps.weights.mean((0, 1), dtype=np.float64)
     columns, numbers = attention.table(maps)
     tokens = counted(len(maps.tokens), "token")
-    page = _template().render(
-        css=Markup(_resource("style.css") + _resource("attention.css")),  # files of this package
+    page = page_template(
+        "attention.html.jinja"
+    ).render(
+        css=Markup(
+            package_file("style.css") + package_file("attention.css")
+        ),  # files of this package
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         target=cut(visible(maps.target, spaces=False), 200),
@@ -111,14 +114,3 @@ def _palette() -> str:
     """The colour map viridis as 256 × rrggbb, for the script."""
     colours = mpl.colormaps["viridis"](np.arange(256), bytes=True)
     return np.ascontiguousarray(colours[:, :3]).tobytes().hex()
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_resource("attention.html.jinja"))
-
-
-def _resource(name: str) -> str:
-    return resources.files("attnlab.report").joinpath(name).read_text(encoding="utf-8")

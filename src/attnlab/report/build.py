@@ -9,11 +9,9 @@ import base64
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import jinja2
 from markupsafe import Markup, escape
 
 from attnlab.core.errors import UsageError
@@ -22,7 +20,7 @@ from attnlab.lab.run_spec import CSV
 from attnlab.lab.table import Table
 from attnlab.report import view
 from attnlab.report.groups import MANY, every_trial
-from attnlab.report.text import counted
+from attnlab.report.pages import package_file, page_template
 from attnlab.report.trials import id_lists, trials_view
 
 REPORT = "report.html"
@@ -32,51 +30,6 @@ _FIGURE_BYTES = 2_200_000  # of base64, all figures together
 _TABLE_BYTES = 2_000_000  # with LISTED_BYTES for ids this leaves 200 kB for words
 
 
-class RunSpecLike(Protocol):
-    """The content of study.json: which study, at which scale, with which settings."""
-
-    @property
-    def study(self) -> str:
-        """The study's name."""
-        ...
-
-    @property
-    def scale(self) -> str:
-        """smoke, quick or full."""
-        ...
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All settings, as plain values."""
-        ...
-
-
-class Readable(Protocol):
-    """What the page needs of a record; attnlab.lab.record.Record has it."""
-
-    @property
-    def path(self) -> Path:
-        """The run folder."""
-        ...
-
-    @property
-    def spec(self) -> RunSpecLike:
-        """The content of study.json."""
-        ...
-
-    def sessions(self) -> list[dict[str, Any]]:
-        """The entries of env.json: the machines and versions that computed the run."""
-        ...
-
-    def table(self) -> Table:
-        """All trials that have ended."""
-        ...
-
-    def read_results(self) -> dict[str, Any]:
-        """The content of results.json."""
-        ...
-
-
 def write_report(run_folder: Path) -> Path:
     """Write the run's report.html in one step; an identical file is left as it is.
 
@@ -84,7 +37,7 @@ def write_report(run_folder: Path) -> Path:
     """
     record = Record.open(run_folder)
     path, files = run_folder / REPORT, _files(record)
-    if record.sealed and all(_is(run_folder / name, data) for name, data in files.items()):
+    if record.sealed and all(_holds(run_folder / name, data) for name, data in files.items()):
         return path
     with record.lock():
         ended = record.ended
@@ -109,11 +62,11 @@ def _files(record: Record) -> dict[str, bytes]:
     return files | {CSV: every_trial(table)} if len(table) > MANY else files
 
 
-def _is(path: Path, data: bytes) -> bool:
+def _holds(path: Path, data: bytes) -> bool:
     return path.is_file() and not path.is_symlink() and path.read_bytes() == data
 
 
-def render(record: Readable, table: Table | None = None) -> str:
+def render(record: Record, table: Table | None = None) -> str:
     """Render the page; UsageError if it would be larger than LIMIT_BYTES."""
     results, table = record.read_results(), record.table() if table is None else table
     sets = view.TrialSets()
@@ -122,8 +75,9 @@ def render(record: Readable, table: Table | None = None) -> str:
     trials = trials_view(table, _TABLE_BYTES)
     defaults = results.get("defaults") or {}
     changed, everything = view.settings_rows(record.spec.settings, defaults)
-    page = _template().render(
-        css=Markup(_resource("style.css")),  # safe: a file of this package
+    template = page_template("template.html.jinja", filters={"maths": subscripts})
+    page = template.render(
+        css=Markup(package_file("style.css")),  # safe: a file of this package
         study=record.spec.study,
         scale=record.spec.scale,
         run=record.path.resolve().name,
@@ -137,7 +91,7 @@ def render(record: Readable, table: Table | None = None) -> str:
         has_defaults=bool(defaults),
         changed=changed,
         everything=everything,
-        counts=view.counts_text(results.get("counts") or _counts(table)),
+        counts=view.counts_text(results.get("counts") or Counter(row.state for row in table)),
         cost=view.cost_text(results, table),
         seeds=view.seeds_text(table),
         commits=view.commits(record.sessions()),
@@ -152,10 +106,6 @@ def render(record: Readable, table: Table | None = None) -> str:
             "of the study (claims, captions, discussion, settings)"
         )
     return page
-
-
-def _counts(table: Table) -> dict[str, int]:
-    return dict(Counter(row.state for row in table))
 
 
 def _figures(
@@ -194,19 +144,6 @@ def _data_uri(folder: Path, file: str, left: int) -> tuple[str, str]:
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode(), ""
 
 
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["maths"] = subscripts
-    environment.globals["counted"] = counted
-    return environment.from_string(_resource("template.html.jinja"))
-
-
 def subscripts(text: str) -> Markup:
     """HTML with α_c as a real subscript; everything else in the text is escaped."""
     return Markup(_SUBSCRIPT.sub(r"\1<sub>\2</sub>", str(escape(text))))
-
-
-def _resource(name: str) -> str:
-    return resources.files("attnlab.report").joinpath(name).read_text(encoding="utf-8")

@@ -68,7 +68,7 @@ def halo(width: float) -> list[patheffects.AbstractPathEffect]:
     return [patheffects.withStroke(linewidth=width, foreground="white", alpha=0.9)]
 
 
-def part_labels(figure: Figure) -> None:
+def separate_labels(figure: Figure) -> None:
     """Move direct labels up or down, as little as possible, until none overlaps another."""
     figure.draw_without_rendering()  # panel sizes are known only after the layout has run
     figure.set_layout_engine("none")  # and stay: the layout drifts a little at every draw

@@ -157,25 +157,20 @@ def interval(e: Estimate) -> str:
 
 def percent(e: Estimate | float, decimals: int = 1) -> str:
     """A share as `85.1 % [83.0, 87.2]`; no interval goes beyond 0 and 100."""
-    if not isinstance(e, Estimate):
-        e = Estimate(float(e))
-    if not math.isfinite(e.value):
-        return "not measured"
-    text = f"{100 * e.value:.{decimals}f} %"
-    if not e.has_interval:
-        return text
-    low, high = max(e.low, 0.0), min(e.high, 1.0)
-    return f"{text} [{100 * low:.{decimals}f}, {100 * high:.{decimals}f}]"
+    e = (e if isinstance(e, Estimate) else Estimate(float(e))).clip()
+    return _in_percent(e, decimals, " %")
 
 
 def points(e: Estimate, decimals: int = 1) -> str:
     """A difference of shares as `33.5 [30.3, 36.8]` percentage points."""
+    return _in_percent(e, decimals, "").replace("-", "−")
+
+
+def _in_percent(e: Estimate, decimals: int, unit: str) -> str:
     if not math.isfinite(e.value):
         return "not measured"
-    text = f"{100 * e.value:.{decimals}f}"
-    if not e.has_interval:
-        return text
-    return f"{text} [{100 * e.low:.{decimals}f}, {100 * e.high:.{decimals}f}]".replace("-", "−")
+    value, low, high = (f"{100 * x:.{decimals}f}" for x in (e.value, e.low, e.high))
+    return f"{value}{unit} [{low}, {high}]" if e.has_interval else f"{value}{unit}"
 
 
 def decimals(e: Estimate, digits: int = 3, sign: str = "") -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -28,8 +28,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from attnlab.core.files import write_bytes
+from attnlab.measure.intervals import Estimate
 from attnlab.report.labels import direct_label as direct_label  # part of this vocabulary
-from attnlab.report.labels import halo, part_labels
+from attnlab.report.labels import halo, separate_labels
 from attnlab.report.labels import log_axis as log_axis
 
 SEMANTIC = "#C2185B"
@@ -93,25 +94,6 @@ _RC: Any = {  # Any: the type of its keys changes between matplotlib versions
 }
 
 
-class HasInterval(Protocol):
-    """Anything with a value and an interval; NaN ends mean that no interval exists."""
-
-    @property
-    def value(self) -> float:
-        """The estimated value."""
-        ...
-
-    @property
-    def low(self) -> float:
-        """Lower end of its interval."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """Upper end of its interval."""
-        ...
-
-
 @contextmanager
 def house_style() -> Iterator[None]:
     """A context in which new figures get the common style; nothing is changed outside it."""
@@ -135,7 +117,7 @@ def panels(
 def errorbars(
     ax: Axes,
     x: ArrayLike,
-    estimates: Sequence[HasInterval],
+    estimates: Sequence[Estimate],
     color: str,
     label: str | None = None,
     marker: str | None = None,
@@ -290,7 +272,7 @@ def save_png(figure: Figure, path: Path, dpi: int = 200) -> None:
 
 def _save(figure: Figure, path: Path, form: str, metadata: dict[str, Any], dpi: int = 300) -> None:
     with house_style():
-        part_labels(figure)
+        separate_labels(figure)
         buffer = io.BytesIO()
         figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
     data = buffer.getvalue()

@@ -48,7 +48,7 @@ def with_interval(effect: float | None, interval: Sequence[float | None] | None)
         return f"{number(effect)} ± {number(float(half))}"
     power = 0 if 1e-3 <= scale < 1e7 else math.floor(math.log10(scale))
     body = _same_decimals(*(_divide_by_power(x, power) for x in (effect, low, high)))
-    return body if power == 0 else f"({body}) × 10{_raised(power)}"
+    return body if power == 0 else f"({body}) × 10{_superscript(power)}"
 
 
 def duration(seconds: float | None) -> str:
@@ -87,7 +87,7 @@ def plain(value: object, longest: int = 200) -> str:
 
 def typeset(text: str) -> str:
     """Replace -0.5 and 3e-05 in a sentence by −0.5 and 3 × 10⁻⁵."""
-    raised = _EXPONENT.sub(lambda m: f"{m[1]} × 10{_raised(int(m[2]))}", text)
+    raised = _EXPONENT.sub(lambda m: f"{m[1]} × 10{_superscript(int(m[2]))}", text)
     return _HYPHEN_MINUS.sub("−", raised)
 
 
@@ -117,10 +117,10 @@ def _scientific(x: float) -> str:
     mantissa, exponent = f"{x:.{SIGNIFICANT - 1}e}".split("e")
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
-    return f"{_minus(mantissa)} × 10{_raised(int(exponent))}"
+    return f"{_minus(mantissa)} × 10{_superscript(int(exponent))}"
 
 
-def _raised(power: int) -> str:
+def _superscript(power: int) -> str:
     return str(power).translate(_SUPERSCRIPT)
 
 

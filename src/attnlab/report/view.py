@@ -9,7 +9,6 @@ from attnlab.lab.claim import MARKS
 from attnlab.lab.table import Table
 from attnlab.report.text import MISSING, counted, duration, number, plain, typeset, with_interval
 
-AUDITS = AUDIT_MARKS
 AUDIT_WORDS = {
     "fail": "fails",
     "could-not-be-judged": "could not be judged",
@@ -17,41 +16,6 @@ AUDIT_WORDS = {
     "not-applicable": "not applicable",
 }
 _FEW_SEEDS = 12
-
-
-@dataclass(frozen=True)
-class ClaimView:
-    """The texts of one claim: its row in the table and its paragraph below."""
-
-    key: str
-    name: str
-    statement: str
-    verdict: str
-    mark: str
-    ours: str
-    quantity: str
-    n: str
-    reported: str
-    comparable: bool
-    reported_source: str
-    reported_note: str
-    why: str
-    method: str
-    trials: int
-    set_key: str
-    is_check: bool
-
-
-@dataclass(frozen=True)
-class AuditView:
-    """The texts of one audit: mark, verdict, number against threshold, sentence."""
-
-    name: str
-    verdict: str
-    word: str
-    mark: str
-    measured: str
-    why: str
 
 
 @dataclass
@@ -82,33 +46,33 @@ class TrialSets:
         return iter(self._by_ids.values())
 
 
-def claims(stored: Iterable[Mapping[str, Any]], sets: TrialSets) -> list[ClaimView]:
+def claims(stored: Iterable[Mapping[str, Any]], sets: TrialSets) -> list[dict[str, Any]]:
     """All claims in the study's order; an unknown verdict is shown as undecided."""
     return [_claim(index, c, sets) for index, c in enumerate(stored, start=1)]
 
 
-def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> ClaimView:
+def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> dict[str, Any]:
+    """The texts of one claim: its row in the table and its paragraph below."""
     verdict = c.get("verdict") if c.get("verdict") in MARKS else "undecided"
     trials = c.get("trials") or []
-    return ClaimView(
-        key=f"claim-{index}",
-        name=str(c.get("name") or ""),
-        statement=str(c.get("statement") or c.get("name") or ""),
-        verdict=str(verdict),
-        mark=MARKS[str(verdict)],
-        ours=with_interval(c.get("effect"), c.get("interval")),
-        quantity=str(c.get("quantity") or ""),
-        n=_sample_size(c),
-        reported=number(c.get("reported")),
-        comparable=c.get("comparable") is not False,
-        reported_source=str(c.get("reported_source") or ""),
-        reported_note=str(c.get("reported_note") or ""),
-        why=typeset(str(c.get("why") or "")),
-        method=str(c.get("interval_method") or ""),
-        trials=len(trials),
-        set_key=sets.key_of(trials, f"claim {index}"),
-        is_check=c.get("kind") == "check",
-    )
+    return {
+        "key": f"claim-{index}",
+        "statement": str(c.get("statement") or c.get("name") or ""),
+        "verdict": verdict,
+        "mark": MARKS[str(verdict)],
+        "ours": with_interval(c.get("effect"), c.get("interval")),
+        "quantity": str(c.get("quantity") or ""),
+        "n": _sample_size(c),
+        "reported": number(c.get("reported")),
+        "comparable": c.get("comparable") is not False,
+        "reported_source": str(c.get("reported_source") or ""),
+        "reported_note": str(c.get("reported_note") or ""),
+        "why": typeset(str(c.get("why") or "")),
+        "method": str(c.get("interval_method") or ""),
+        "trials": len(trials),
+        "set_key": sets.key_of(trials, f"claim {index}"),
+        "is_check": c.get("kind") == "check",
+    }
 
 
 def _sample_size(c: Mapping[str, Any]) -> str:
@@ -117,27 +81,28 @@ def _sample_size(c: Mapping[str, Any]) -> str:
     return number(c.get("n")) if c.get("n") else MISSING
 
 
-def audits(stored: Iterable[Mapping[str, Any]]) -> list[AuditView]:
+def audits(stored: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Failed audits first, then those not judged, passed, not applicable; unknown is a failure."""
-    order = list(AUDITS)
-    return sorted(map(_audit, stored), key=lambda a: order.index(a.verdict))
+    order = list(AUDIT_MARKS)
+    return sorted(map(_audit, stored), key=lambda a: order.index(a["verdict"]))
 
 
-def _audit(a: Mapping[str, Any]) -> AuditView:
-    verdict = str(a.get("verdict")) if a.get("verdict") in AUDITS else "fail"
+def _audit(a: Mapping[str, Any]) -> dict[str, str]:
+    """The texts of one audit: mark, verdict, number against threshold, sentence."""
+    verdict = str(a.get("verdict")) if a.get("verdict") in AUDIT_MARKS else "fail"
     measured = ""
     if a.get("number") is not None:
         measured = number(a["number"])
         if a.get("threshold") is not None:
             measured += f" against a threshold of {number(a['threshold'])}"
-    return AuditView(
-        name=str(a.get("name") or ""),
-        verdict=verdict,
-        word=AUDIT_WORDS[verdict],
-        mark=AUDITS[verdict],
-        measured=measured,
-        why=typeset(str(a.get("why") or "")),
-    )
+    return {
+        "name": str(a.get("name") or ""),
+        "verdict": verdict,
+        "word": AUDIT_WORDS[verdict],
+        "mark": AUDIT_MARKS[verdict],
+        "measured": measured,
+        "why": typeset(str(a.get("why") or "")),
+    }
 
 
 def settings_rows(
@@ -161,14 +126,14 @@ def machines(sessions: Sequence[Mapping[str, Any]]) -> list[list[tuple[str, str]
     """The distinct environments of the run's sessions, without their starting times."""
     environments: list[list[tuple[str, str]]] = []
     for one in sessions:
-        facts = [(key, _fact(v)) for key, v in one.items() if key != "started" and v is not None]
+        facts = [
+            (key, v if isinstance(v, str) else plain(v))
+            for key, v in one.items()
+            if key != "started" and v is not None
+        ]
         if facts not in environments:
             environments.append(facts)
     return environments
-
-
-def _fact(value: object) -> str:
-    return value if isinstance(value, str) else plain(value)
 
 
 def counts_text(counts: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
 
-BATCHES_PER_BUCKET = 50  # how many batches bucket_by_length sorts together
+BATCHES_PER_BUCKET = 50  # how many batches `bucketed` sorts together
 
 
 class Batch(NamedTuple):
@@ -87,23 +87,31 @@ class SentenceBatches:
         self.kept, self.truncated_rows, self.truncated_tokens = truncate_rows(rows, block)
         if not self.kept:
             raise UsageError("no sentence has two tokens: nothing to predict")
-        self.rows, self._ragged, self._seed = len(self.kept), _RaggedRows(self.kept), seed
-        order = self._bucketed_order if by_length else self._shuffled_order
+        self.rows, self._ragged = len(self.kept), _RaggedRows(self.kept)
+        lengths = self._ragged.lengths
+        order = bucketed(lengths, batch, seed) if by_length else shuffled(self.rows, seed)
         self._sampler = EpochSampler(self.rows, batch, order)
 
     def batch(self, step: int) -> Batch:
         """Return batch number `step`; `rows` sentences make an epoch."""
         return self._ragged.batch(self._sampler.batch(step))
 
-    def _shuffled_order(self, epoch: int) -> np.ndarray:
-        return self._seed.child("epoch", epoch).numpy_generator().permutation(self.rows)
 
-    def _bucketed_order(self, epoch: int) -> np.ndarray:
-        order, size = self._shuffled_order(epoch), self._sampler.size
-        return bucket_by_length(order, self._ragged.lengths, size, epoch, self._seed)
+Order = Callable[[int], np.ndarray]  # the number of an epoch -> its items
 
 
-def bucket_by_length(
+def shuffled(rows: int, seed: Seed) -> Order:
+    """Every row once per epoch, in another order each time."""
+    return lambda epoch: seed.child("epoch", epoch).numpy_generator().permutation(rows)
+
+
+def bucketed(lengths: np.ndarray, batch: int, seed: Seed) -> Order:
+    """The same with rows of similar length in one batch."""
+    order = shuffled(len(lengths), seed)
+    return lambda epoch: _bucket_by_length(order(epoch), lengths, batch, epoch, seed)
+
+
+def _bucket_by_length(
     order: np.ndarray, lengths: np.ndarray, batch: int, epoch: int, seed: Seed
 ) -> np.ndarray:
     """Reorder a shuffled epoch so that each batch of the endless sequence has similar lengths.
@@ -147,7 +155,7 @@ def truncate_rows(rows: Sequence[Ids], block: int) -> tuple[list[np.ndarray], in
 class EpochSampler:
     """Slices of the endless sequence of epochs; `order(epoch)` returns the items of an epoch."""
 
-    def __init__(self, rows: int, size: int, order: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, rows: int, size: int, order: Order) -> None:
         self.rows, self.size = rows, _check_positive("batch", size)
         self._order = lru_cache(maxsize=2)(order)  # only saves work: the order is pure
 

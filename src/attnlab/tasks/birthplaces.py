@@ -12,13 +12,14 @@ document per line, and questions as `question TAB place`, both in UTF-8.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
+from attnlab.measure.diversity import ngrams
 from attnlab.tasks.biographies import draw_biographies
 from attnlab.tasks.corpus import read_text
 from attnlab.tasks.people import Person, invent_names, normalise
@@ -196,19 +197,12 @@ def find_stated(
     for document in documents:
         words = _words(document[: limit or None])
         for size in lengths:
-            for name in {*_word_windows(words, size)} & by_name.keys():
+            for name in {*ngrams(words, size)} & by_name.keys():
                 for i in by_name[name]:
-                    has_place = bool(places[i]) and places[i] in _word_windows(
-                        words, len(places[i])
-                    )
-                    stated[i] = stated[i] or has_place
+                    place = places[i]
+                    stated[i] |= bool(place) and place in ngrams(words, len(place))
     return stated
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORDS.findall(text.casefold()))
-
-
-def _word_windows(words: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
-    """Yield every run of `size` consecutive words."""
-    return (words[i : i + size] for i in range(len(words) - size + 1))

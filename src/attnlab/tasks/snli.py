@@ -26,12 +26,11 @@ UNDECIDED = "-"
 NOTE = "minilm-l6 was trained on SNLI's pairs: a demonstration, not a test"
 
 
-def snli(files: Sequence[Path] | None = None) -> LabelledData:
+def snli() -> LabelledData:
     """Read the asset's part of SNLI; SNLI's test split gives dev and test, one half each."""
-    if files is None:
-        from attnlab.assets import get
+    from attnlab.assets import get
 
-        files = get("snli").files
+    files = get("snli").files
     parts = {name: _examples(_file(files, name)) for name in ("train", "test")}
     size = len(parts["test"])
     dev, test = split_by_sizes(parts["test"], (size // 2, size - size // 2), _premise_key)

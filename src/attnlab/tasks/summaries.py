@@ -42,17 +42,17 @@ class SummarySplits:
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
-def xsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
+def xsum() -> tuple[SummaryRow, ...]:
     """Read 999 BBC articles; the summary is the introductory sentence, removed from the article.
 
     Of the asset's 1,000 rows, line 220 has no article (a gallery of pictures) and is left out.
     """
-    return _asset("xsum", files)
+    return _asset("xsum")
 
 
-def multi_lexsum(files: Sequence[Path] | None = None) -> tuple[SummaryRow, ...]:
+def multi_lexsum() -> tuple[SummaryRow, ...]:
     """Read 868 court cases; the long summary serves as the article, the short one as summary."""
-    return _asset("multi-lexsum", files)
+    return _asset("multi-lexsum")
 
 
 def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
@@ -108,12 +108,10 @@ def lead_sentences(article: str, count: int = 1, between: str = " ") -> str:
     return between.join(sentences(article)[:count])
 
 
-def _asset(name: str, files: Sequence[Path] | None) -> tuple[SummaryRow, ...]:
-    if files is None:
-        from attnlab.assets import get
+def _asset(name: str) -> tuple[SummaryRow, ...]:
+    from attnlab.assets import get
 
-        files = get(name).files
-    return tuple(row for file in sorted(files) for row in read_summaries(file))
+    return tuple(row for file in sorted(get(name).files) for row in read_summaries(file))
 
 
 def _row(line: str, where: str) -> SummaryRow:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from attnlab.core.errors import RunInUseError, StorageError
-from attnlab.core.files import make_folder
+from attnlab.core.errors import RunInUseError, StorageError, storage_errors
+from attnlab.core.files import make_folder, sync
 
 PARTIAL = ".partial-"  # readers ignore names with this prefix
 LOCK = ".lock"
@@ -37,11 +37,11 @@ def commit_folder(target: Path, files: Iterable[tuple[str, bytes]], exist_ok: bo
             at = partial / name
             at.write_bytes(data)
         for at in (*sorted(partial.iterdir()), partial):
-            _sync(at)
+            sync(at)
         at = target
         remove_folder(target)  # an existing one did not verify
         os.rename(partial, target)
-        _sync(target.parent)
+        sync(target.parent)
     except OSError as error:
         with suppress(StorageError):  # report the first error, not one of the clean-up
             remove_folder(partial)
@@ -50,7 +50,7 @@ def commit_folder(target: Path, files: Iterable[tuple[str, bytes]], exist_ok: bo
 
 def remove_folder(path: Path) -> None:
     """Rename a folder to a temporary name, then delete it: nobody sees it half deleted."""
-    try:
+    with storage_errors(path):
         if path.is_symlink() or path.is_file():
             path.unlink()
         elif path.is_dir():
@@ -59,31 +59,25 @@ def remove_folder(path: Path) -> None:
                 doomed = path.with_name(f"{PARTIAL}old-{path.name}")
                 os.rename(path, doomed)
             shutil.rmtree(doomed)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None
 
 
 def list_names(folder: Path) -> list[str]:
     """List the names in a folder in order; an absent folder has none."""
-    try:
+    with storage_errors(folder), suppress(FileNotFoundError):
         return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
+    return []
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Create the folder if needed, lock it, and delete what a killed process left half written."""
-    try:
+    with storage_errors(folder):
         make_folder(folder)
         lock = FileLock(folder / LOCK)
-        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.05)
-    except Timeout:
-        raise RunInUseError(f"{folder}: another process trains here") from None
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
+        try:
+            lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.05)
+        except Timeout:
+            raise RunInUseError(f"{folder}: another process trains here") from None
     try:
         for name in list_names(folder):
             if name.startswith(PARTIAL):
@@ -96,11 +90,3 @@ def lock_folder(folder: Path) -> Iterator[None]:
 def sha256_of(data: bytes) -> str:
     """SHA-256 of the bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

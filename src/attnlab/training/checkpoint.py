@@ -21,9 +21,10 @@ from pydantic import ValidationError
 from torch import nn
 from torch.optim import Optimizer
 
-from attnlab.core.config import Settings, content_hash
-from attnlab.core.errors import IntegrityError, MissingError, StorageError
+from attnlab.core.config import Settings
+from attnlab.core.errors import IntegrityError, MissingError, storage_errors
 from attnlab.core.files import sha256_file
+from attnlab.core.signed import signed_text
 from attnlab.training.atomic_folder import (
     commit_folder,
     list_names,
@@ -235,7 +236,7 @@ def manifest_text(step: int, files: dict[str, str]) -> str:
     """Return the text of MANIFEST.json: format, step, the hash of each file, and its own hash."""
     number = FORMAT if MODEL in files else SHARDED_FORMAT  # so that older versions refuse it
     value = {"format": number, "step": step, "files": files}
-    return json.dumps({**value, "sha256": content_hash(value)}, indent=1) + "\n"
+    return signed_text(value)
 
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, str]]:
@@ -292,7 +293,5 @@ def _read_file(path: Path, read: Callable[[Path], T]) -> T:
     """
     if path.is_symlink() or not path.is_file():
         raise IntegrityError(f"{path}: missing" if not path.exists() else f"{path}: not a file")
-    try:
+    with storage_errors(path):
         return read(path)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import IntegrityError, StorageError, storage_errors
 from attnlab.core.files import write_bytes
 
 
@@ -34,11 +34,8 @@ class MetricLog:
         self._data += encoded
         if self._path is None:
             return
-        try:
-            with self._path.open("ab", buffering=0) as file:
-                written = file.write(encoded)
-        except OSError as error:
-            raise StorageError(f"{self._path}: {error.strerror or error}") from None
+        with storage_errors(self._path), self._path.open("ab", buffering=0) as file:
+            written = file.write(encoded)
         if written != len(encoded):
             raise StorageError(f"{self._path}: only part of a line could be written")
 

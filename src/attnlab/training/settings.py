@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from attnlab.core.config import Settings
+from attnlab.core.config import Settings, setting
 
 OptimizerName = Literal["adamw", "sgd", "adagrad"]
 ScheduleName = Literal["cosine", "linear", "constant", "unclamped"]
@@ -15,63 +15,39 @@ STORAGE_SETTINGS = ("checkpoint_every", "keep")  # when checkpoints are written 
 class TrainSettings(Settings):
     """One training: `steps` optimizer steps on batches of `batch` rows."""
 
-    steps: int = Field(default=2000, ge=1, description="number of optimizer steps")
-    batch: int = Field(default=32, ge=1, description="rows per step, whatever `accumulate` is")
-    accumulate: int = Field(
-        default=1,
-        ge=1,
-        description="micro-batches per step (gradient accumulation), to save memory",
+    steps: int = setting("number of optimizer steps", 2000, ge=1)
+    batch: int = setting("rows per step, whatever `accumulate` is", 32, ge=1)
+    accumulate: int = setting(
+        "micro-batches per step (gradient accumulation), to save memory", 1, ge=1
     )
-    seed: int = Field(
-        default=0,
-        ge=0,
-        lt=2**63,
-        description="seed of torch's global generators, which dropout reads",
-    )
+    seed: int = setting("seed of torch's global generators, which dropout reads", 0, ge=0, lt=2**63)
 
-    optimizer: OptimizerName = Field(default="adamw", description="optimizer")
-    learning_rate: float = Field(default=1e-3, gt=0, description="peak learning rate")
-    schedule: ScheduleName = Field(default="cosine", description="learning rate after the warm-up")
-    warmup_fraction: float = Field(
-        default=0.05,
-        ge=0,
-        le=1,
-        description="fraction of the steps in which the learning rate rises",
+    optimizer: OptimizerName = setting("optimizer", "adamw")
+    learning_rate: float = setting("peak learning rate", 1e-3, gt=0)
+    schedule: ScheduleName = setting("learning rate after the warm-up", "cosine")
+    warmup_fraction: float = setting(
+        "fraction of the steps in which the learning rate rises", 0.05, ge=0, le=1
     )
-    final_fraction: float = Field(
-        default=0.1, ge=0, le=1, description="final learning rate, as a fraction of the peak"
+    final_fraction: float = setting(
+        "final learning rate, as a fraction of the peak", 0.1, ge=0, le=1
     )
-    horizon: float = Field(
-        default=1.0,
-        gt=0,
-        description='where schedule "unclamped" reaches 0, as a multiple of the steps',
+    horizon: float = setting(
+        'where schedule "unclamped" reaches 0, as a multiple of the steps', 1.0, gt=0
     )
-    weight_decay: float = Field(
-        default=0.1, ge=0, description="weight decay of matrices; biases and norms get none"
-    )
-    betas: tuple[float, float] = Field(default=(0.9, 0.99), description="betas of AdamW")
-    momentum: float = Field(default=0.0, ge=0, lt=1, description="momentum of SGD")
-    clip: float = Field(default=1.0, ge=0, description="largest gradient norm; 0: no clipping")
+    weight_decay: float = setting("weight decay of matrices; biases and norms get none", 0.1, ge=0)
+    betas: tuple[float, float] = setting("betas of AdamW", (0.9, 0.99))
+    momentum: float = setting("momentum of SGD", 0.0, ge=0, lt=1)
+    clip: float = setting("largest gradient norm; 0: no clipping", 1.0, ge=0)
 
-    precision: Precision = Field(
-        default="float32", description="bfloat16: autocast, while the weights stay float32"
-    )
-    compile: bool = Field(default=False, description="compile the loss with torch.compile")
-    deterministic: bool = Field(
-        default=False, description="on a GPU: slower kernels that repeat bit for bit"
-    )
-    evaluate_every: int = Field(
-        default=0, ge=0, description="steps between evaluations; 0: only after the last step"
-    )
+    precision: Precision = setting("bfloat16: autocast, while the weights stay float32", "float32")
+    compile: bool = setting("compile the loss with torch.compile", False)
+    deterministic: bool = setting("on a GPU: slower kernels that repeat bit for bit", False)
+    evaluate_every: int = setting("steps between evaluations; 0: only after the last step", 0, ge=0)
 
-    checkpoint_every: int = Field(
-        default=0,
-        ge=0,
-        description="steps between checkpoints; 0: only at new best values and at the end",
+    checkpoint_every: int = setting(
+        "steps between checkpoints; 0: only at new best values and at the end", 0, ge=0
     )
-    keep: int = Field(
-        default=2, ge=2, description="newest checkpoints to keep; the best is always kept"
-    )
+    keep: int = setting("newest checkpoints to keep; the best is always kept", 2, ge=2)
 
     @model_validator(mode="after")
     def _check_options(self) -> "TrainSettings":

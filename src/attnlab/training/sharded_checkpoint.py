@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.hf_storage import (
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.optim import Optimizer
 
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import IntegrityError, storage_errors
 from attnlab.core.files import sha256_file
 from attnlab.training.atomic_folder import list_names
 from attnlab.training.optimizer import optimizer_tensors, trainable_parameters
@@ -58,13 +58,11 @@ def write_shards(
     writer = HuggingFaceStorageWriter(
         str(folder), file_numbers | {"": OPTIMIZER_STATE}, save_distributed=True
     )
-    try:
+    with storage_errors(folder):
         return {
             name: sha256_file(folder / name)
             for name in _write_without_collectives(writer, tensors, rank, size)
         }
-    except OSError as error:
-        raise StorageError(f"{folder}: {error.strerror or error}") from None
 
 
 def _write_without_collectives(

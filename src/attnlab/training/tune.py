@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from attnlab.core.config import Settings, build
+from attnlab.core.config import Settings, build, setting
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.extras import require
 from attnlab.core.seeds import Seed
@@ -40,15 +40,11 @@ FORMAT = 1
 class TuneSettings(Settings):
     """Which parameters are added to an encoder and which of them are trained."""
 
-    method: Method = Field(default="lora", description="fine-tuning method")
-    pooling: Pooling = Field(
-        default="mean", description="how token vectors become one vector for the head"
-    )
-    prefix_length: int = Field(
-        default=128, ge=1, description="trained vectors of prefix and prefix-layers"
-    )
-    rank: int = Field(default=8, ge=1, description="rank of LoRA")
-    alpha: float = Field(default=16.0, gt=0, description="LoRA's update is scaled by alpha / rank")
+    method: Method = setting("fine-tuning method", "lora")
+    pooling: Pooling = setting("how token vectors become one vector for the head", "mean")
+    prefix_length: int = setting("trained vectors of prefix and prefix-layers", 128, ge=1)
+    rank: int = setting("rank of LoRA", 8, ge=1)
+    alpha: float = setting("LoRA's update is scaled by alpha / rank", 16.0, gt=0)
 
     @model_validator(mode="after")
     def _check_pooling(self) -> "TuneSettings":

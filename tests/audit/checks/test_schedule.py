@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnlab.audit.checks.schedule import NAME, schedule, torch_rates
+from attnlab.audit.checks.schedule import NAME, schedule
 from attnlab.training.schedule import learning_rate
 from attnlab.training.settings import ScheduleName, TrainSettings
 
@@ -96,7 +96,12 @@ def test_constant_with_warm_up_and_steps_pass() -> None:
 def test_torch_schedulers() -> None:
     def made(length: int, steps: int) -> list[float]:
         optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
-        return torch_rates(torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, length), steps)
+        scheduler, rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, length), []
+        for _ in range(steps):
+            rates.append(float(optimizer.param_groups[0]["lr"]))
+            optimizer.step()
+            scheduler.step()
+        return rates
 
     assert schedule(made(97, 97), floor=0.0, peak=0.3).verdict == "pass"
     assert schedule(made(29, 97), floor=0.0).verdict == "fail"

@@ -8,13 +8,13 @@ was given to tell. Text without spaces between words is compared as whole runs o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
 from attnlab.measure.content import to_list
+from attnlab.measure.diversity import ngrams
 from attnlab.measure.intervals import difference_of_shares, wilson
 
 NAME = "contamination"
@@ -76,13 +76,13 @@ def contained(rows: Sequence[str], text: str | Iterable[str], window: int = WIND
     for i, row in enumerate(rows):
         words = _words(row)
         size = min(len(words), window)
-        for gram in _runs(words, size) if size else ():
+        for gram in ngrams(words, size) if size else ():
             wanted.setdefault(size, {}).setdefault(gram, []).append(i)
     inside = [False] * len(rows)
     for document in [text] if isinstance(text, str) else text:
         words = _words(document)
         for size, grams in wanted.items():
-            for gram in grams.keys() & set(_runs(words, size)):
+            for gram in grams.keys() & set(ngrams(words, size)):
                 for i in grams[gram]:
                     inside[i] = True
     return inside
@@ -90,8 +90,3 @@ def contained(rows: Sequence[str], text: str | Iterable[str], window: int = WIND
 
 def _words(text: str) -> list[str]:
     return WORDS.findall(text.casefold())
-
-
-def _runs(words: list[str], size: int) -> Iterator[tuple[str, ...]]:
-    """Every `size` words in a row."""
-    return zip(*(islice(words, start, None) for start in range(size)), strict=False)

@@ -40,7 +40,7 @@ def distillation_identity(
     number, evidence = 0.0, dict[str, Any]()
     for scale in SCALES:
         teacher = scale * torch.randn((*SHAPE, vocabulary), generator=generator)
-        value, slope = _at(loss, teacher.clone(), teacher)
+        value, slope = _loss_and_gradient(loss, teacher.clone(), teacher)
         evidence[f"logits of size {scale:g}"] = {"loss": value, "largest_gradient": slope}
         if not (math.isfinite(value) and math.isfinite(slope)):
             why = f"for equal logits of size {scale:g} the loss is {value}, its gradient {slope}"
@@ -71,7 +71,7 @@ def distillation_identity(
     return Finding(NAME, "pass", number, LIMIT, why, evidence)
 
 
-def _at(
+def _loss_and_gradient(
     loss: Callable[[Tensor, Tensor], Tensor], student: Tensor, teacher: Tensor
 ) -> tuple[float, float]:
     """The loss, and the largest entry of its gradient by the student."""

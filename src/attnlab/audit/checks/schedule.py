@@ -46,16 +46,6 @@ def schedule(
     return _judge(values, highest, peak, floor)
 
 
-def torch_rates(scheduler: Any, steps: int) -> list[float]:
-    """The rates a fresh torch scheduler gives its first group, step by step; it is used up."""
-    rates = []
-    for _ in range(steps):
-        rates.append(float(scheduler.optimizer.param_groups[0]["lr"]))
-        scheduler.optimizer.step()
-        scheduler.step()
-    return rates
-
-
 def _judge(values: list[float], highest: float, peak: float | None, floor: float | None) -> Finding:
     top, last = values.index(highest), values[-1]
     again = _reheats(values, highest)

@@ -82,12 +82,12 @@ def largest_movement(before: Tensor, after: Tensor) -> float:
     return float(movement(before, after).max())
 
 
-def noise_of(subject: Subject, probe: Probe, length: int | None = None) -> Noise:
+def noise_of(subject: Subject, probe: Probe) -> Noise:
     """The noise on the first probe row; measured once and remembered."""
-    at = length or probe.short_length(subject)
-    key = f"noise {probe.seed} {at}"
+    length = probe.short_length(subject)
+    key = f"noise {probe.seed} {length}"
     if key not in subject.memo:
-        subject.memo[key] = _measure(subject, probe, at)
+        subject.memo[key] = _measure(subject, probe, length)
     return subject.memo[key]
 
 

@@ -13,11 +13,11 @@ from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.worker import attempt
 from attnlab.lab.trial import Trial, TrialContext, TrialStopped
 
-OURS = (TrialStopped, StorageError, RankLostError)
+NOT_OF_THE_TRIAL = (TrialStopped, StorageError, RankLostError)
 
 
 class InlineEngine:
-    """This process."""
+    """Runs trials in this process."""
 
     elsewhere: ClassVar[bool] = False
 
@@ -25,7 +25,9 @@ class InlineEngine:
         """Run every trial in order."""
         for trial in job.trials:
             try:
-                message, blob = attempt(job.study, trial, _bench(job, sink, trial), OURS)
+                message, blob = attempt(
+                    job.study, trial, _context(job, sink, trial), NOT_OF_THE_TRIAL
+                )
             except TrialStopped:
                 sink.tick()  # raises: a signal is why it stopped
                 raise
@@ -35,7 +37,7 @@ class InlineEngine:
             sink.tick()
 
 
-def _bench(job: Job, sink: Sink, trial: Trial) -> TrialContext:
+def _context(job: Job, sink: Sink, trial: Trial) -> TrialContext:
     scratch = job.scratch / trial.id
     scratch.mkdir(parents=True, exist_ok=True)
     return TrialContext(

@@ -67,28 +67,28 @@ class Pool:
         self._failed_starts = 0
         self._workers: dict[int, WorkerProcess] = {}
         self._selector = selectors.DefaultSelector()
-        self._looked = 0.0
+        self._checked_at = 0.0
 
     def work(self) -> None:
         """Until every trial of the queue has ended."""
         while self.queue or any(w.trial for w in self._workers.values()):
-            self._staff()
+            self._start_workers()
             for key, _ in self._selector.select(TICK_SECONDS):
-                self._hear(self._workers[key.fd])
-            self._watch_the_clock()
+                self._receive(self._workers[key.fd])
+            self._check_deadlines()
             self.tick()
 
     def close(self) -> None:
         """End all workers."""
         for worker in list(self._workers.values()):
-            self._dismiss(worker)
+            self._remove(worker)
         self._selector.close()
 
-    def _staff(self) -> None:
-        """Have as many workers as there is work for; idle ones take what came back."""
+    def _start_workers(self) -> None:
+        """Start as many workers as there is work for; idle ones take what came back."""
         for worker in self._workers.values():
             if worker.ready and worker.trial is None:
-                self._hand_next(worker)
+                self._assign(worker)
         busy = sum(w.trial is not None for w in self._workers.values())
         while len(self._workers) < min(self.size, busy + len(self.queue)):
             worker = WorkerProcess(Path(self.terms.scratch))
@@ -96,10 +96,10 @@ class Pool:
             self._selector.register(worker.results, selectors.EVENT_READ)
             worker.send(self.terms.introduction)
 
-    def _hear(self, worker: WorkerProcess) -> None:
+    def _receive(self, worker: WorkerProcess) -> None:
         messages = worker.receive()
         if messages is None:
-            self._bury(worker)
+            self._handle_death(worker)
             return
         for message, blob in messages:
             if "unfit" in message:
@@ -107,12 +107,12 @@ class Pool:
             if worker.trial is not None:
                 self._finish(worker, message, blob)
                 if message["state"] == "oom":  # a new process has its memory whole
-                    self._dismiss(worker)
+                    self._remove(worker)
                     return
             worker.ready, self._failed_starts = True, 0
-            self._hand_next(worker)
+            self._assign(worker)
 
-    def _hand_next(self, worker: WorkerProcess) -> None:
+    def _assign(self, worker: WorkerProcess) -> None:
         if worker.dead:
             return
         taken = not self.terms.shares_accelerator and any(
@@ -121,7 +121,7 @@ class Pool:
         for index, trial in enumerate(self.queue):
             if not (taken and trial.on_accelerator):
                 del self.queue[index]
-                worker.hand(trial, self.terms.seconds)
+                worker.assign(trial, self.terms.seconds)
                 return
 
     def _finish(self, worker: WorkerProcess, message: Message, blob: bytes = b"") -> None:
@@ -129,27 +129,27 @@ class Pool:
         assert trial is not None
         self.deliver(trial, message, blob)
 
-    def _watch_the_clock(self) -> None:
+    def _check_deadlines(self) -> None:
         now = time.monotonic()
-        if now - self._looked < TICK_SECONDS:
+        if now - self._checked_at < TICK_SECONDS:
             return
-        self._looked = now
+        self._checked_at = now
         for worker in list(self._workers.values()):
-            worker.look()
+            worker.check()
             idle = worker.ready and worker.trial is None
             if not worker.dead and (idle or now < worker.deadline):
                 continue
-            # what it has said counts: this process may have been stopped, and its workers not
+            # messages that have arrived count: this process may have been stopped, its workers not
             heard, dead = worker.heard, worker.dead
-            self._hear(worker)
+            self._receive(worker)
             if self._workers.get(worker.results) is worker:
                 if dead:
-                    self._bury(worker)
+                    self._handle_death(worker)
                 elif worker.heard == heard:
-                    self._give_up(worker)
+                    self._time_out(worker)
 
-    def _give_up(self, worker: WorkerProcess) -> None:
-        """Its time is over, and nothing more comes from it."""
+    def _time_out(self, worker: WorkerProcess) -> None:
+        """End a worker that is over its time limit."""
         if worker.trial is None:
             raise AttnlabError(f"a worker did not start:\n{worker.log_tail()}")
         limit, log = self.terms.seconds, worker.log_tail()
@@ -158,14 +158,14 @@ class Pool:
             "error": f"stopped after {limit:g} s (trial_seconds)\n{log}".strip(),
             "cost": {"seconds": worker.elapsed},
         }
-        self._dismiss(worker)
+        self._remove(worker)
         self._finish(worker, message)
 
-    def _bury(self, worker: WorkerProcess) -> None:
-        """A worker died: once more, or say what happened to its trial."""
+    def _handle_death(self, worker: WorkerProcess) -> None:
+        """Run the trial of a dead worker again, or deliver what happened to it."""
         code, peak = worker.end()
         log, trial, cost = worker.log_tail(), worker.trial, {"seconds": worker.elapsed}
-        self._dismiss(worker)
+        self._remove(worker)
         if trial is None:
             self._failed_starts += not worker.ready
             if self._failed_starts >= ATTEMPTS:
@@ -186,7 +186,7 @@ class Pool:
         limit = min(self.terms.memory_bytes or share, share)
         return code == -signal.SIGKILL and peak >= NEAR_LIMIT * limit
 
-    def _dismiss(self, worker: WorkerProcess) -> None:
+    def _remove(self, worker: WorkerProcess) -> None:
         self._selector.unregister(worker.results)
         del self._workers[worker.results]
         worker.close()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.errors import StorageError
+from attnlab.core.errors import StorageError, storage_errors
 from attnlab.lab.engine.text import tail
 from attnlab.lab.engine.wire import Unpacker, pack
 from attnlab.lab.trial import Trial
@@ -42,12 +42,10 @@ class WorkerProcess:
         self._unpacker = Unpacker()
         self.seen_peak = 0  # bytes, as last looked at
         self.inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
-        try:
+        with storage_errors(scratch):
             self._log = _log_file(scratch)
             orders, self._orders = os.pipe()
             self.results, answers = os.pipe()
-        except OSError as error:
-            raise StorageError(f"{scratch}: {error.strerror or error}") from None
         os.set_blocking(self.results, False)
         words = [sys.executable, "-P", "-m", "attnlab.lab.engine.worker", str(orders), str(answers)]
         try:
@@ -76,8 +74,8 @@ class WorkerProcess:
             while data:
                 data = data[os.write(self._orders, data) :]
 
-    def hand(self, trial: Trial, seconds: float) -> None:
-        """Hand out a trial; its log and its time start now."""
+    def assign(self, trial: Trial, seconds: float) -> None:
+        """Give the worker a trial; its log and its time start now."""
         os.ftruncate(self._log, 0)
         self.trial = trial
         self.handed_out = time.monotonic()
@@ -122,8 +120,8 @@ class WorkerProcess:
         how = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self.process.pid, how) is not None
 
-    def look(self) -> None:
-        """Note the most memory it has held so far, where the system tells; cut a log too long."""
+    def check(self) -> None:
+        """Note its peak memory so far, where the system tells it; empty a log that is too long."""
         with suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{self.process.pid}/status").read_text()
             words = status.split("VmHWM:")[1].split()

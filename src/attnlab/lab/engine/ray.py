@@ -16,8 +16,8 @@ from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.pool import TICK_SECONDS, Terms, default_workers
-from attnlab.lab.engine.ray_cluster import connected, reach, require_ray
-from attnlab.lab.engine.ray_task import TASK_SECONDS, attempt_some, terms_bytes
+from attnlab.lab.engine.ray_cluster import check_address, connected, require_ray
+from attnlab.lab.engine.ray_task import TASK_SECONDS, run_group, terms_bytes
 from attnlab.lab.engine.wire import Unpacker
 from attnlab.lab.trial import State, Trial
 
@@ -36,7 +36,7 @@ class RayEngine:
 
     def __init__(self, address: str | None = None) -> None:
         require_ray()
-        reach(address)
+        check_address(address)
         self.address = address
 
     def execute(self, job: Job, sink: Sink) -> None:
@@ -53,7 +53,7 @@ class RayEngine:
 
 
 class _Sweep:
-    """Groups of trials in flight, and what is left. `True` in a key: needs a GPU."""
+    """Groups of trials that run, and the queues of the others. `True` in a key: needs a GPU."""
 
     def __init__(self, ray: Any, job: Job, sink: Sink, exactly: bool = False) -> None:
         self.ray, self.job, self.sink = ray, job, sink
@@ -62,21 +62,21 @@ class _Sweep:
         for trial in job.trials:
             self.queues[self._needs_gpu(trial)].append(trial)
         gpus = SHARE if job.study.shares_accelerator else 1
-        remote = ray.remote(attempt_some)
+        remote = ray.remote(run_group)
         self.tasks = {
             gpu: remote.options(num_cpus=1, num_gpus=gpus if gpu else 0, max_retries=0)
             for gpu in (False, True)
         }
-        self.flying: dict[Any, tuple[bool, list[Trial]]] = {}
+        self.running: dict[Any, tuple[bool, list[Trial]]] = {}
         self.losses: Counter[str] = Counter()
-        self.starved: Counter[str] = Counter()
+        self.out_of_memory: Counter[str] = Counter()
         self.pace = TASK_SECONDS  # seconds of a trial, lately
         self.slots, self.counted = {False: 1, True: 0}, -math.inf
         self.common = ray.put(_common(job))
 
     def work(self) -> None:
         """Until every trial has a result."""
-        while any(self.queues.values()) or self.flying:
+        while any(self.queues.values()) or self.running:
             self._count()
             self._submit()
             self._wait()
@@ -84,7 +84,7 @@ class _Sweep:
 
     def cancel(self) -> None:
         """Free the cluster of what nobody waits for."""
-        for task in self.flying:
+        for task in self.running:
             self.ray.cancel(task, force=True)
 
     def _needs_gpu(self, trial: Trial) -> bool:
@@ -110,28 +110,28 @@ class _Sweep:
         """One task a slot, and as many again that wait at the nodes, where they may."""
         for gpu, queue in self.queues.items():
             room = self.slots[gpu] * self.ahead
-            aloft = sum(kind == gpu for kind, _ in self.flying.values())
-            while queue and aloft < room:
-                group = [queue.popleft() for _ in range(self._group(len(queue), room))]
+            in_flight = sum(kind == gpu for kind, _ in self.running.values())
+            while queue and in_flight < room:
+                group = [queue.popleft() for _ in range(self._group_size(len(queue), room))]
                 asked = json.dumps([[dict(trial.config), trial.seed] for trial in group])
                 task = self.tasks[gpu].remote(self.common, asked.encode())
-                self.flying[task] = gpu, group
-                aloft += 1
+                self.running[task] = gpu, group
+                in_flight += 1
 
-    def _group(self, left: int, room: int) -> int:
+    def _group_size(self, left: int, room: int) -> int:
         """Trials that take a second together; fewer when few are left, so that all nodes work."""
         return max(1, min(int(TASK_SECONDS / self.pace), -(-left // room), MOST, left))
 
     def _wait(self) -> None:
-        ready, _ = self.ray.wait(list(self.flying), num_returns=1, timeout=TICK_SECONDS)
+        ready, _ = self.ray.wait(list(self.running), num_returns=1, timeout=TICK_SECONDS)
         if ready:
-            every = list(self.flying)
+            every = list(self.running)
             ready, _ = self.ray.wait(every, num_returns=len(every), timeout=0)
         for task in ready:
-            gpu, group = self.flying.pop(task)
-            self._land(task, gpu, group)
+            gpu, group = self.running.pop(task)
+            self._collect(task, gpu, group)
 
-    def _land(self, task: Any, gpu: bool, group: list[Trial]) -> None:
+    def _collect(self, task: Any, gpu: bool, group: list[Trial]) -> None:
         errors = self.ray.exceptions
         try:
             data = self.ray.get(task, timeout=FETCH_SECONDS)
@@ -141,7 +141,7 @@ class _Sweep:
                 f"a Ray task failed: {last}\nevery node needs attnlab as it is here"
             ) from None
         except (errors.RayError, TimeoutError) as error:
-            self._lost(gpu, group, _why(error), isinstance(error, errors.OutOfMemoryError))
+            self._requeue(gpu, group, _why(error), isinstance(error, errors.OutOfMemoryError))
             return
         heard: dict[int, Result] = {}
         for message, blob in Unpacker().feed(data):
@@ -149,30 +149,30 @@ class _Sweep:
                 raise UsageError(message["unfit"])
             if "sick" in message:
                 rest = [t for place, t in enumerate(group) if place not in heard]
-                self._lost(gpu, rest, message["sick"], False)
+                self._requeue(gpu, rest, message["sick"], False)
                 group = [t for place, t in enumerate(group) if place in heard]
             else:
                 place = message.pop("place")
                 heard[place] = result_of(group[place], message, blob)
         for result in heard.values():
-            self._keep_pace(result)
+            self._update_pace(result)
             self.sink.accept(result)
         done = {result.trial.id for result in heard.values()}
         self.queues[gpu].extendleft(t for t in reversed(group) if t.id not in done)
 
-    def _keep_pace(self, result: Result) -> None:
+    def _update_pace(self, result: Result) -> None:
         seconds = max(float(result.cost.get("seconds", TASK_SECONDS)), TASK_SECONDS / MOST)
         self.pace = 0.8 * self.pace + 0.2 * seconds
 
-    def _lost(self, gpu: bool, group: list[Trial], why: str, starved: bool) -> None:
+    def _requeue(self, gpu: bool, group: list[Trial], why: str, out_of_memory: bool) -> None:
         """What a dead task had not told runs again, alone if memory was what it died of."""
-        if starved:
+        if out_of_memory:
             self.pace = TASK_SECONDS
         for trial in reversed(group):
             self.losses[trial.id] += 1
-            self.starved[trial.id] += starved and len(group) == 1
-            if self.starved[trial.id] >= OUT_OF_MEMORY or self.losses[trial.id] >= LOSSES:
-                state: State = "oom" if starved else "crashed"
+            self.out_of_memory[trial.id] += out_of_memory and len(group) == 1
+            if self.out_of_memory[trial.id] >= OUT_OF_MEMORY or self.losses[trial.id] >= LOSSES:
+                state: State = "oom" if out_of_memory else "crashed"
                 error = f"its task was lost {self.losses[trial.id]} times, at last: {why}"
                 self.sink.accept(Result(trial, state, error=error))
             else:

@@ -51,20 +51,20 @@ def connected(address: str | None, workers: int) -> Iterator[Any]:
         stack.enter_context(_own_signals())
         ray = importlib.import_module("ray")
         if not ray.is_initialized():
-            stack.callback(_leave, ray)
+            stack.callback(_disconnect, ray)
             if address is None:
                 folder = own_folder("attnlab-ray-")
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 stack.enter_context(_environment({"TMPDIR": folder}))  # what tasks leave goes too
-                stack.callback(_leave, ray)
+                stack.callback(_disconnect, ray)
                 _start(ray, address="local", num_cpus=workers, _temp_dir=folder)
             else:
                 _start(ray, address=address)
         yield ray
 
 
-def reach(address: str | None) -> None:
-    """Is anyone there? Ray itself would ask for minutes."""
+def check_address(address: str | None) -> None:
+    """Raise unless something answers at this address: Ray itself would try for minutes."""
     if address in (None, "auto"):
         return
     host, _, port = address.rpartition(":")
@@ -83,21 +83,23 @@ def _start(ray: ModuleType, **where: Any) -> None:
         try:
             ray.init(**where, **own, log_to_driver=False, logging_level="ERROR")
         except ConnectionError as error:
-            raise MissingError(f"no Ray cluster at {where['address']}: {_first(error)}") from None
+            raise MissingError(
+                f"no Ray cluster at {where['address']}: {_first_line(error)}"
+            ) from None
         except ray.exceptions.AuthenticationError as error:
-            raise UsageError(f"Ray cluster at {where['address']}: {_first(error)}") from None
+            raise UsageError(f"Ray cluster at {where['address']}: {_first_line(error)}") from None
         except (RuntimeError, ValueError, OSError) as error:
-            raise AttnlabError(f"Ray at {where['address']}: {_first(error)}") from None
+            raise AttnlabError(f"Ray at {where['address']}: {_first_line(error)}") from None
 
 
-def _leave(ray: ModuleType) -> None:
+def _disconnect(ray: ModuleType) -> None:
     if ray.is_initialized():
         ray.shutdown()
 
 
 @cache
 def _token() -> str:
-    """One a process: Ray remembers the first it is given."""
+    """One per process: Ray remembers the first it is given."""
     return secrets.token_hex(32)
 
 
@@ -130,6 +132,6 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -33,7 +33,7 @@ def terms_bytes(terms: Terms, study: str, version: int, mark: str) -> bytes:
     return json.dumps({**common, "versions": versions()}, sort_keys=True).encode()
 
 
-def attempt_some(common: bytes, asked: bytes) -> bytes:
+def run_group(common: bytes, asked: bytes) -> bytes:
     """Run the trials `[[config, seed], …]` until a second is over; a frame for each that ended.
 
     The driver sends those without a frame again. `unfit`: no node can do this; `sick`: this one
@@ -85,12 +85,12 @@ def _pool(told: dict[str, Any], common: bytes) -> Pool:
         for pool in _kept.values():
             pool.close()
         _kept.clear()
-        _kept[key] = Pool(_here(told), 1, lambda *_: None, lambda: None)
+        _kept[key] = Pool(_terms_on_this_node(told), 1, lambda *_: None, lambda: None)
         _kept[key].beside = default_workers("cpu")
     return _kept[key]
 
 
-def _here(told: dict[str, Any]) -> Terms:
+def _terms_on_this_node(told: dict[str, Any]) -> Terms:
     """The driver's terms with this node's folders.
 
     Checkpoints lie in the run's folder where this node sees it, so that another node can go on

@@ -7,8 +7,8 @@ NOISE = "Extension modules:"  # the list faulthandler ends with is longer than a
 FOLDERS = re.compile(r'File "[^"\n]*?((?:[^/"\n]+/)?[^/"\n]+)"')
 
 
-def tail(text: str, lines: int = LINES) -> str:
+def tail(text: str) -> str:
     """The last lines, each file named by its last two parts only."""
     said = [line for line in text.strip().splitlines() if not line.startswith(NOISE)]
-    kept = said[-lines:]
+    kept = said[-LINES:]
     return FOLDERS.sub(r'File "\1"', "\n".join(kept))

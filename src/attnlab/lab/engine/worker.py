@@ -70,7 +70,7 @@ def _listen(read: int, inbox: "queue.SimpleQueue[Message]") -> None:
 def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:
     order = inbox.get()
     try:
-        study = _study(order)
+        study = _build_study(order)
     except AttnlabError as error:
         send({"unfit": str(error)}, b"")
         return
@@ -81,14 +81,14 @@ def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:
     while True:
         order = inbox.get()
         trial = Trial(study.name, study.version, order["config"], order["seed"])
-        _empty(scratch)
+        _clear(scratch)
         message, blob = attempt(study, trial, TrialContext(device, scratch, checkpoints / trial.id))
-        _empty(scratch)
+        _clear(scratch)
         send(message, blob)
 
 
-def _empty(folder: Path) -> None:
-    """Have the folder, with nothing in it; to make and remove it each time takes milliseconds."""
+def _clear(folder: Path) -> None:
+    """Leave an empty folder; making and removing it each time would take milliseconds."""
     try:
         with os.scandir(folder) as entries:
             clean = not any(entries)
@@ -99,7 +99,7 @@ def _empty(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _study(order: Message) -> Study:
+def _build_study(order: Message) -> Study:
     kind = load_study_class(Source(**order["source"]))
     return kind(build(kind.Settings, order["settings"]))
 
@@ -123,12 +123,12 @@ def attempt(
     message: Message
     try:
         outcome = study.run(trial, context)
-        message, blob = _told(outcome)
+        message, blob = _message_of(outcome)
     except passing:
         raise
     except BaseException as error:  # sys.exit in a study is its failure, not ours
         state = "oom" if _is_out_of_memory(error) else "failed"
-        message, blob = {"state": state, "error": tail(_lines(error)), "cost": {}}, b""
+        message, blob = {"state": state, "error": tail(_traceback_text(error)), "cost": {}}, b""
     measured = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - used,
@@ -138,14 +138,14 @@ def attempt(
     return message, blob
 
 
-def _told(outcome: object) -> tuple[Message, bytes]:
+def _message_of(outcome: object) -> tuple[Message, bytes]:
     """An outcome as a message; a number that is not finite becomes null with a reason."""
     if not isinstance(outcome, Outcome):
         raise TypeError(f"run must return an Outcome, got {type(outcome).__name__}")
     metrics, reasons = {}, {str(name): str(why) for name, why in outcome.reasons.items()}
     diverged = False
     for name, value in outcome.metrics.items():
-        plain = _plain(name, value)
+        plain = _as_scalar(name, value)
         if isinstance(plain, float) and not math.isfinite(plain):
             diverged = True
             plain, reasons[name] = None, reasons.get(name, f"not finite: {plain}")
@@ -154,7 +154,9 @@ def _told(outcome: object) -> tuple[Message, bytes]:
         "state": "diverged" if diverged else "done",
         "metrics": metrics,
         "reasons": reasons,
-        "curves": {str(key): [_null(v) for v in values] for key, values in outcome.curves.items()},
+        "curves": {
+            str(key): [_finite_or_none(v) for v in values] for key, values in outcome.curves.items()
+        },
         "samples": [str(text) for text in outcome.samples],
         "documents": {str(name): str(text) for name, text in outcome.documents.items()},
         "findings": [finding_json(finding) for finding in outcome.findings],
@@ -163,7 +165,7 @@ def _told(outcome: object) -> tuple[Message, bytes]:
     return message, encode_arrays(outcome.arrays) if outcome.arrays else b""
 
 
-def _plain(name: str, value: Any) -> float | int | str | bool | None:
+def _as_scalar(name: str, value: Any) -> float | int | str | bool | None:
     """A Python scalar out of whatever torch or numpy gave."""
     if value is not None and not isinstance(value, str | bool | int | float):
         value = value.item() if hasattr(value, "item") else value
@@ -174,7 +176,7 @@ def _plain(name: str, value: Any) -> float | int | str | bool | None:
     raise TypeError(f"metric {name!r} must be a number, a text or None, got {type(value).__name__}")
 
 
-def _null(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     number = float(value)
     return number if math.isfinite(number) else None
 
@@ -192,7 +194,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _lines(error: BaseException) -> str:
+def _traceback_text(error: BaseException) -> str:
     """The traceback without our own first frame."""
     inner = error.__traceback__.tb_next if error.__traceback__ else None
     return "".join(traceback.format_exception(type(error), error, inner))

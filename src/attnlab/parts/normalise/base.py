@@ -29,15 +29,15 @@ class Normalise(Part):
 
 def soft(scores: Scores, allowed: Allowed) -> Scores:
     """The softmax over allowed keys."""
-    return _low(scores, allowed).softmax(dim=-1).masked_fill(~allowed, 0)
+    return _mask_scores(scores, allowed).softmax(dim=-1).masked_fill(~allowed, 0)
 
 
 def one_hot(scores: Scores, allowed: Allowed) -> Scores:
     """1 at the first highest allowed score; held fixed for gradients."""
-    best = _low(scores.detach(), allowed).argmax(dim=-1, keepdim=True)
+    best = _mask_scores(scores.detach(), allowed).argmax(dim=-1, keepdim=True)
     return torch.zeros_like(scores).scatter(-1, best, 1).masked_fill(~allowed, 0)
 
 
-def _low(scores: Scores, allowed: Allowed) -> Scores:
+def _mask_scores(scores: Scores, allowed: Allowed) -> Scores:
     """The lowest finite number where looking is not allowed; a row of −∞ would give NaN."""
     return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)

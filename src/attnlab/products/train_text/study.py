@@ -22,7 +22,7 @@ SKIPPED = NOT_OF_A_TRIAL | {"first_seed", "checkpoint_every"}  # no trial depend
 class TextSettings(StudySettings):
     """The text, its tokenizer, the model and its training."""
 
-    seeds: int = setting("models, each with its own seed", 1, ge=1)
+    seeds: int = setting("models, each with its own seed", 1, full=3, ge=1)
     first_seed: int = setting("the first of these seeds", 0, ge=0)
     text: str = setting(
         "training text: 'shakespeare', a UTF-8 file, or a folder of .txt files", "shakespeare"
@@ -33,16 +33,18 @@ class TextSettings(StudySettings):
     min_count: int = setting("tokens that occur less often are <UNK>", 1, ge=1)
 
     size: Literal["nano", "micro", "mini"] = setting(
-        "layers/heads/width of the model: nano 3/3/48, micro 4/4/128, mini 6/6/192", "nano"
+        "layers/heads/width of the model: nano 3/3/48, micro 4/4/128, mini 6/6/192",
+        "nano",
+        full="mini",
     )
     layers: int = setting("number of layers; 0: that of the size", 0, ge=0)
     heads: int = setting("number of attention heads; 0: that of the size", 0, ge=0)
     d_model: int = setting("model width; 0: that of the size", 0, ge=0)
-    block: int = setting("context length in tokens", 128, ge=2)
+    block: int = setting("context length in tokens", 128, smoke=32, ge=2)
     position: str = setting("learned, sinusoidal, rotary, alibi or none", "learned")
 
-    steps: int = setting("training steps", 2000, ge=1)
-    batch: int = setting("windows of `block` tokens per batch", 32, ge=1)
+    steps: int = setting("training steps", 2000, smoke=6, full=20_000, ge=1)
+    batch: int = setting("windows of `block` tokens per batch", 32, smoke=4, ge=1)
     accumulate: int = setting("gradient accumulation: pieces a batch is computed in", 1, ge=1)
     optimizer: Literal["adamw", "sgd", "adagrad"] = setting("optimizer of torch.optim", "adamw")
     learning_rate: float = setting("peak learning rate", 0.003, gt=0)
@@ -58,14 +60,14 @@ class TextSettings(StudySettings):
         "bfloat16 uses autocast, on a GPU", "float32"
     )
     compile: bool = setting("use torch.compile", False)
-    evaluations: int = setting("times the dev text is scored during training", 10, ge=1)
+    evaluations: int = setting("times the dev text is scored during training", 10, smoke=2, ge=1)
     checkpoint_every: int = setting(
         "steps between checkpoints besides those at evaluations; 0: none", 0, ge=0
     )
     threads: int = setting("CPU threads; they change the last bits of the results", 1, ge=1)
-    scored: int = setting("windows of each split that are scored", 200, ge=1)
+    scored: int = setting("windows of each split that are scored", 200, smoke=4, ge=1)
     prompt: str = setting("prompt of the sample; empty: the start of a text", "")
-    sample_tokens: int = setting("tokens of the sample", 120, ge=1)
+    sample_tokens: int = setting("tokens of the sample", 120, smoke=8, ge=1)
 
     @model_validator(mode="after")
     def _whole_batches(self) -> "TextSettings":
@@ -82,17 +84,6 @@ class TrainText(Study):
     question = "What does a small GPT learn from this text that counting n-grams does not?"
     Settings: ClassVar[type[StudySettings]] = TextSettings
     settings: TextSettings
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "smoke": {
-            "steps": 6,
-            "batch": 4,
-            "block": 32,
-            "evaluations": 2,
-            "scored": 4,
-            "sample_tokens": 8,
-        },
-        "full": {"size": "mini", "steps": 20_000, "seeds": 3},
-    }
     expected: ClassVar = {
         "smoke": "seconds",
         "quick": "about 3 minutes on two cores",

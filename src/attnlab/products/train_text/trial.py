@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,8 @@ from attnlab.audit.during_training import model_findings
 from attnlab.core.errors import UsageError
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
-from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.perplexity import ScoringBatch, score, token_nll, windows
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
@@ -24,11 +24,10 @@ from attnlab.tasks.batches import PackedBatches
 from attnlab.tasks.corpus import Corpus
 from attnlab.tasks.ngram import NGram
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
-from attnlab.training.checkpoint import CheckpointWarning, best_checkpoint
+from attnlab.training.checkpoint import best_checkpoint
 from attnlab.training.determinism import use_threads
-from attnlab.training.loop import train
 from attnlab.training.ranks import current_ranks
-from attnlab.training.result import Hooks, Progress, TrainResult
+from attnlab.training.result import Progress, TrainResult
 from attnlab.training.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -179,19 +178,8 @@ def _train(
     model: GPT, s: TextSettings, text: TokenizedText, trial: Trial, context: TrialContext
 ) -> TrainResult:
     settings = TrainSettings(
-        steps=s.steps,
-        batch=s.batch,
-        accumulate=s.accumulate,
-        optimizer=s.optimizer,
-        learning_rate=s.learning_rate,
-        schedule=s.schedule,
-        warmup_fraction=s.warmup_fraction,
-        weight_decay=s.weight_decay,
-        clip=s.clip,
-        precision=s.precision,
-        compile=s.compile,
+        **s.model_dump(include=set(TrainSettings.model_fields)),  # those that both have
         evaluate_every=max(1, s.steps // s.evaluations),
-        checkpoint_every=s.checkpoint_every,
         deterministic=context.device != "cpu",
     )
 
@@ -199,24 +187,16 @@ def _train(
         assert isinstance(model, GPT)
         return math.log(perplexity(model, text.dev, s, context.device))
 
-    hooks = Hooks(
+    return train_in_trial(
+        context,
+        _progress_text,
+        model,
+        PackedBatches(text.train, s.block, s.batch, trial.stream.child("order")),
+        settings,
         evaluate=dev_loss,
-        progress=lambda p: context.step(p.step, p.steps, _progress_text(p)),
-        stop=context.stopping,
+        checkpoints=context.checkpoints,
+        ranks=current_ranks(),
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", CheckpointWarning)
-        result = train(
-            model,
-            PackedBatches(text.train, s.block, s.batch, trial.stream.child("order")),
-            settings,
-            checkpoints=context.checkpoints,
-            hooks=hooks,
-            ranks=current_ranks(),
-        )
-    if result.ending == "stopped":
-        raise TrialStopped
-    return result
 
 
 def _progress_text(p: Progress) -> str:
