@@ -91,6 +91,7 @@ class HardAttention(Study):
     """Argmax attention beside softmax at falling temperature and a straight-through estimate."""
 
     name = "hard-attention"
+    version = 2  # equal rates: the loss on dev rows decides
     question = "Why can gradient descent not train argmax attention, and what helps?"
     source = "A course exercise on attention by hand: argmax instead of softmax"
     Settings: ClassVar[type[StudySettings]] = HardSettings
