@@ -14,9 +14,10 @@ from attnlab.lab.claim import (
     judge,
     judge_check,
     judge_difference,
+    judge_law,
     judge_ratio,
 )
-from attnlab.measure.intervals import Estimate
+from attnlab.measure.intervals import Estimate, mean_interval
 
 
 def claim(low: float, high: float, n: int = MIN_SEEDS, above: float = 1.0) -> Claim:
@@ -54,6 +55,22 @@ def test_an_exact_number_needs_no_runs_and_no_number_is_undecided() -> None:
     assert judge("c", "a", exact, below=1.0).why.endswith("outside the range below 1")
     nothing = judge("c", "a", Estimate(math.nan, math.nan, math.nan, 0), above=1.0)
     assert (nothing.verdict, nothing.why) == ("undecided", "no estimate: nothing was measured")
+
+
+def test_a_number_of_which_nothing_is_claimed_is_shown_and_not_judged() -> None:
+    measured = judge("c", "a", Estimate(1.5, 1.4, 1.6, 5))
+    assert (measured.verdict, measured.estimate.value) == ("not judged", 1.5)
+    assert judge("c", "a", Estimate(1.5, 1.4, 1.6, MIN_SEEDS - 1)).verdict == "undecided"
+
+
+def test_a_law_holds_where_a_wide_interval_covers_it() -> None:
+    """Runs 1, 2, 3: mean 2, standard error 0.577, t of 99 % with 2 degrees of freedom 9.925."""
+    runs = mean_interval([1.0, 2.0, 3.0])
+    near, far = (judge_law("c", "a law", runs, exact) for exact in (2 + 5.72, 2 + 5.74))
+    assert (near.verdict, far.verdict) == ("holds", "fails") and near.kind == "check"
+    assert near.estimate.low == pytest.approx(2 - 9.925 / 3**0.5, abs=1e-3)
+    assert judge_law("c", "a law", runs, math.nan).verdict == "undecided"
+    assert judge_law("c", "a law", mean_interval([1.0, 2.0]), 1.5).verdict == "undecided"
 
 
 def test_a_check_counts_every_case_and_one_wrong_case_refutes_it() -> None:

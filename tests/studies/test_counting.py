@@ -187,7 +187,7 @@ def metrics_of(arm: str, **changes: Any) -> dict[str, Any]:
             f"{phase}_nll": 0.1 if good > 0.9 else 1.1,
             f"{phase}_by_places": own[0],
             f"{phase}_by_tokens": own[1],
-            f"{phase}_moved": 0.002,
+            f"{phase}_moved": 0.3 if phase == "strong" else 0.002,
         }
         found |= {f"{phase}_share_{term}": 0.25 for term in TERMS}
     return found | changes
@@ -232,13 +232,13 @@ def test_verdicts_follow_the_table() -> None:
 @pytest.mark.parametrize(
     ("arm", "changes", "claim", "verdict"),
     [
-        ("positional", {"first_accuracy": 0.6}, "positional-solves", "fails"),
-        ("positional", {"first_accuracy": 0.6}, "strong-keeps-positional", "undecided"),
+        ("positional", {"first_accuracy": 0.4}, "positional-solves", "fails"),
+        ("positional", {"first_accuracy": 0.4}, "strong-keeps-positional", "undecided"),
         ("semantic", {"first_accuracy": 0.4}, "semantic-needs-attention", "fails"),
-        ("positional", {"strong_by_places": 0.6}, "strong-keeps-positional", "fails"),
-        ("semantic", {"gentle_by_tokens": 0.6}, "gentle-keeps-semantic", "fails"),
-        ("semantic", {"gentle_moved": 0.2}, "gentle-is-no-trial", "fails"),
-        ("free", {"first_by_tokens": 0.97}, "free-start-mixes", "fails"),
+        ("positional", {"strong_by_places": 0.4}, "strong-keeps-positional", "fails"),
+        ("semantic", {"gentle_by_tokens": 0.4}, "gentle-keeps-semantic", "fails"),
+        ("semantic", {"gentle_moved": 0.5}, "gentle-is-no-trial", "fails"),
+        ("free", {"first_by_tokens": 0.99}, "free-start-mixes", "fails"),
     ],
 )
 def test_a_planted_fault_turns_a_verdict(

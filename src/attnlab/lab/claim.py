@@ -3,6 +3,7 @@
 interval inside the claimed range   -> holds
 interval outside it                 -> fails
 anything else, or fewer than 3 runs -> undecided ("not a result")
+no range is claimed                 -> not judged: a measurement
 
 A claim that compares belongs to the study's family of comparisons: lab/family.py widens its
 interval before the verdict counts.
@@ -28,6 +29,7 @@ Kind = Literal["finding", "check"]
 MARKS: dict[str, str] = {"holds": "✓", "fails": "✗", "undecided": "?", "not judged": "–"}
 MIN_SEEDS = 3
 ROUNDING = 1e-12  # of a number: runs that differ by less are equal
+LAW_LEVEL = 0.99  # of `judge_law`: one in a hundred correct laws fails by chance
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ def judge(  # noqa: PLR0913  (a claim has this many parts; each is named at the 
 ) -> Claim:
     """The claim `above < quantity < below`, decided by where the estimate's interval lies.
 
+    Without `above` and `below` nothing is claimed: the estimate is shown and not judged.
     `comparison`: the quantity sets one arm against another, or against a baseline. `kind`: "check"
     where theory has decided already and the run can only agree.
     """
@@ -142,6 +145,19 @@ def judge_check(name: str, statement: str, errors: ArrayLike, **rest: Any) -> Cl
     return judge(name, statement, estimate, kind="check", **rest)
 
 
+def judge_law(name: str, statement: str, measured: Estimate, exact: float, **rest: Any) -> Claim:
+    """A check of an exact law by sampling: the interval of what was measured covers its value."""
+    e = measured.at(LAW_LEVEL)
+    claim = judge(name, statement, e, kind="check", **rest)
+    if claim.verdict == "undecided":
+        return claim
+    if not math.isfinite(exact):
+        return replace(claim, verdict="undecided", why="the exact law was not computed")
+    covered = e.low <= exact <= e.high
+    why = f"interval [{e.low:.4g}, {e.high:.4g}] {'covers' if covered else 'misses'} {exact:.4g}"
+    return replace(claim, verdict="holds" if covered else "fails", why=why)
+
+
 def apply_audits(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
     """Claims that an audit names which did not pass are undecided, whatever their intervals say."""
     against = {
@@ -173,6 +189,8 @@ def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:
     if not e.exact and high - low <= ROUNDING * max(abs(low), abs(high)):
         same = f"{e.n} equal runs ({low:.4g}) do not say how much others would vary"
         return "undecided", f"not a result: {same}"
+    if math.isinf(above) and math.isinf(below):
+        return "not judged", "measured: nothing was claimed of it"
     shown = f"interval [{low:.4g}, {high:.4g}]" if e.has_interval else f"{low:.4g}, computed,"
     if low > above and high < below:
         return "holds", f"{shown} lies inside {wanted}"

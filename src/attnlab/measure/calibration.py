@@ -56,7 +56,7 @@ def calibration_bins(
     `models` are the confidences and correctness of one model each; the interval of a bin's accuracy
     covers other models and other items. `same_items`: every model was asked about the same items.
     """
-    pairs = [_pair(*model) for model in models]
+    pairs = [_check_arrays(*model) for model in models]
     p, hit = (np.concatenate(values) for values in zip(*pairs, strict=True))
     model = np.repeat(np.arange(len(pairs)), [len(one) for one, _ in pairs])
     found: list[Bin] = []

@@ -63,10 +63,43 @@ def test_what_is_not_among_the_saved_weights_is_missed() -> None:
     assert check(Saved(), only=["tying-and-save"])["tying-and-save"].verdict == "pass"
 
 
-def test_a_constructor_that_needs_more_is_let_be() -> None:
+def why_not_saved(model: nn.Module) -> str:
+    found = check(model, only=["tying-and-save"])["tying-and-save"]
+    assert found.verdict == "not-applicable"
+    return found.why.removeprefix("it cannot be saved and loaded again: ")
+
+
+def test_a_model_that_cannot_be_built_again_says_why() -> None:
+    """Which argument, which tensor, which error."""
+
     class Needy(Saved):
         def __init__(self, width: int) -> None:
             super().__init__()
 
-    found = check(Needy(3), only=["tying-and-save"])["tying-and-save"]
-    assert found.verdict == "not-applicable"
+    class Grown(Saved):
+        """Its constructor knows nothing of the tensor that is added afterwards."""
+
+    class Cut(Saved):
+        """A tensor has another shape than after its construction."""
+
+    class Once(Saved):
+        built = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            Once.built += 1
+            if Once.built > 1:
+                raise RuntimeError("only one of these")
+
+    grown, cut = Grown(), Cut()
+    grown.register_buffer("later", torch.zeros(3))
+    cut.table = nn.Embedding(VOCAB - 1, WIDTH)
+    plain = nn.Sequential(nn.Embedding(VOCAB, WIDTH), nn.Linear(WIDTH, VOCAB))
+    assert why_not_saved(Needy(3)) == "its constructor takes width, which it does not keep"
+    assert why_not_saved(plain) == "Sequential does not keep the arguments of its constructor"
+    second = "a second model of its class has"
+    assert why_not_saved(grown) == f"{second} no tensor 'later', which this one saves"
+    shapes = f"of shape {(VOCAB, WIDTH)}, this one of shape {(VOCAB - 1, WIDTH)}"
+    assert why_not_saved(cut) == f"{second} 'table.weight' {shapes}"
+    raised = "building a second one raised RuntimeError: only one of these"
+    assert why_not_saved(Once()) == raised

@@ -34,7 +34,8 @@ def tying_and_save(subject: Subject, probe: Probe) -> Finding:
         why = "its config says that embedding and output are tied, but they are two tensors"
         return Finding(NAME, "fail", None, 0.0, why, {"ties": ties})
     if subject.save_load is None:
-        raise NotApplicable("it cannot be saved and loaded again")
+        why = f": {subject.unsaved}" if subject.unsaved else ""
+        raise NotApplicable(f"it cannot be saved and loaded again{why}")
     try:
         loaded = subject.save_load()
     except Exception as error:  # anyone's files

@@ -44,6 +44,7 @@ class Subject:
     cache: Cache | None = None
     rewrap: "Callable[[nn.Module], Subject] | None" = None
     save_load: "Callable[[], Subject] | None" = None  # saved to disk and loaded
+    unsaved: str = ""  # why it cannot be
     special: tuple[int, ...] = ()  # special tokens: start, end, separator
     pad: int | None = None  # the padding id, which some models skip wherever it stands
     labelled: LabelledForward | None = None  # its logits when labels are given too

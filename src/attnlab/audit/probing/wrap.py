@@ -19,7 +19,7 @@ from attnlab.audit.probing.call_convention import CallConvention, Caller, find_c
 from attnlab.audit.probing.closure import captured_modules, on_cpu
 from attnlab.audit.probing.isolation import restore_state
 from attnlab.audit.probing.output import longest_input
-from attnlab.audit.probing.rebuild import can_rebuild, rebuild
+from attnlab.audit.probing.rebuild import rebuild, why_not_rebuilt
 from attnlab.audit.probing.subject import AttentionMask, Subject
 from attnlab.audit.probing.wrap_transformers import transformers_subject
 from attnlab.core.errors import UsageError
@@ -106,18 +106,18 @@ def _module(module: nn.Module, name: str, facts: _Facts | None = None) -> Subjec
         module=module,
         rewrap=partial(_module, name=name, facts=facts),
         cache=module_cache(module, name),
-        save_load=_save_load_of(module, name, facts),
+        **_save_load_of(module, name, facts),
     )
 
 
-def _save_load_of(module: nn.Module, name: str, facts: _Facts) -> Any:
+def _save_load_of(module: nn.Module, name: str, facts: _Facts) -> dict[str, Any]:
     """Its own method `save_load()`, else a second model built and given the same weights."""
     again = getattr(module, "save_load", None)
     if callable(again):
-        return lambda: subject_of(again(), name)
-    if not can_rebuild(module):
-        return None
-    return lambda: _module(rebuild(module), name, facts)
+        return {"save_load": lambda: subject_of(again(), name)}
+    if reason := why_not_rebuilt(module):
+        return {"unsaved": reason}
+    return {"save_load": lambda: _module(rebuild(module), name, facts)}
 
 
 def _shape(caller: Caller, step: int) -> tuple[int, bool, int]:

@@ -42,6 +42,7 @@ def transformers_subject(library: Any, name: str, special: tuple[int, ...] = ())
         cache=_cache_of(library, frozenset(known)),
         rewrap=lambda made: transformers_subject(_use_eager_experts(made), name, special),
         save_load=_save_load_of(library, name, special),
+        unsaved="its weights were unpacked from another format, such as GGUF",
         special=special,
         pad=pad if isinstance(pad, int) and 0 <= pad < vocabulary else None,
     )
@@ -102,7 +103,7 @@ def _cache_of(library: Any, known: frozenset[str]) -> Any:
 
 
 def _save_load_of(library: Any, name: str, special: tuple[int, ...]) -> Any:
-    """None for weights unpacked from another format, such as GGUF."""
+    """None for weights that were unpacked."""
     if getattr(library, "quantization_method", None) is not None:
         return None
     return partial(_save_and_load, library, name, special)

@@ -11,13 +11,9 @@ from attnlab.audit.checks.baselines import baselines
 from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
 from attnlab.lab.arms import Arms, ArmStudy, Share
-from attnlab.lab.claim import Claim, judge
+from attnlab.lab.claim import Claim, judge_difference
 from attnlab.lab.study import StudySettings, deferred, setting
-from attnlab.measure.intervals import mean_interval
 
-SOLVED = 0.9  # accuracy: far above any answer without attention
-LOST = 0.05  # accuracy: who loses more has left its kind of solution
-STILL = 0.01  # relative change of the weights: less, and nothing was tried
 KINDS = {"positional": "positions", "semantic": "tokens"}  # start -> what its scores are made of
 OWN = {"positional": "by_places", "semantic": "by_tokens"}  # start -> accuracy with these alone
 PHASES = {"first": "as trained", "gentle": "freed, SGD", "strong": "freed, AdamW"}
@@ -98,12 +94,14 @@ class Counting(ArmStudy):
         """Both solutions exist, need attention, and are kept or left."""
         return [
             *(
-                arms.level(
+                arms.difference(
                     f"{arm}-solves",
-                    f"With scores of {kind} alone the model counts (accuracy above 90 %)",
+                    f"With scores of {kind} alone the model counts: it beats the most frequent "
+                    "answer",
                     (arm, "first_accuracy"),
-                    above=SOLVED,
-                    quantity=f"test accuracy, {arms.label(arm)}",
+                    (arm, "majority"),
+                    above=0.0,
+                    quantity=f"accuracy, {arms.label(arm)} − the most frequent answer",
                 )
                 for arm, kind in KINDS.items()
             ),
@@ -126,6 +124,7 @@ class Counting(ArmStudy):
     def audits(self, arms: Arms, claims: Sequence[Claim]) -> Sequence[Finding]:
         """Baselines, what attention is worth, and whether the test rows suffice."""
         worse = min(KINDS, key=lambda arm: arms.mean(arm, "first_accuracy"))
+        gaps = [c.estimate.value for c in claims if c.name.endswith("-needs-attention")]
         known = {
             "the most frequent answer": majority(arms),
             "chance": 1 / self.settings.length,
@@ -136,7 +135,7 @@ class Counting(ArmStudy):
             baselines(arms.estimate(worse, "first_accuracy"), known, ceiling=1.0),
             attention_worth(arms.differences(("off", "first_nll"), (worse, "first_nll")), {}),
             # rows, not positions: the positions of a row are not independent
-            small_sample(arms.right_answers("first_accuracy", self.settings.scored), LOST),
+            small_sample(arms.right_answers("first_accuracy", self.settings.scored), min(gaps)),
         ]
 
     def facts(self, arms: Arms, claims: Sequence[Claim]) -> Mapping[str, Any]:
@@ -163,35 +162,43 @@ def majority(arms: Arms) -> float:
 
 
 def _kept(arms: Arms, arm: str, way: str) -> Claim:
-    """What the freed model loses when its scores are cut to what they were made of.
+    """What the freed model's scores are made of: its own kind alone against the other alone.
 
     Only starts that solve the task count: where there is no solution, none is kept.
     """
-    solved = {seed for seed, a in arms.values(arm, "first_accuracy").items() if a > SOLVED}
+    right, known = arms.values(arm, "first_accuracy"), arms.values(arm, "majority")
+    solved = {seed for seed, share in right.items() if share > known[seed]}
     how = "by SGD at the published rate" if way == "gentle" else "as before (AdamW)"
+    other = next(name for name in KINDS if name != arm)
     return arms.difference(
         f"{way}-keeps-{arm}",
-        f"Freed and trained further {how}, the solution stays {arm}: with scores of {KINDS[arm]} "
-        "alone it loses less than 0.05 of its accuracy",
-        (arm, f"{way}_accuracy"),
+        f"Freed and trained further {how}, the solution stays {arm}: scores of {KINDS[arm]} alone "
+        f"count better than scores of {KINDS[other]} alone",
         (arm, f"{way}_{OWN[arm]}"),
-        below=LOST,
-        quantity=f"accuracy, all scores − {KINDS[arm]} alone",
+        (arm, f"{way}_{OWN[other]}"),
+        above=0.0,
+        quantity=f"accuracy, {KINDS[arm]} alone − {KINDS[other]} alone",
         seeds=solved,
     )
 
 
 def _untried(arms: Arms) -> Claim:
-    """The larger movement of the two starts, seed by seed."""
-    both = [arms.values(arm, "gentle_moved") for arm in KINDS]
-    seeds = sorted(both[0].keys() & both[1].keys())
-    return judge(
+    """The larger movement of the two starts against the smaller one with AdamW, seed by seed."""
+    moved = {
+        way: [arms.values(arm, f"{way}_moved") for arm in KINDS] for way in ("gentle", "strong")
+    }
+    seeds = sorted(set.intersection(*(set(by_seed) for both in moved.values() for by_seed in both)))
+    return judge_difference(
         "gentle-is-no-trial",
-        "Training further as published moves the weights by less than 1 % of their size: that a "
-        "solution stays shows little",
-        mean_interval([max(moved[seed] for moved in both) for seed in seeds]),
-        below=STILL,
-        quantity="relative change of all weights",
+        "Training further as published moves the weights less than training as before: that a "
+        "solution stays shows less",
+        [
+            max(by_seed[seed] for by_seed in moved["gentle"])
+            - min(by_seed[seed] for by_seed in moved["strong"])
+            for seed in seeds
+        ],
+        below=0.0,
+        quantity="relative change of all weights, as published − as before",
         trials=arms.ids(*KINDS),
     )
 
@@ -200,14 +207,11 @@ def _mixed(arms: Arms) -> Claim:
     """The better of the two kinds alone against all scores, from a start that holds nothing."""
     parts = [arms.values("free", f"first_{metric}") for metric in OWN.values()]
     whole = arms.values("free", "first_accuracy")
-    gaps = [max(part[seed] for part in parts) - whole[seed] for seed in sorted(whole)]
-    return judge(
+    return judge_difference(
         "free-start-mixes",
-        "A free start finds a solution of neither kind: positions alone or tokens alone lose more "
-        "than 0.05 of its accuracy",
-        mean_interval(gaps),
-        below=-LOST,
+        "A free start mixes both: with positions alone or tokens alone it counts worse",
+        [max(part[seed] for part in parts) - whole[seed] for seed in sorted(whole)],
+        below=0.0,
         quantity="accuracy, better kind alone − all scores",
         trials=arms.ids("free"),
-        comparison=True,
     )

@@ -146,6 +146,7 @@ def _limit(
         above=EXACT,
         trials=arms.ids("limits", *audits),
         quantity="smallest share of equal tokens, over limits and prompts",
+        kind="check",
     )
 
 

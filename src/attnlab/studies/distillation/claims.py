@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, judge
+from attnlab.lab.claim import MIN_SEEDS, Claim, Reported, judge, judge_check
 from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.studies.distillation.evidence import KINDS, ScoredArms, mean_of
 from attnlab.studies.distillation.study import Distillation
@@ -120,7 +120,7 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
     """The same words with and without line breaks, on summaries of several sentences; no model."""
     row = arms.first("lines")
     trials = [] if row is None else [row.id, *arms.ids("lead")]
-    largest = math.nan if row is None else float(row["largest_gap_on_one_line"])
+    gaps = [] if row is None else [float(row["largest_gap_on_one_line"])]
     scores = {} if row is None else row.arrays
 
     def compare(
@@ -146,10 +146,10 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
 
     note = "teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)"
     return [
-        judge(
+        judge_check(
             "one-line",
             "Without line breaks, Lsum split at newlines equals L",
-            Estimate(largest, n=1, method="computed, not sampled", exact=True),
+            gaps,
             below=1e-12,
             quantity="largest |Lsum − L| of a text on one line",
             trials=trials,

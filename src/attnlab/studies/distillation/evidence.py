@@ -49,14 +49,6 @@ class ScoredArms(Arms):
         e = mean_of(gaps, seeded, f"{one} {other} {column}", level)
         return e.transform(lambda e: replace(e, method=f"paired {e.method}")) if e.n else e
 
-    def runs(self, one: str, other: str, column: str) -> list[float]:
-        """What the audit of many comparisons tests: one number per seed; without seeds per item."""
-        gaps = self.item_gaps(one, other, column)
-        if not gaps.size:
-            return []
-        each = gaps.mean(axis=1) if self.depends_on_seed(one, other) else gaps[0]
-        return [float(value) for value in each]
-
 
 def mean_of(values: np.ndarray, seeded: bool, name: str, level: float = LEVEL) -> Estimate:
     """The mean of (seeds, items); `n` counts seeds where the result depends on them, else items."""

@@ -31,7 +31,7 @@ class DistilSettings(StudySettings):
     """A teacher, a student, articles with summaries, and one training for every arm."""
 
     seeds: int = setting(
-        "students per arm; with fewer than 3, no claim on training", 1, smoke=3, full=5, ge=1
+        "students per arm; with fewer than 3, no claim on training", 3, full=5, ge=1
     )
     arms: tuple[Arm, ...] = setting("the arms to run", tuple(ARMS), min_length=1)
 
@@ -41,13 +41,13 @@ class DistilSettings(StudySettings):
         smoke="made-up",
     )
     data_sha256: str = setting("hash of the data file; filled in automatically", "")
-    train: int = setting("training articles; 0: all", 150, smoke=16, full=0, ge=0)
-    dev: int = setting("articles of the dev loss; 0: all", 24, smoke=4, full=0, ge=0)
-    test: int = setting("test articles; 0: all", 60, smoke=24, full=0, ge=0)
+    train: int = setting("training articles; 0: all", 60, smoke=16, full=0, ge=0)
+    dev: int = setting("articles of the dev loss; 0: all", 16, smoke=4, full=0, ge=0)
+    test: int = setting("test articles; 0: all", 40, smoke=24, full=0, ge=0)
     article_tokens: int = setting(
-        "longest article, in tokens of the teacher", 128, smoke=40, full=512, ge=8
+        "longest article, in tokens of the teacher", 96, smoke=40, full=512, ge=8
     )
-    summary_tokens: int = setting("longest summary, in tokens", 48, smoke=24, full=64, ge=2)
+    summary_tokens: int = setting("longest summary, in tokens", 40, smoke=24, full=64, ge=2)
     instruction: str = setting(
         "prompt before each article, put into the chat template", ONE, smoke=SEVERAL
     )
@@ -61,7 +61,9 @@ class DistilSettings(StudySettings):
     )
     student: str = setting("a folder or a hub name; empty: built from the teacher's layers", "")
     models_sha256: str = setting("hash of local models; filled in automatically", "")
-    student_layers: int = setting("layers of a student built from the teacher's", 15, smoke=2, ge=1)
+    student_layers: int = setting(
+        "layers of a student built from the teacher's", 6, smoke=2, full=15, ge=1
+    )
     kept: Literal["ends", "even"] = setting(
         "layers to keep: the first and the last ones, or evenly spaced ones", "ends"
     )
@@ -83,11 +85,11 @@ class DistilSettings(StudySettings):
         "bfloat16: autocast while training", "float32", full="bfloat16"
     )
     deterministic: bool = setting("deterministic kernels while training on a GPU", True)
-    evaluations: int = setting("evaluations of the dev loss", 4, full=12, ge=1)
+    evaluations: int = setting("evaluations of the dev loss", 2, smoke=4, full=12, ge=1)
     weights: Literal["best", "last"] = setting(
         "weights to score: those of the lowest dev loss on people's summaries, or the last", "best"
     )
-    generate_batch: int = setting("summaries generated at once", 30, full=96, ge=1)
+    generate_batch: int = setting("summaries generated at once", 40, smoke=30, full=96, ge=1)
 
     stemmer: bool = setting("ROUGE compares words after Porter's stemmer", True)
     tokenizer: Literal["ascii", "unicode"] = setting("what ROUGE takes for a word", "ascii")
@@ -130,7 +132,7 @@ class Distillation(ArmStudy):
     }
     expected: ClassVar = {
         "smoke": "about 30 seconds on two cores, nothing downloaded",
-        "quick": "about 25 minutes on two cores; one seed: not a result",
+        "quick": "about 15 minutes on two cores",
         "full": "three seeds took 5 minutes on an H200 (--device cuda --workers 8)",
     }
     shares_accelerator = True  # such models leave most of a GPU idle: --workers 4, say

@@ -6,17 +6,14 @@ from typing import Any
 from attnlab.lab.claim import Claim
 from attnlab.report.text import with_interval
 from attnlab.studies.hard_attention.evidence import (
-    ANNEALED,
     BASELINES,
     COLD,
     HARD,
     HARD_FIXED,
-    LEARNT,
     SOFT,
-    THROUGH,
     Evidence,
 )
-from attnlab.studies.hard_attention.study import HardAttention, HardSettings
+from attnlab.studies.hard_attention.study import HardAttention
 
 HELP = {
     "softmax-can-be-hardened": "training with softmax and reading with argmax",
@@ -26,7 +23,7 @@ HELP = {
 
 
 def facts(study: HardAttention, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
-    """The given example, the peak of the slope, accuracies, rates chosen at an end."""
+    """The given example, the peak of the slope, accuracies, the rates chosen."""
     given, grid = e.table.where(kind="given").rows, e.temperatures
     coldest = grid.index(min(grid)) if grid else 0
     gaps = e.slopes.column("formula_gap")
@@ -40,7 +37,6 @@ def facts(study: HardAttention, e: Evidence, claims: Sequence[Claim]) -> Mapping
         "baselines": {words: e.baseline(name) for name, words in BASELINES.items()},
         "worst_gap": f"{gaps.max():.1e}" if gaps.size else "an unknown part",
         "rates": {arm: e.best(arm).rows[0]["rate"] for arm in e.names()},
-        "at_the_edge": _at_the_edge(e, study.settings),
         "has_argmax": bool(len(e.best(HARD)) and len(e.best(HARD_FIXED))),
         "soft": SOFT,
         "cold": COLD,
@@ -64,17 +60,4 @@ def _helps(claims: Mapping[str, Claim]) -> list[str]:
         words
         for name, words in HELP.items()
         if claims[name].verdict == "holds" and (soft or not name.startswith("softmax"))
-    ]
-
-
-def _at_the_edge(e: Evidence, s: HardSettings) -> list[str]:
-    """Arms below their goal whose best rate is the largest or smallest that was tried."""
-    ends = {min(s.rates), max(s.rates)}
-    return [
-        arm
-        for arm in (SOFT, ANNEALED, COLD, THROUGH, HARD)  # the others cannot learn more
-        if len(s.rates) > 1
-        and len(e.best(arm))
-        and e.best(arm).rows[0]["rate"] in ends
-        and e.mean(arm, "accuracy") < LEARNT
     ]

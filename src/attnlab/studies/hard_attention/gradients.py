@@ -16,7 +16,7 @@ WHOM = ("query", "keys", "values")
 BLIND = ("query", "keys", "query_difference", "keys_difference")  # what argmax gives no slope
 SHOWN = (1.0, 0.3, 0.1)  # T of the given example's picture
 TURN = 721  # angles of its query, both ends included
-CLEAR = 1e4  # a slope this many times the rounding floor is known to a thousandth or better
+CLEAR = 1e4  # only slopes this many times the rounding floor are compared: known to 1/CLEAR
 
 
 def random_slopes(trial: Trial) -> Outcome:

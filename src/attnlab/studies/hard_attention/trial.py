@@ -79,13 +79,14 @@ def train_model(trial: Trial, context: TrialContext) -> Outcome:
         "hard_accuracy": hard["accuracy"],
         **relative_changes(before, model.maps.detach()),
     }
-    metrics |= {"dev_accuracy": score(model, dev)["accuracy"], **push_ratio(model, dev, choice)}
+    on_dev = {f"dev_{name}": value for name, value in score(model, dev).items() if name != "found"}
+    metrics |= on_dev | push_ratio(model, dev, choice)
+    metrics["collapsed"] = constant_answers(model, test).verdict == "fail"
     speed = done.tokens_per_second
     return Outcome(
         metrics,
         curves=curve(done),
         cost={"rows_per_second": speed} if speed else {},
-        findings=[constant_answers(model, test)],
         reasons={name: WHY_NOT[name] for name, value in metrics.items() if value is None},
     )
 

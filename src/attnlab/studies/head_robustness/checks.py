@@ -1,32 +1,41 @@
-"""Two audits: the exact law against the draws at every point, and the quadrature against itself.
+"""Audits: the exact law against the draws, the quadrature against itself, the ends of the β.
 
 exact-and-simulation   |mean over N draws − exact| may be
                            t = L/3N + √((L/3N)² + 2 v L/N),    L = ln(2m/δ)
                        for m numbers in [0, 1] of exact variance v (Bernstein's inequality): a
-                       correct pair passes with probability 1 − δ, however rare the events are
+                       correct pair passes with probability 1 − δ, however rare the events are;
+                       √2L standard errors more where the exact number has an error of its own
 two-quadratures        every moment with the step halved, and the limit β → ∞ likewise
 """
 
 import math
 from collections.abc import Iterator, Sequence
 
+from attnlab.audit.checks.grid_edge import Choice, grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
 from attnlab.studies.head_robustness.evidence import Evidence
-from attnlab.studies.head_robustness.plan import SWEPT, VARIES
+from attnlab.studies.head_robustness.plan import BETA, SWEPT, VARIES
 from attnlab.studies.head_robustness.study import HeadRobustness
 from attnlab.studies.head_robustness.trial import ARMS
 
 AGREEMENT, QUADRATURE = "exact-and-simulation", "two-quadratures"
 RISK = 0.01  # δ, of all the numbers together
-LARGEST_GAP = 1e-9
-_ERRORS = 6  # standard errors allowed to an number computed with Sobol points
+LARGEST_GAP = 1e-9  # rounding, as for identities
 UNDERMINED = ("large-beta-limit", "negative-score", "exact-agrees-one", "exact-agrees-two")
 
 
 def audits(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
-    """The exact law against the draws at every point; the quadrature against itself."""
-    return [agreement(e), quadrature(e)]
+    """The exact law against the draws at every point; the quadrature against itself; the best β."""
+    betas = tuple(e.points(BETA))
+    best = [
+        Choice(
+            f"{arm} head{'s' * (arm == 'two')}", "betas", beta, betas, ("no-beta-saves-one-head",)
+        )
+        for arm in ARMS
+        for _, beta in e.best_betas(arm).values()
+    ]
+    return [agreement(e), quadrature(e), grid_edge(best)]
 
 
 def agreement(e: Evidence) -> Finding:
@@ -37,7 +46,7 @@ def agreement(e: Evidence) -> Finding:
         return Finding(AGREEMENT, "not-applicable", None, 1.0, why)
     level = math.log(2 * len(found) / RISK)
     shares = {
-        name: abs(drawn - exact) / (allowed(level, variance, n) + _ERRORS * error)
+        name: abs(drawn - exact) / (allowed(level, variance, n) + math.sqrt(2 * level) * error)
         for name, drawn, exact, variance, error, n in found
     }
     worst = max(shares, key=lambda name: shares[name])

@@ -9,7 +9,7 @@ import numpy as np
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.shares import share_interval
-from attnlab.studies.head_robustness.plan import SWEPT
+from attnlab.studies.head_robustness.plan import BETA, SWEPT
 
 if TYPE_CHECKING:
     from attnlab.studies.head_robustness.study import RobustnessSettings
@@ -70,6 +70,15 @@ class Evidence:
     def by_seed(self, part: str, x: float, name: str) -> dict[int, float]:
         """Seed -> number at one point."""
         return {row.seed: float(row[name]) for row in self.drawn(part, x)}
+
+    def best_betas(self, arm: str) -> dict[int, tuple[float, float]]:
+        """Seed -> (distance from the average, β) at the β of the sweep that comes closest."""
+        by_beta = {beta: self.by_seed(BETA, beta, f"{arm}_square") for beta in self.points(BETA)}
+        seeds = set.intersection(*map(set, by_beta.values())) if by_beta else set[int]()
+        return {
+            seed: min((math.sqrt(values[seed]), beta) for beta, values in by_beta.items())
+            for seed in sorted(seeds)
+        }
 
     def line(self, part: str) -> Line:
         """The exact law of a part."""

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attnlab.lab.claim import Claim
-from attnlab.measure.intervals import Estimate
 from attnlab.studies.head_robustness.claims import first_swing
 from attnlab.studies.head_robustness.evidence import Evidence
 from attnlab.studies.head_robustness.plan import BETA, NOISE, VARIES
@@ -13,7 +12,7 @@ from attnlab.studies.head_robustness.study import HeadRobustness
 
 
 def facts(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
-    """Shares off as percentages, the exact line at the exercise's β, the best β of each."""
+    """Shares off, the exact line at the exercise's β, the best β of each."""
     if not len(e.drawn(VARIES)) or not e.line(VARIES).trials:
         return {"complete": False}
     alpha, beta, line = first_swing(e), e.settings.beta, e.line(VARIES)
@@ -21,8 +20,8 @@ def facts(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> Mappin
     lost = e.estimate(VARIES, "off_and_lost").value
     return {
         "complete": True,
-        "one_off": percent(e.estimate(VARIES, "one_off")),
-        "two_off": percent(off),
+        "one_off": e.estimate(VARIES, "one_off"),
+        "two_off": off,
         "lost_share": 100 * lost / off.value if off.value > 0 else None,
         "negative": e.exact(VARIES, "negative"),
         "limit": e.exact(VARIES, "limit"),
@@ -31,18 +30,8 @@ def facts(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> Mappin
         "best": {arm: _best(e, arm) for arm in ("one", "two")},
         "alpha": None if math.isnan(alpha) else alpha,
         "noise_size": 2 * beta * math.sqrt(alpha) if alpha > 0 else None,
-        "noise_off": {
-            arm: percent(e.estimate(NOISE, f"{arm}_off", alpha)) for arm in ("one", "two")
-        },
+        "noise_off": {arm: e.estimate(NOISE, f"{arm}_off", alpha) for arm in ("one", "two")},
     }
-
-
-def percent(e: Estimate) -> str:
-    """'12.74 ± 0.12 %'; a dash where nothing was measured."""
-    if not math.isfinite(e.value):
-        return "–"
-    width = f" ± {100 * e.half_width:.2f}" if e.has_interval else ""
-    return f"{100 * e.value:.2f}{width} %"
 
 
 def _best(e: Evidence, arm: str) -> tuple[float, float] | None:

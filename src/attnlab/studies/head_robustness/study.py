@@ -35,7 +35,8 @@ class RobustnessSettings(StudySettings):
         "β: one head's query is β(μ_a + μ_b), two heads' are βμ_a and βμ_b", 10.0, gt=0, le=1e4
     )
     tolerance: float = setting(
-        "an output is off if its weight of v_a or v_b is further than this from 1/2",
+        "an output is off if its weight of v_a or v_b is further than this from 1/2; "
+        "1/4 is half-way between the average and one value alone",
         0.25,
         gt=0,
         lt=0.5,

@@ -73,7 +73,7 @@ class OpenPoint:
     def gap(self) -> Estimate:
         """Overlap of simulation over that of theory, − 1; NaN where theory has none."""
         expected = self.theory[self.overlap]
-        if not expected or expected < 0.01:
+        if not expected:
             return Estimate(math.nan, method="theory has no overlap here")
         return mean_interval(self.instances.column(f"{self.branch}_{self.overlap}") / expected - 1)
 

@@ -88,7 +88,7 @@ class PhaseSettings(StudySettings):
         "D at which semantic simulation is compared with theory", 4000, smoke=150, full=40_000, ge=2
     )
     large_alphas: Grid = setting(
-        "α of this comparison", (1.15, 1.5), smoke=(1.5,), full=(0.85, 1.0, 1.15, 1.3, 1.5, 2.0)
+        "α of this comparison", (1.3, 1.5), smoke=(1.5,), full=(0.85, 1.0, 1.15, 1.3, 1.5, 2.0)
     )
     large_seeds: int = setting("instances of this comparison", 6, smoke=3, ge=1)
 
