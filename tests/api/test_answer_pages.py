@@ -23,7 +23,6 @@ SOURCE = ROOT / "src" / "attnlab"
 PENDING = "PENDING"
 # Pages on which something is still to be measured. A page leaves this list with its last PENDING.
 GAPS = {
-    "0-solvable-model",
     "1-mini-transformer",
     "2-projections-and-decoding",
     "3-knowledge",
