@@ -4,8 +4,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 BIN := .venv/bin
 STAMP := .venv/.installed
 CHECKED := src tests benchmarks tools
-QUICK := $(addprefix tests/,core measure parts decode audit/checks models/test_gpt.py \
-	report/test_text.py report/test_build.py test_rooms.py test_package.py)
+QUICK := $(addprefix tests/,core measure audit/checks $(addprefix parts/test_,attention.py merge.py \
+	part.py positions_and_masks.py project.py) decode/test_filters.py decode/test_strategy.py \
+	models/test_gpt.py report/test_text.py report/test_build.py test_rooms.py test_package.py)
 
 .PHONY: run test tests quick test-search test-slow test-faults check lint types bench docs-figures \
 	clean
