@@ -1,11 +1,14 @@
-"""Contexts are searched up to 601 tokens: attention over 2048 costs more than most audits."""
+"""Searches are short: contexts up to 601 tokens, a sixth of the positions. `slow` has them whole."""
 
 import pytest
 
-from attnlab.audit.probing import output
+from attnlab.audit.probing import leaks, output
 
 
 @pytest.fixture(autouse=True)
-def short_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_searches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = [length for length in output.TRIED_CONTEXTS if length < 601]
     monkeypatch.setattr(output, "TRIED_CONTEXTS", (601, *lengths))
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(leaks, "BUDGET", leaks.BUDGET / 6)
+        monkeypatch.setattr(leaks, "VOCABULARY", leaks.VOCABULARY / 6)

@@ -35,7 +35,7 @@ def with_cache(made: Subject, cached: Cached) -> Subject:
     )
 
 
-def longest(fault: Planted, least: int = 31) -> int:
+def longest(fault: Planted, least: int = 23) -> int:
     """Long enough to show it."""
     return max(least, fault.length)
 
