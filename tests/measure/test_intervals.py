@@ -1,6 +1,7 @@
 """Intervals against scipy.stats, against their promise (coverage), and Holm by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,3 +68,11 @@ def test_bootstrap_over_a_few_seeds_is_refused() -> None:
 def test_an_estimate_without_an_interval() -> None:
     assert not Estimate(1.0).has_interval
     assert Estimate(1.0, 0.5, 2.0).half_width == 0.75
+
+
+def test_a_transformed_estimate_stays_transformed_at_every_level() -> None:
+    shifted = mean_interval([1.0, 2.0, 4.0]).transform(lambda e: replace(e, value=e.value + 10))
+    once, twice = shifted.at(0.99), shifted.at(0.9).at(0.99)
+    assert once.value == shifted.value
+    assert (twice.value, twice.low, twice.high) == (once.value, once.low, once.high)
+    assert once.low < shifted.low

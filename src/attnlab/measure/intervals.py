@@ -35,7 +35,7 @@ class Estimate:
     def transform(self, change: "Callable[[Estimate], Estimate]") -> "Estimate":
         """Changed in the same way at every level: `e.transform(lambda e: replace(e, n=1))`."""
         recompute = self.recompute
-        again = None if recompute is None else lambda level: change(recompute(level))
+        again = None if recompute is None else lambda level: recompute(level).transform(change)
         return replace(change(self), recompute=again)
 
     def clip(self, low: float = 0.0, high: float = 1.0) -> "Estimate":

@@ -33,7 +33,7 @@ class HeadMerging(MiniGPTStudy):
     expected: ClassVar = {
         "smoke": "about 40 seconds on two cores",
         "quick": "about 11 minutes on two cores",
-        "full": "about 5 minutes on one H200 with 15 workers",
+        "full": "about 4 minutes on one H200 with 7 workers",
     }
     plain = PLAIN
     must_fail: ClassVar = {

@@ -40,7 +40,7 @@ class Positions(MiniGPTStudy):
     expected: ClassVar = {
         "smoke": "about 40 seconds on two cores",
         "quick": "about 12 minutes on two cores",
-        "full": "about 5 minutes on one H200 with 15 workers",
+        "full": "about 4 minutes on one H200 with 7 workers",
     }
     plain = "learned"
     template = "positions.md"
