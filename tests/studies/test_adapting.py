@@ -390,6 +390,7 @@ def test_what_cannot_be_meant() -> None:
         smoke(Optimizers, model="nowhere").fetch()
 
 
+@pytest.mark.slow
 @pytest.mark.assets
 def test_a_real_encoder_on_real_sentences() -> None:
     """Sixteen sentences teach little: what is checked is that data, encoder and audits fit."""
