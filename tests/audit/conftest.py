@@ -1,4 +1,4 @@
-"""Searches are short: contexts up to 601 tokens, a sixth of the positions. `slow` has them whole."""
+"""Searches are short: contexts up to 601 tokens, a sixth of the positions; whole in slow tests."""
 
 import pytest
 
