@@ -4,9 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from attnlab.lab.claim import Claim, judge, judge_check
-from attnlab.lab.study import deferred
+from attnlab.lab.study import StudySettings, deferred, setting
 from attnlab.measure.ratios import exp_estimate
-from attnlab.studies.mini_gpt.study import OFF, GPTArms, MiniGPTStudy, Parts, reported_ratio
+from attnlab.studies.mini_gpt.study import (
+    OFF,
+    GPTArms,
+    MiniGPTSettings,
+    MiniGPTStudy,
+    Parts,
+    reported_ratio,
+)
 
 BATCH, HEADS, CAUSAL = "re-weight by batch", "re-weight by heads", "re-weight causal"
 PLAIN = "concatenate"
@@ -24,9 +31,22 @@ MERGING: dict[str, Parts] = {
 }
 
 
+class HeadMergingSettings(MiniGPTSettings):
+    """The settings of mini GPTs, with scores in full batches."""
+
+    # Weights that are shares of a batch are larger in a smaller one: the last must be full too.
+    scored: int = setting(
+        "sentences of each split that are scored, in full batches", 1184, smoke=12, full=3968, ge=4
+    )
+    singles: int = setting(
+        "dev sentences that are also scored one at a time", 160, smoke=4, full=256, ge=2
+    )
+
+
 class HeadMerging(MiniGPTStudy):
     """Reported dev perplexities: concatenate 381, shuffle 384, shift 382, re-weight 346."""
 
+    Settings: ClassVar[type[StudySettings]] = HeadMergingSettings
     name = "head-merging"
     question = "Does re-weighting the heads by their norms beat concatenating them?"
     source = "A course report on a 3-layer GPT: concat 381, shuffle 384, shift 382, re-weight 346"
