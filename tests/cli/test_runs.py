@@ -40,6 +40,21 @@ def test_the_last_line_of_a_run_is_its_report(attnlab: Any, here: Path) -> None:
     assert (quiet.code, quiet.out, quiet.err) == (0, said.out, "")
 
 
+def test_an_edited_template_is_shown_and_its_faults_are_told(attnlab: Any, here: Path) -> None:
+    text = (here / "pebbles.py").read_text(encoding="utf-8")
+    named = text.replace('    question = "Are', '    template = "words.md"\n    question = "Are')
+    assert named != text
+    (here / "mine.py").write_text(named, encoding="utf-8")
+    mine = ("run", "./mine.py", "--device", "cpu", "--quiet")
+    for words in ("First.", "Second."):
+        (here / "words.md").write_text(words, encoding="utf-8")
+        assert attnlab(*mine).out.startswith(words), "no report with earlier words"
+    (here / "words.md").write_text("Fine.\n\n{% if nothing %}x{% endif %}\n", encoding="utf-8")
+    said = attnlab(*mine)
+    assert said.code == 2 and "'nothing' is undefined (<template>, line 3)" in said.err
+    assert "its trials are stored" in said.err
+
+
 def test_json_of_a_run(attnlab: Any, copied: Path) -> None:
     said = attnlab(*RUN, "--json")
     document = json.loads(said.out)

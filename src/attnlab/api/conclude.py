@@ -34,6 +34,7 @@ def conclude(record: Record, study: Study) -> None:
     The caller holds the run's lock.
     """
     from attnlab.report.build import add_report
+    from attnlab.report.prose import hash_words
     from attnlab.report.style import save_svg
 
     record.begin()
@@ -56,6 +57,7 @@ def conclude(record: Record, study: Study) -> None:
         "figures": [_figure_json(figure) for figure in figures],
         "counts": counts,
         "defaults": type(study).at().settings_json(),
+        "words": hash_words(study),
         "cost": {"seconds": sum(row.cost.get("seconds", 0.0) for row in table)},
     }
     call_study(study, "results", lambda: record.write_results(results))
@@ -131,6 +133,13 @@ def _figure_json(figure: Figure) -> dict[str, Any]:
 
 def _figure_file(figure: Figure) -> str:
     return f"figures/{figure.name}.svg"
+
+
+def words_edited(record: Record, study: Study) -> bool:
+    """Whether the report was written from other templates than the study's present ones."""
+    from attnlab.report.prose import hash_words
+
+    return record.read_results().get("words", "") not in ("", hash_words(study))
 
 
 def draw_pdf(path: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attnlab.api.conclude import conclude
+from attnlab.api.conclude import conclude, words_edited
 from attnlab.api.progress import ProgressChoice, resolve_progress
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import IntegrityError, UsageError
@@ -174,7 +174,7 @@ def run(  # noqa: PLR0913  (the options of `attnlab run`)
         progress=shown,
         accept_edits=accept_edits,
     ) as record:
-        if not record.complete:
+        if not record.complete or words_edited(record, planned.study):
             conclude(record, planned.study)
         if not (record.path / REPORT).is_file():
             raise IntegrityError(f"run {record.name} is damaged: {REPORT}: missing")

@@ -53,7 +53,8 @@ def call_study(study: Study, what: str, question: Callable[[], T]) -> T:
     except (Exception, SystemExit) as error:
         if study.__class__.__module__.startswith("attnlab."):
             raise
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        last = [frame for frame in frames if "jinja2" not in Path(frame.filename).parts][-1]
         kept = "" if what == "trials" else "; its trials are stored"
         raise UsageError(
             f"study {study.name!r}, {what}: {type(error).__name__}: {error} "

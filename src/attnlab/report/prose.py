@@ -22,6 +22,7 @@ on one line, so it cannot become a heading.
 The words of a study's figures may be in `figures.md` beside its template: see `with_words`.
 """
 
+import hashlib
 import inspect
 import math
 import sys
@@ -65,6 +66,14 @@ def template_file(study: Study) -> Path:
     owner = next(kind for kind in type(study).__mro__ if "template" in vars(kind))
     file = inspect.getsourcefile(owner) or getattr(sys.modules[owner.__module__], "__file__", "")
     return Path(str(file)).parent / study.template
+
+
+def hash_words(study: Study) -> str:
+    """Hash of the Markdown files beside the study's template; "" for a study without one."""
+    if not study.template:
+        return ""
+    texts = sorted(template_file(study).parent.glob("*.md"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in texts)).hexdigest()
 
 
 def with_words(study: Study, drawn: Mapping[str, Drawn], **names: Any) -> list[Figure]:
