@@ -63,6 +63,16 @@ def test_places_in_a_cube(
         assert moves[~found.face].max() < 0
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_a_step_that_is_only_rounding_off_its_face_is_no_proof(seed: int) -> None:
+    """0 is 1e-9 beyond a face: its four keys span everything, so nothing is orthogonal to them."""
+    rows = (CUBE - np.array((1 + 1e-9, 0.0, 0.0))) / 4
+    turn = np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0]
+    found = infimum(rows @ turn)
+    assert found.kind == "outside" and found.direction is not None
+    assert (rows @ turn @ found.direction).max() < 0
+
+
 def test_a_face_of_a_face_is_found() -> None:
     """0 on an edge; row i ends in -1 at place c, so u_c >> u_(c-1) >> ... lowers every other."""
     rng = np.random.default_rng(1)

@@ -118,8 +118,10 @@ def _check_step(unit: Array, step: Array | None, rounding: float) -> tuple[Mask 
     if length == 0 or face.all():
         return None, direction
     direction = direction / length
-    clear = max(_CLEAR, 16 * rounding)
-    return (face if (unit[~face] @ direction < -clear).all() else None), direction
+    clear, scores = max(_CLEAR, 16 * rounding), unit @ direction
+    # Where the face spans everything, the direction is rounding: its scores on the face are not 0.
+    separates = (scores[~face] < -clear).all() and (np.abs(scores[face]) <= clear).all()
+    return (face if separates else None), direction
 
 
 def _linear_program(unit: Array) -> Array | None:
