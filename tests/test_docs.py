@@ -115,9 +115,19 @@ def test_attention_by_hand_prints_what_its_page_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("solvable-model.md", 2), ("small-gpts.md", 1), ("construct.md", 1)]
+    ("name", "number"),
+    [
+        ("solvable-model.md", 2),
+        ("small-gpts.md", 1),
+        ("construct.md", 1),
+        ("answers/0-solvable-model.md", 2),
+        ("answers/2-projections-and-decoding.md", 1),
+    ],
 )
-def test_the_python_of_a_page_runs(name: str, number: int) -> None:
+def test_the_python_of_a_page_runs(
+    name: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == number
