@@ -88,7 +88,7 @@ def test_figures_take_their_words_from_the_file_beside_the_template() -> None:
         study, {"learning": (Drawing, ["a"]), "maps": (Drawing, []), "parts": (Drawing, ["b"])}
     )
     assert [figure.name for figure in found] == ["learning", "parts"]
-    assert found[0].title == "Accuracy while a start is trained" and found[0].trials == ("a",)
+    assert found[0].title == "Accuracy during training" and found[0].trials == ("a",)
     assert found[0].caption.startswith("On test rows") and found[0].alt.startswith("A curve")
     with pytest.raises(KeyError):
         with_words(study, {"unknown": (Drawing, ["a"])})

@@ -411,6 +411,12 @@ def no_split_audit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_split_audit")
+def test_a_smoke_run_does_not_ask_for_more_test_items() -> None:
+    names = {f.name for f in draw_conclusions(study_of(), table_of(), "smoke").findings}
+    assert names.isdisjoint({"small-sample", "baselines", "seeds-and-interval"})
+
+
+@pytest.mark.usefixtures("no_split_audit")
 def test_verdicts_follow_the_table() -> None:
     found = conclude(table_of())
     assert {c.verdict for c in found.claims} == {"holds"} and len(found.claims) == 25

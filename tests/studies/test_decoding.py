@@ -399,7 +399,7 @@ def test_without_trials_nothing_is_drawn_and_nothing_decided() -> None:
     conclusions = draw_conclusions(study, Table([]))
     assert {c.verdict for c in conclusions.claims} == {"undecided"}
     assert study.figures(conclusions.evidence) == [] and conclusions.sections == []
-    assert conclusions.answer.startswith("0 claims hold")
+    assert conclusions.answer.startswith("Claims that hold: 0;")
 
 
 @pytest.mark.assets

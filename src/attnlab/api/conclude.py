@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.audit.checks.seeds_and_interval import seeds_and_interval
+from attnlab.audit.checks.small_sample import NAME as SMALL_SAMPLE
 from attnlab.audit.finding import Finding
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
@@ -23,7 +24,7 @@ from attnlab.lab.trial import FINISHED
 SMOKE = "smoke"
 NO_ANSWER = (
     "No answer: a smoke run shows that the study runs from end to end, and nothing else. "
-    "For an answer, run it without --scale smoke."
+    "For an answer, run it at the quick scale."
 )
 FIGURE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,60}")
 
@@ -96,7 +97,7 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
         claims = [
             replace(c, verdict="not judged", why="a smoke run decides nothing") for c in claims
         ]
-        kept = [f for f in findings if f.name not in ABOUT_RESULTS]
+        kept = [f for f in findings if f.name not in ABOUT_RESULTS | {SMALL_SAMPLE}]
         return Conclusions(evidence, claims, kept, answer, [])
     return Conclusions(evidence, claims, findings, answer, sections)
 

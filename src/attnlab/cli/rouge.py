@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from attnlab.cli.console import JsonOption, note, say, say_json, say_table
+from attnlab.core.plural import counted
 
 PredictionsOption = Annotated[
     Path, typer.Option(metavar="FILE", help="One text per line, or a .json list, or .jsonl.")
@@ -49,4 +50,4 @@ def rouge(
         interval = f"{f.low:.4f} to {f.high:.4f}" if f.has_interval else "–"
         rows.append([NAMES[kind], f"{f.value:.4f}", interval, f"{p.value:.4f}", f"{r.value:.4f}"])
     say_table(["score", "F", "95 % of F", "precision", "recall"], rows)
-    say(f"{scores.n:,} items, {scores.estimate(KINDS[0]).method}; {variant}")
+    say(f"{counted(scores.n, 'item')}, {scores.estimate(KINDS[0]).method}; {variant}")

@@ -34,7 +34,7 @@ from attnlab.construct.design_report import (
 from attnlab.construct.goals import Goal, Target
 from attnlab.construct.inputs import AttentionInputs, Scale, attention_weights, check_members
 from attnlab.construct.numerics import Array
-from attnlab.construct.result import Construction
+from attnlab.construct.result import Construction, name_keys
 from attnlab.core.errors import UsageError
 from attnlab.core.extras import require
 
@@ -269,5 +269,7 @@ def _describe(problem: DesignProblem, q: Array, base: Array | None) -> Construct
     why = result.why
     if problem.before is not None:
         total = f"{problem.before.total(before):.4g} of the weight in total"
-        why = f"Before the change the query meets {problem.before.goal}: {total}. {why}"
+        names = name_keys(problem.before.members)
+        does = "averages" if len(problem.before.members) > 1 else "selects"
+        why = f"Before the change the query {does} {names}: {total}. {why}"
     return replace(result, why=why, also=also, residual=max(problem.excess(q), 0.0))

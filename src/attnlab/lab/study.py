@@ -188,7 +188,8 @@ class Study(ABC):
     def answer(self, claims: Sequence[Claim]) -> str:
         """One sentence computed from the verdicts; a template's first paragraph replaces it."""
         count = {v: sum(c.verdict == v for c in claims) for v in ("holds", "fails", "undecided")}
-        return f"{count['holds']} claims hold, {count['fails']} fail, {count['undecided']} open."
+        holds, fails, undecided = count.values()
+        return f"Claims that hold: {holds}; that fail: {fails}; undecided: {undecided}."
 
     def discussion(self, evidence: Any, claims: Sequence[Claim], /) -> Sequence[Section]:
         """What it means, and why it differs from what was reported; replaced by a template."""

@@ -21,10 +21,13 @@ from attnlab.lab.table import Table
 from attnlab.report import view
 from attnlab.report.groups import MANY, every_trial
 from attnlab.report.pages import package_file, page_template
+from attnlab.report.text import MISSING
 from attnlab.report.trials import id_lists, trials_view
 
 REPORT = "report.html"
 _SUBSCRIPT = re.compile(r"\b([^\W\d_])_(\w{1,2})\b")  # one letter: batch_size stays as it is
+_UNIT = re.compile(r"(?<=\d) (?=%)|(?<=\d) (?=± ?\d)|(?<=±) (?=\d)")  # 95 %, 1.2 ± 0.1
+NO_BREAK = "\N{NO-BREAK SPACE}"
 LIMIT_BYTES = 5_000_000
 _FIGURE_BYTES = 2_200_000  # of base64, all figures together
 _TABLE_BYTES = 2_000_000  # with LISTED_BYTES for ids this leaves 200 kB for words
@@ -85,6 +88,7 @@ def render(record: Record, table: Table | None = None) -> str:
         source=str(results.get("source") or ""),
         answer=str(results.get("answer") or ""),
         claims=claims,
+        missing=MISSING,
         audits=view.audits(results.get("audits") or []),
         figures=figures,
         discussion=results.get("discussion") or [],
@@ -145,5 +149,6 @@ def _data_uri(folder: Path, file: str, left: int) -> tuple[str, str]:
 
 
 def subscripts(text: str) -> Markup:
-    """HTML with α_c as a real subscript; everything else in the text is escaped."""
-    return Markup(_SUBSCRIPT.sub(r"\1<sub>\2</sub>", str(escape(text))))
+    """HTML with α_c as a real subscript and numbers that stay with their unit; else escaped."""
+    whole = _UNIT.sub(NO_BREAK, str(escape(text)))
+    return Markup(_SUBSCRIPT.sub(r"\1<sub>\2</sub>", whole))

@@ -15,9 +15,9 @@
 The text before the first heading is the answer. A template may use `claim(name)`, `by_name` (the
 same as a mapping, for claims that not every run has), `table(head, rows)`, `settings`, `arms` (the
 study's evidence) and whatever its `facts` returns; the filters are `number`, `interval`, `percent`,
-`points`, `decimals`, `verdict`, `measured`, `listed` and Jinja's own. Studies in one folder share
-text with `{% include "shared.md" %}`. An unknown name is an error. Text that comes from data is put
-on one line, so it cannot become a heading.
+`points`, `decimals`, `verdict`, `measured`, `listed`, `counted`, `typeset` and Jinja's own. Studies
+in one folder share text with `{% include "shared.md" %}`. An unknown name is an error. Text that
+comes from data is put on one line, so it cannot become a heading.
 
 The words of a study's figures may be in `figures.md` beside its template: see `with_words`.
 """
@@ -147,6 +147,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         "measured": measured,
         "listed": listed,
         "counted": counted,
+        "typeset": typeset,
     }
     return environment
 

@@ -55,6 +55,7 @@ def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> dict[str, Any]:
     """The texts of one claim: its row in the table and its paragraph below."""
     verdict = c.get("verdict") if c.get("verdict") in MARKS else "undecided"
     trials = c.get("trials") or []
+    repeated = f"{number(c.get('effect'))}, computed, "  # beside `ours` it would be said twice
     return {
         "key": f"claim-{index}",
         "statement": str(c.get("statement") or c.get("name") or ""),
@@ -67,7 +68,7 @@ def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> dict[str, Any]:
         "comparable": c.get("comparable") is not False,
         "reported_source": str(c.get("reported_source") or ""),
         "reported_note": str(c.get("reported_note") or ""),
-        "why": typeset(str(c.get("why") or "")),
+        "why": typeset(str(c.get("why") or "")).removeprefix(repeated),
         "method": str(c.get("interval_method") or ""),
         "trials": len(trials),
         "set_key": sets.key_of(trials, f"claim {index}"),

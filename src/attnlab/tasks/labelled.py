@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
+from attnlab.core.plural import counted
 from attnlab.tasks.corpus import Corpus, collapse_whitespace
 from attnlab.tasks.tables import TableRow, read_table
 
@@ -87,7 +88,9 @@ def read_labelled_table(path: Path, columns: Columns) -> LabelledData:
     rows = read_table(path)
     row_labels = [row.label(columns.label) for row in rows]  # reports a wrong column first
     if len(rows) < MIN_ROWS:
-        raise UsageError(f"{path}: {len(rows)} rows; train, dev and test need {MIN_ROWS}")
+        raise UsageError(
+            f"{path}: {counted(len(rows), 'row')}; train, dev and test need {MIN_ROWS}"
+        )
     labels = class_names(row_labels, str(path), len(rows))
     return split_by_hash(path.name, labels, to_examples(rows, columns, labels))
 

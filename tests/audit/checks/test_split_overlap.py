@@ -29,7 +29,7 @@ def test_one_shared_row_is_caught_and_named() -> None:
     splits = {**SPLITS, "test": [*SPLITS["test"], SPLITS["train"][7]]}
     found = split_overlap(splits)
     assert (found.verdict, found.number) == ("fail", 1)
-    assert "1 rows of 'test' (5.6%) are in 'train' too" in found.why
+    assert "'train' contains 1 row of 'test' (5.6%)" in found.why
     assert found.evidence["train and test"]["first"] == [[17, 7]]
 
 

@@ -22,6 +22,7 @@ from attnlab.audit.probing.requirements import repeatable, two_tokens
 from attnlab.audit.probing.subject import Subject
 from attnlab.audit.probing.zero_weights import fill_zero_weights
 from attnlab.audit.registry import NotApplicable, audit
+from attnlab.core.plural import counted
 
 NAME = "coverage"
 SAMPLED, FEW = 16, 6  # tokens tried in longer texts
@@ -112,7 +113,7 @@ class _Influence:
         first = min(self.moves)
         if self.looks_back >= self.length - 1 - first:
             return ""
-        return f", and none looks back further than about {self.looks_back} tokens"
+        return f", and none looks back further than about {counted(self.looks_back, 'token')}"
 
 
 def _measure(subject: Subject, probe: Probe, length: int, count: int) -> _Influence:

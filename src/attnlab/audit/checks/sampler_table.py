@@ -19,6 +19,7 @@ from attnlab.audit.checks.sampler_cases import Case, cases
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.errors import AttnlabError
+from attnlab.core.plural import counted
 from attnlab.core.seeds import Seed
 
 NAME = "sampler-table"
@@ -57,7 +58,11 @@ def sampler_table(
     evidence = {"table": rows, "skipped": skipped, "options": given, "draws": draws}
     if not rows:
         raise NotApplicable("the sampler takes none of the options", evidence=evidence)
-    note = f" ({len(skipped)} rows need options it does not take)" if skipped else ""
+    note = (
+        f" (left out, for options it does not take: {counted(len(skipped), 'row')})"
+        if skipped
+        else ""
+    )
     if wrong:
         why = f"{wrong[0]['case']}: {wrong[0]['problem']}"
         return Finding(NAME, "fail", len(wrong), 0, why, evidence)
@@ -158,7 +163,7 @@ def _tie_problem(case: Case, counts: np.ndarray) -> str:
     if beyond:
         return f"token {beyond[0]} is drawn {counts[beyond[0]]} times and never should be"
     if len(kept) > case.at_most:
-        return f"{len(kept)} tokens are kept, {case.at_most} at most should be"
+        return f"it keeps {counted(len(kept), 'token')}, {case.at_most} at most should be kept"
     if not case.always <= kept:
         return f"token {min(case.always - kept)} is never drawn and should be kept"
     return ""

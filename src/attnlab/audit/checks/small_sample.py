@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
+from attnlab.core.plural import counted
 from attnlab.measure.intervals import wilson
 
 NAME = "small-sample"
@@ -22,26 +23,28 @@ def small_sample(counts: Mapping[str, tuple[int, int]], effect: float) -> Findin
     if not counts or not abs(effect) > 0:
         raise NotApplicable("no accuracy was given" if not counts else "no effect is claimed")
     claimed, empty = abs(effect), [name for name, (_, n) in counts.items() if n == 0]
-    counted = {"counts": {name: list(pair) for name, pair in counts.items()}}
+    given = {"counts": {name: list(pair) for name, pair in counts.items()}}
     if empty:
         why = f"{empty[0]!r} was scored on no item"
-        return Finding(NAME, "fail", math.inf, claimed, why, counted)
+        return Finding(NAME, "fail", math.inf, claimed, why, given)
     intervals = {name: wilson(*pair) for name, pair in counts.items()}
     widest = max(intervals, key=lambda name: intervals[name].half_width)
     half, e = intervals[widest].half_width, intervals[widest]
+    needed = items_needed(e.value, claimed)
     evidence = {
         "intervals": {name: [x.low, x.high] for name, x in intervals.items()},
-        **counted,
-        "items_needed": items_needed(e.value, claimed),
+        **given,
+        "items_needed": needed,
     }
-    share = f"{widest!r}, {e.value:.1%} of {e.n} items,"
+    share = f"{widest!r}, {e.value:.1%} of {counted(e.n, 'item')},"
+    spread, gap = f"± {100 * half:.1f} points", f"{100 * claimed:.1f} points"
     if half > claimed:
         why = (
-            f"{share} is known to ±{half:.1%} only, more than the effect of {claimed:.1%}; "
-            f"about {evidence['items_needed']} items would do"
+            f"the accuracy of {share} is known only to {spread}, more than the effect of {gap}; "
+            f"about {counted(needed, 'item')} would be enough"
         )
         return Finding(NAME, "fail", half, claimed, why, evidence)
-    why = f"the least certain accuracy, {share} is known to ±{half:.1%}, within {claimed:.1%}"
+    why = f"the least certain accuracy, {share} is known to {spread}; the effect is {gap}"
     return Finding(NAME, "pass", half, claimed, why, evidence)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
+from attnlab.core.plural import counted
 from attnlab.measure.content import digest, to_list
 
 NAME = "split-overlap"
@@ -42,8 +43,8 @@ def split_overlap(
         share = len(places) / len(splits[other])
         row = places[0]
         problems.append(
-            f"{len(places)} rows of {other!r} ({share:.1%}) are in {one!r} too; "
-            f"the first is row {row[1]} there and row {row[0]} here"
+            f"{one!r} contains {counted(len(places), 'row')} of {other!r} ({share:.1%}); "
+            f"the first is row {row[1]} of {other!r} and row {row[0]} of {one!r}"
         )
         first = [list(pair) for pair in places[:SHOWN]]
         evidence[f"{one} and {other}"] = {"rows": len(places), "share": share, "first": first}
