@@ -78,6 +78,9 @@ def test_documents_and_questions_are_found_or_the_nearest_is_named() -> None:
         find_document("knowlege")
     with pytest.raises(UsageError, match="document 3 has no question '2e': did you mean '2"):
         third.find("2e")
+    assert third.find("1.a.i").id == "1a-i"
+    with pytest.raises(UsageError, match=r"1a of document 3 has parts: ask for 1a-i, .* or 1a-iv"):
+        third.find("1a")
 
 
 def test_without_a_run_nothing_is_told(study: Path, out: Path) -> None:

@@ -24,7 +24,9 @@ def test_the_list_has_a_line_a_question_that_fits(attnlab: Any) -> None:
     said = attnlab("answers")
     lines = said.out.splitlines()
     assert said.code == 0 and max(map(len, lines)) <= 80
-    assert "3 2d      Predictions without pretraining" in lines
+    assert ["3", "2d", "Predictions without pretraining"] in [
+        line.split(maxsplit=2) for line in lines
+    ]
     count = sum(len(document.questions) + 2 for document in answers.documents())
     assert len(lines) == count
     listed = json.loads(attnlab("answers", "--json").out)["documents"]
@@ -113,7 +115,7 @@ def test_a_damaged_run_is_named_on_stderr(attnlab: Any, page: Path) -> None:
         (["knowlege"], "there is no document 'knowlege': did you mean 'knowledge'?"),
         (["5"], "there is no document '5': known: 0, 1, 2, 3, 4, "),
         (["3", "2d", "--out", "pyproject.toml"], "pyproject.toml: not a folder; "),
-        (["1", "q45"], "document 1 has no question 'q45': did you mean 'Q4.5'?"),
+        (["1", "q5.2"], "document 1 has no question 'q5.2': did you mean 'Q5.1'?"),
     ],
 )
 def test_what_is_not_there_is_one_line_with_the_nearest(

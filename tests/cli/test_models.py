@@ -260,6 +260,7 @@ def test_anyones_function_is_a_target(tmp_path: Path, monkeypatch: pytest.Monkey
         (["attend", "./nowhere", "--text", "a"], 2, "no such path"),
         (["attend", "nothing-known", "--text", "a"], 2, "hub name (owner/name)"),
         (["attend", "train@ffff", "--text", "ab"], 2, "no trial 'ffff'"),
+        (["attend", "PATH@ffff", "--text", "ab"], 2, "no trial 'ffff'"),
         (["attend", "train", "--text", "the king", "--layer", "7"], 2, "layer"),
         (["attend", "train", "--text", "the king " * 99], 2, "tokens"),
         (["perplexity", "train"], 2, "FILE or --text"),
@@ -285,6 +286,6 @@ def test_bad_input_is_one_line(
     for folder in sorted((text.parent / "runs").iterdir()):
         if folder.name != model["run"] and argv[0] != "train":
             monkeypatch.setattr("attnlab.lab.runs._run_folders", lambda out: [out / model["run"]])
-    said = call(*argv)
+    said = call(*(word.replace("PATH", f"runs/{model['run']}") for word in argv))
     assert (said.code, said.out) == (code, "")
     assert words in said.err and len(said.err.splitlines()) <= 3 and "Traceback" not in said.err

@@ -67,13 +67,26 @@ class Document:
     questions: tuple[Question, ...]
 
     def find(self, text: str) -> Question:
-        """The question of this number; UsageError with the nearest one if there is none."""
-        wanted = text.strip().rstrip(".").casefold()
+        """The question of this number; UsageError with its parts or the nearest one otherwise."""
+        wanted = _plain(text)
         for question in self.questions:
-            if question.id.casefold() == wanted:
+            if _plain(question.id) == wanted:
                 return question
+        parts = [
+            question.id for question in self.questions if _plain(question.id).startswith(wanted)
+        ]
+        if wanted and parts:
+            named = f"{', '.join(parts[:-1])} or {parts[-1]}" if parts[1:] else parts[0]
+            raise UsageError(
+                f"question {text} of document {self.number} has parts: ask for {named}"
+            )
         near = suggest(text, [question.id for question in self.questions])
         raise UsageError(f"document {self.number} has no question {text!r}: {near}")
+
+
+def _plain(number: str) -> str:
+    """A question's number without points and hyphens: 1.a.i is 1a-i."""
+    return re.sub(r"[\s.-]", "", number).casefold()
 
 
 @dataclass(frozen=True)

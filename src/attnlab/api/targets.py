@@ -129,9 +129,10 @@ def _path(text: str, out: Path, how: Opening) -> Found | None:
             if file.read(len(GGUF)) != GGUF:
                 raise IntegrityError(f"{text}: not a GGUF file")
         return _of_library(path.name, str(path), how)
+    run, _, trial = text.partition("@")
+    if (Path(run) / "study.json").is_file():
+        return _from_record(Path(run), trial or None)
     if path.is_dir():
-        if (path / "study.json").is_file():
-            return _from_record(path, None)
         if (config := path / "config.json").is_file():
             settings = read_json(config)
             if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):

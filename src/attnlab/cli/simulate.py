@@ -8,7 +8,10 @@ import typer
 from attnlab.cli.console import DeviceOption, JsonOption, finite, say_json, say_table, set_option
 from attnlab.report.text import plain
 
-SETTINGS = "Settings: sigma, ridge, tokens, rank, student_rank, test_samples, dtype, method."
+SETTINGS = (
+    "Settings: sigma, ridge, tokens, rank, student_rank, scaling, mixing, semantic_norm, "
+    "positional_norm, test_samples, dtype, method, tolerance, max_evaluations."
+)
 DEFAULTS = {"dim": 1000, "alpha": 1.5, "omega": 0.3}
 OWN_OPTIONS = {"dim": "--dim", "alpha": "--alpha", "omega": "--omega", "starts": "--start"}
 
