@@ -75,6 +75,7 @@ def test_filters() -> None:
     assert fill("{{ 1 | counted('trial') }}, {{ share | interval }}", share=SHARE) == (
         "1 trial, 0.851 ± 0.021"
     )
+    assert fill("{{ share }}", share=SHARE) == "0.851 ± 0.021", "an estimate needs no filter"
 
 
 def test_figures_take_their_words_from_the_file_beside_the_template() -> None:

@@ -20,6 +20,11 @@ def stage_of(trial: Trial) -> str:
     return str(trial.config.get("part", "trials"))
 
 
+def pace(rate: float) -> str:
+    """`3.1/s`, or `14 s each` of what takes longer than a second."""
+    return f"{rate:.1f}/s" if rate >= 1 else f"{duration(1 / rate)} each"
+
+
 class PlainProgress:
     """Prints a line like `12/48 trials, 3.1/s, about 12 s left` every few seconds."""
 
@@ -47,7 +52,7 @@ class PlainProgress:
             rate = (self.done - self.before) / max(now - self.began, 1e-9)
             left = duration((self.total - self.done) / rate)
             rest = f", about {left} left" if self.done < self.total else ""
-            note(f"{self.done}/{self.total} trials, {rate:.1f}/s{rest}")
+            note(f"{self.done}/{self.total} trials, {pace(rate)}{rest}")
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
         """Print a line like `step 200/2000, loss 4.1, 8,100 tokens/s` every few seconds."""
@@ -102,7 +107,7 @@ class BarProgress:
         task = self.tasks[stage_of(trial)]
         speed = self.bars.tasks[task].speed
         self.bars.update(
-            task, advance=0 if self.inside else 1, rate=f"{speed:.1f}/s" if speed else ""
+            task, advance=0 if self.inside else 1, rate=pace(speed) if speed else ""
         )
         if state not in ("done", "diverged"):
             self.bars.console.print(f"trial {trial.id}: {state}", style="red")

@@ -135,7 +135,7 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_one_line,
+        finalize=_shown,
     )
     environment.filters |= {
         "number": number,
@@ -152,8 +152,10 @@ def _environment(folder: Path | None) -> jinja2.Environment:
     return environment
 
 
-def _one_line(value: object) -> object:
-    """The value of an expression on one line, so that data cannot add headings or paragraphs."""
+def _shown(value: object) -> object:
+    """An estimate with its interval; a text on one line: data cannot add headings or paragraphs."""
+    if isinstance(value, Estimate):
+        return interval(value)
     if not isinstance(value, str):
         return value
     flat = " ".join(value.split()) if "\n" in value else value
