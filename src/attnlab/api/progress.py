@@ -106,9 +106,7 @@ class BarProgress:
         """Move the bar of the trial's part."""
         task = self.tasks[stage_of(trial)]
         speed = self.bars.tasks[task].speed
-        self.bars.update(
-            task, advance=0 if self.inside else 1, rate=pace(speed) if speed else ""
-        )
+        self.bars.update(task, advance=0 if self.inside else 1, rate=pace(speed) if speed else "")
         if state not in ("done", "diverged"):
             self.bars.console.print(f"trial {trial.id}: {state}", style="red")
 
