@@ -59,6 +59,7 @@ def test_every_command_and_option_the_guide_names_exists(tmp_path: Path) -> None
 
 
 ROOT = GUIDE.parents[1]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -76,7 +77,7 @@ def test_every_page_names_only_commands_and_options_that_exist() -> None:
 
 
 def test_every_link_to_a_file_leads_somewhere() -> None:
-    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+    for page in [*PAGES, CONTRIBUTING]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -135,28 +136,66 @@ def test_the_python_of_a_page_runs(
         exec(compile(block, f"docs/{name}", "exec"), {})
 
 
-def test_a_new_position_is_one_file_and_one_line_and_is_tested(tmp_path: Path) -> None:
-    """What CONTRIBUTING shows, done to a copy of the sources."""
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (code,) = [
-        block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Recency" in block
-    ]
-    (line,) = re.findall(r"`(from attnlab\.parts\.position\.recency import .*?)`", page)
-    for part in ("src", "tests/parts", "tests/reference"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    folder = tmp_path / "src" / "attnlab" / "parts" / "position"
-    (folder / "recency.py").write_text(code, encoding="utf-8")
-    with (folder / "__init__.py").open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/parts", "-k", "recency", "-p", "no:xdist"],
-        cwd=tmp_path,
+def copy_of_sources(folder: Path, *parts: str) -> Path:
+    """A copy to follow CONTRIBUTING in; the folder of its package."""
+    for part in ("src", *parts):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "src" / "attnlab"
+
+
+def python_in(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Python with the copy's package."""
+    return subprocess.run(
+        [sys.executable, *argv],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=280,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "src"), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"},
     )
+
+
+def example_of_contributing(word: str) -> str:
+    """The one block of Python in CONTRIBUTING that has this word."""
+    blocks = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text("utf-8"), re.DOTALL)
+    (code,) = [block for block in blocks if word in block]
+    return code
+
+
+def test_a_new_position_is_one_file_and_one_line_and_is_tested(tmp_path: Path) -> None:
+    """What CONTRIBUTING shows, done to a copy of the sources."""
+    page = CONTRIBUTING.read_text(encoding="utf-8")
+    (line,) = re.findall(r"`(from attnlab\.parts\.position\.recency import .*?)`", page)
+    package = copy_of_sources(tmp_path, "tests/parts", "tests/reference")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    folder = package / "parts" / "position"
+    (folder / "recency.py").write_text(example_of_contributing("Recency"), encoding="utf-8")
+    with (folder / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    done = python_in(tmp_path, "-m", "pytest", "tests/parts", "-k", "recency", "-p", "no:xdist")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed and int(passed[1]) >= 15
+
+
+ASK_THE_NEW_AUDIT = """
+import attnlab, torch
+torch.manual_seed(0)
+table, head = torch.nn.Embedding(11, 5), torch.nn.Linear(5, 11)
+for model in (torch.nn.Sequential(table, head), lambda ids: head(table(ids * 0))):
+    print(attnlab.check(model, only=["constant-logits"])["constant-logits"].verdict)
+"""
+
+
+def test_a_new_audit_is_one_file_and_one_line_and_finds_its_fault(tmp_path: Path) -> None:
+    """What CONTRIBUTING shows: a model with the fault fails, its twin without it passes."""
+    (line,) = re.findall(r'`("constant-logits",)`', CONTRIBUTING.read_text("utf-8"))
+    audit = copy_of_sources(tmp_path) / "audit"
+    code = example_of_contributing("constant_logits")
+    (audit / "checks" / "constant_logits.py").write_text(code, encoding="utf-8")
+    catalogue = (audit / "catalogue.py").read_text(encoding="utf-8")
+    added, places = re.subn(r"(?m)^NAMES.*= \($", rf"\g<0>\n    {line}", catalogue)
+    assert places == 1
+    (audit / "catalogue.py").write_text(added, encoding="utf-8")
+    done = python_in(tmp_path, "-c", ASK_THE_NEW_AUDIT)
+    assert done.stdout.split() == ["pass", "fail"], done.stderr[-3000:]
