@@ -29,15 +29,24 @@ from attnlab.studies.hard_attention.evidence import (
     Evidence,
 )
 from attnlab.studies.hard_attention.gradients import by_formula, given, query_slopes, turned_slope
-from attnlab.studies.hard_attention.model import Choice, Lookup
+from attnlab.studies.hard_attention.model import (
+    Choice,
+    Fresh,
+    Lookup,
+    Rows,
+    Sizes,
+    draw,
+    loss,
+    nll,
+    without_model,
+)
 from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
-from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 
 SIZES = Sizes(pairs=5, symbols=11, answers=7, width=13)
 
 
 def lookup(seed: int = 3, **choice: Any) -> Lookup:
-    return Lookup(SIZES, Choice.of(choice), torch.Generator().manual_seed(seed))
+    return Lookup(SIZES, Choice(**choice), torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,17 +17,7 @@ from attnlab.measure.ratios import geometric_mean
 SOFT, COLD, ANNEALED, THROUGH = "softmax", "softmax, cold", "softmax, annealed", "straight-through"
 HARD, HARD_FIXED, OFF = "argmax", "argmax, fixed embeddings", "attention off"
 
-# arm -> what differs from softmax attention
-ARMS: dict[str, dict[str, Any]] = {
-    SOFT: {},
-    ANNEALED: {"temperature": "annealed_to"},
-    COLD: {"temperature": "cold"},
-    THROUGH: {"normalise": "straight-through"},
-    HARD: {"normalise": "argmax"},
-    # keys and values are read from the same embeddings: held fixed, no gradient finds a way
-    HARD_FIXED: {"normalise": "argmax", "fixed": True},
-    OFF: {"mask": "self"},  # the query at position 0 sees the first item only
-}
+ARMS = (SOFT, ANNEALED, COLD, THROUGH, HARD, HARD_FIXED, OFF)
 SHARES: dict[str, Share] = dict.fromkeys(
     ("accuracy", "hard_accuracy", "dev_accuracy", "found", "found_start"), Share("scored")
 )
@@ -62,15 +51,12 @@ class Evidence(Arms):
         """Geometric mean over sets at each temperature, with its t interval in the logarithm."""
         return [geometric_mean(column) for column in self.medians(name).T]
 
-    def peak(self, name: str) -> int:
-        """Index of the temperature where the mean curve over all sets is highest."""
-        return int(np.argmax([e.value for e in self.slope_curve(name)]))
-
-    def slope_log_ratios(self, name: str, above: int, below: int) -> list[float]:
-        """log(slope at one temperature / at another), for every set."""
-        slopes = self.medians(name)
-        with np.errstate(divide="ignore"):
-            return list(np.log(slopes[:, above] / slopes[:, below])) if slopes.size else []
+    def marked_temperatures(self) -> tuple[int, int, int]:
+        """Indices in the grid: hottest, coldest, largest median slope; 0 where nothing was."""
+        if not (grid := self.temperatures):
+            return 0, 0, 0
+        medians = [e.value for e in self.slope_curve("formula_median")]
+        return grid.index(max(grid)), grid.index(min(grid)), int(np.argmax(medians))
 
     def by_rate(self, arm: str) -> dict[float, Table]:
         """Learning rate -> the models trained at it."""

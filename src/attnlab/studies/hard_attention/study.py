@@ -1,6 +1,7 @@
 """Attention that takes the one best item: measured slopes, and a task learned with it."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, ClassVar
 
 from pydantic import model_validator
@@ -15,20 +16,23 @@ from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
 from attnlab.studies.hard_attention.evidence import (
+    ANNEALED,
     ARMS,
     BASELINES,
     COLD,
     HARD,
+    HARD_FIXED,
     OFF,
     SHARES,
     SOFT,
+    THROUGH,
     Evidence,
 )
 
 Grid = tuple[float, ...]
 Vectors = tuple[tuple[float, float], ...]
-TASK = ("pairs", "symbols", "answers", "scored")
-MODEL = ("width", "steps", "batch", "points", "device")
+TASK = ("pairs", "symbols", "answers", "width", "scored")
+TRAINING = ("steps", "batch", "points", "device")
 
 
 class HardSettings(StudySettings):
@@ -107,13 +111,13 @@ class HardAttention(Study):
     run = deferred(".trial:run")
     claims = deferred(".claims:claims")
     figures = deferred(".figures:figures")
-    facts = deferred(".facts:facts")
+    facts = deferred(".claims:facts")
 
     def trials(self) -> Sequence[Trial]:
         """The given example; sets of instances; every arm, learning rate and seed; baselines."""
         s = self.settings
         task = {key: getattr(s, key) for key in TASK}
-        model = {key: getattr(s, key) for key in MODEL}
+        training = {key: getattr(s, key) for key in TRAINING}
         instances = {
             "temperatures": s.temperatures,
             "instances": s.instances,
@@ -122,31 +126,21 @@ class HardAttention(Study):
             "dim": s.instance_dim,
             "outputs": s.instance_outputs,
         }
+        models = [
+            {"part": arm, "arm": arm, "order": order, "choice": choice, "rate": rate}
+            for order, (arm, choice) in enumerate(choices(s).items())
+            for rate in s.rates
+        ]
         example = {"keys": s.given_keys, "values": s.given_values, "query": s.given_query}
         seeds = range(s.seeds)
         return [
             self.trial(0, kind="given", part="given example", **example),
             *(self.trial(seed, kind="slopes", part="slopes", **instances) for seed in seeds),
             *(
-                self.trial(
-                    seed,
-                    kind="model",
-                    part=arm,
-                    arm=arm,
-                    order=order,
-                    choice=choice,
-                    rate=rate,
-                    **task,
-                    **model,
-                )
-                for seed in seeds
-                for order, (arm, choice) in enumerate(choices(s).items())
-                for rate in s.rates
+                self.trial(seed, kind="model", **model, **task, **training)
+                for seed, model in product(seeds, models)
             ),
-            *(
-                self.trial(seed, kind="baselines", part="baselines", width=s.width, **task)
-                for seed in seeds
-            ),
+            *(self.trial(seed, kind="baselines", part="baselines", **task) for seed in seeds),
         ]
 
     def evidence(self, table: Table) -> Evidence:
@@ -174,11 +168,13 @@ class HardAttention(Study):
 
 def choices(s: HardSettings) -> dict[str, dict[str, Any]]:
     """Arm -> fields of `Choice` that differ from softmax; all start from the same weights."""
-    temperatures = {"annealed_to": [1.0, s.anneal_to], "cold": [s.cold, s.cold]}
     return {
-        arm: {
-            key: temperatures[value] if key == "temperature" else value
-            for key, value in change.items()
-        }
-        for arm, change in ARMS.items()
+        SOFT: {},
+        ANNEALED: {"temperature": [1.0, s.anneal_to]},
+        COLD: {"temperature": [s.cold, s.cold]},
+        THROUGH: {"normalise": "straight-through"},
+        HARD: {"normalise": "argmax"},
+        # keys and values are read from the same embeddings: held fixed, no gradient finds a way
+        HARD_FIXED: {"normalise": "argmax", "fixed": True},
+        OFF: {"mask": "self"},  # the query at position 0 sees the first item only
     }
