@@ -1,4 +1,10 @@
-"""The table condensed: the exact line of a part, and estimates over seeds at its points."""
+"""The parts of the study, and the table condensed: exact lines, and estimates at their points.
+
+equal lengths       every key N(μ_i, αI): part one of the exercise
+one length varies   key a has αI + spread·μ_a μ_aᵀ: part two
+beta, spread        part two again, with that number varied
+noise               part one again, with α varied
+"""
 
 import math
 from dataclasses import dataclass
@@ -9,34 +15,23 @@ import numpy as np
 from attnlab.lab.table import Table
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.shares import share_interval
-from attnlab.studies.head_robustness.plan import BETA, SWEPT
 
 if TYPE_CHECKING:
     from attnlab.studies.head_robustness.study import RobustnessSettings
 
-
+EQUAL, VARIES, BETA, SPREAD, NOISE = "equal lengths", "one length varies", "beta", "spread", "noise"
+SWEPT = {EQUAL: "beta", VARIES: "beta", BETA: "beta", SPREAD: "spread", NOISE: "alpha"}
+ARMS = ("one", "two")
 SHARES = frozenset({"one_off", "two_off", "negative", "off_and_lost"})  # of the draws of a seed
 
 
-@dataclass(frozen=True)
-class Line:
-    """The exact law of one part along the number it varies; empty where it was not computed."""
-
-    columns: dict[str, np.ndarray]
-    trials: tuple[str, ...] = ()
-
-    @property
-    def x(self) -> np.ndarray:
-        """The points, rising."""
-        return self["x"]
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        return self.columns.get(name, np.array([]))
+class Line(dict[str, np.ndarray]):
+    """The exact law of a part: columns along "x", which rises; empty where it was not computed."""
 
     def at(self, x: float, name: str) -> float:
         """The column at a point of the line; NaN at any other: nothing is read between points."""
-        index = np.flatnonzero(self.x == x)
-        return float(self[name][index[0]]) if index.size else math.nan
+        points = zip(self.get("x", ()), self.get(name, ()), strict=False)
+        return next((float(value) for point, value in points if point == x), math.nan)
 
 
 @dataclass(frozen=True)
@@ -54,10 +49,6 @@ class Evidence:
     def points(self, part: str) -> list[float]:
         """The points of a part that were simulated."""
         return sorted({float(row[SWEPT[part]]) for row in self.drawn(part)})
-
-    def over_seeds(self, part: str, name: str) -> list[Estimate]:
-        """Mean and t interval at every point of a part."""
-        return [self.estimate(part, name, x) for x in self.points(part)]
 
     def estimate(self, part: str, name: str, x: float | None = None) -> Estimate:
         """Mean over the seeds of a part or point; the interval of a share covers draws too."""
@@ -80,23 +71,22 @@ class Evidence:
             for seed in sorted(seeds)
         }
 
+    def laws(self, part: str) -> Table:
+        """The trial that computed the exact law of a part, where there is one."""
+        return self.table.where(kind="exact", part=part)
+
     def line(self, part: str) -> Line:
-        """The exact law of a part."""
-        rows = self.table.where(kind="exact", part=part).rows
-        if not rows:
-            return Line({})
-        curves = {name: np.array(values) for name, values in rows[0].curves.items()}
-        return Line(curves, (rows[0].id,))
+        """The exact law of a part at its points."""
+        return Line((k, np.array(v)) for row in self.laws(part) for k, v in row.curves.items())
 
     def exact(self, part: str, name: str) -> float:
         """A number of the exact trial of a part; NaN where it was not computed."""
-        rows = self.table.where(kind="exact", part=part).rows
-        value = rows[0].get(name) if rows else None
-        return math.nan if value is None else float(value)
+        known = [row[name] for row in self.laws(part) if row.get(name) is not None]
+        return float(known[0]) if known else math.nan
 
     def ids(self, *parts: str) -> tuple[str, ...]:
         """The trials behind these parts, simulated and exact."""
-        return tuple(i for part in parts for i in self.drawn(part).ids + self.line(part).trials)
+        return tuple(i for part in parts for i in self.drawn(part).ids + self.laws(part).ids)
 
 
 def paired(ours: dict[int, float], theirs: dict[int, float]) -> list[float]:

@@ -3,15 +3,24 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from pydantic import model_validator
 
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.head_robustness.evidence import Evidence
-from attnlab.studies.head_robustness.plan import plan
+from attnlab.studies.head_robustness.evidence import (
+    BETA,
+    EQUAL,
+    NOISE,
+    SPREAD,
+    SWEPT,
+    VARIES,
+    Evidence,
+)
 
 Grid = tuple[float, ...]
+POINT = ("keys", "dims", "alpha", "spread", "beta", "tolerance")
 
 
 def _grid(text: str) -> list[float]:
@@ -96,12 +105,41 @@ class HeadRobustness(Study):
     claims = deferred(".claims:claims")
     audits = deferred(".checks:audits")
     figures = deferred(".figures:figures")
-    facts = deferred(".facts:facts")
+    facts = deferred(".claims:facts")
 
     def trials(self) -> Sequence[Trial]:
-        """Both parts of the exercise, then β, the spread and α varied; the exact law of each."""
-        return plan(self.settings, self.trial)
+        """Draws at every point with every seed; the exact laws first, for they take longest."""
+        s = self.settings
+        grids = {BETA: s.betas, SPREAD: s.spreads, NOISE: s.alphas}
+        points = {part: sorted(grids.get(part, (s.beta,))) for part in SWEPT}
+        usual = {key: getattr(s, key) for key in POINT}
+        equal = {**usual, "spread": 0.0}
+        base = {part: equal if part in (EQUAL, NOISE) else usual for part in SWEPT}
+        exact = [
+            self.trial(0, kind="exact", part=part, x=line(values, s.line_points), **base[part])
+            for part, values in points.items()
+        ]
+        return exact + [
+            self.trial(
+                seed,
+                kind="draws",
+                part=part,
+                draws=s.draws,
+                shown=s.shown if seed == 0 and part in (EQUAL, VARIES) else 0,
+                **{**base[part], SWEPT[part]: value},
+            )
+            for part, values in points.items()
+            for value in values
+            for seed in range(s.seeds)
+        ]
 
     def evidence(self, table: Table) -> Evidence:
         """The table by part and point."""
         return Evidence(table, self.settings)
+
+
+def line(values: Sequence[float], between: int) -> list[float]:
+    """The values themselves, and this many more spaced evenly in the logarithm over their range."""
+    low, high = min(values), max(values)
+    more = np.geomspace(low, high, between + 2)[1:-1] if high > low else []
+    return sorted({*values, *(float(f"{x:.6g}") for x in more)})
