@@ -22,6 +22,7 @@ from attnlab.studies.attention_design.study import SPHERE, AttentionDesign
 
 WEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999, 0.9999)
 THIRD = 2  # the key that is replaced
+TOGETHER = f"query and key {THIRD} together, length 1"  # the part that chooses both
 RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest
 
 
@@ -53,7 +54,8 @@ def exercise(trial: Trial) -> Outcome:
     parts = exercise_constructions(keys, values, scores, c["weight"])
     selections = [part for name, part in parts.items() if name.startswith("select ")]
     residual = max((float(p.residual or 0.0) for p in selections if p.feasible), default=0.0)
-    match = parts["match ½, ½"]
+    squares = parts["match ½, ½"].also["least_squares"]["weights"]
+    fitted = weights_of(parts["scores by least squares"])
     pair = np.eye(len(keys))[:2].mean(axis=0)
     metrics: dict[str, Any] = {
         **{f"{name} feasible": part.feasible for name, part in parts.items()},
@@ -61,36 +63,24 @@ def exercise(trial: Trial) -> Outcome:
         "selected": sum(part.feasible for part in selections),
         "corners": len(hull_corners(keys)),
         "residual": residual,
-        "least squares error": largest_error(match.also["least_squares"]["weights"], pair),
-        "scores error": largest_error(parts["scores by least squares"].weights, pair),
-        "unit key weight": third_weight(parts[f"replace {THIRD}: select it, length 1"]),
-        "together weight": third_weight(parts[f"query and key {THIRD} together, length 1"]),
+        "least squares error": float(np.abs(squares - pair).max()),
+        "scores error": float(np.abs(fitted - pair).max()),
+        "unit key weight": float(weights_of(parts[f"replace {THIRD}: select it, length 1"])[THIRD]),
+        "together weight": float(weights_of(parts[TOGETHER])[THIRD]),
     }
     documents = {f"{name}.json": json.dumps(part.as_json()) for name, part in parts.items()}
-    curves = shortest_lengths(keys, [j for j, part in enumerate(selections) if part.feasible])
+    # what each weight above one half costs, for every key that can have it
+    curves = {"weight": [w for w in WEIGHTS if w > 0.5]}
+    for j in (j for j, part in enumerate(selections) if part.feasible):
+        shortest = (construct.select(keys, j, weight=w) for w in curves["weight"])
+        curves[f"shortest {j}"] = [float(s.norm or 0.0) for s in shortest]
     return Outcome(metrics, curves=curves, documents=documents, findings=[optimality(residual)])
 
 
-def shortest_lengths(keys: np.ndarray, selected: list[int]) -> dict[str, list[float]]:
-    """What each weight above one half costs, for every key that can have it."""
-    weights = [w for w in WEIGHTS if w > 0.5]
-    lengths = {
-        f"shortest {j}": [float(construct.select(keys, j, weight=w).norm or 0.0) for w in weights]
-        for j in selected
-    }
-    return {"weight": weights, **lengths}
-
-
-def largest_error(weights: np.ndarray | None, wanted: np.ndarray) -> float:
-    """How far the worst weight lies from the wanted one."""
-    assert weights is not None
-    return float(np.abs(weights - wanted).max())
-
-
-def third_weight(part: Construction) -> float:
-    """The weight of the key that is replaced."""
+def weights_of(part: Construction) -> np.ndarray:
+    """The weights of a part that has a query even where it misses its goal."""
     assert part.weights is not None
-    return float(part.weights[THIRD])
+    return part.weights
 
 
 def exercise_constructions(
@@ -116,9 +106,7 @@ def exercise_constructions(
         parts[f"replace {THIRD}: {words}"] = replace_key(
             keys, fitted.query, THIRD, goal, unit_norm=unit, values=values
         )
-    parts[f"query and key {THIRD} together, length 1"] = design(
-        keys, (both, select), free=[THIRD], unit_norm=True, values=values
-    )
+    parts[TOGETHER] = design(keys, (both, select), free=[THIRD], unit_norm=True, values=values)
     return parts
 
 
@@ -262,11 +250,4 @@ def subspaces(trial: Trial) -> Outcome:
     )
 
 
-KINDS = {
-    "exercise": exercise,
-    "selectable": selectable,
-    "norms": norms,
-    "targets": targets,
-    "pair": pair,
-    "subspaces": subspaces,
-}
+KINDS = {kind.__name__: kind for kind in (exercise, selectable, norms, targets, pair, subspaces)}
