@@ -34,7 +34,6 @@ from attnlab.studies.hard_attention.model import (
     Fresh,
     Lookup,
     Rows,
-    Sizes,
     draw,
     loss,
     nll,
@@ -42,7 +41,7 @@ from attnlab.studies.hard_attention.model import (
 )
 from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
 
-SIZES = Sizes(pairs=5, symbols=11, answers=7, width=13)
+SIZES = HardSettings(pairs=5, symbols=11, answers=7, width=13)
 
 
 def lookup(seed: int = 3, **choice: Any) -> Lookup:
@@ -73,7 +72,7 @@ def test_a_row_asks_for_a_key_it_shows(rows: Rows) -> None:
 def test_baselines_are_those_of_counting() -> None:
     """One item: 1/5 + 4/5 · 1/7, to four standard errors of 20,011 rows; the rest by a loop."""
     many = draw(SIZES, 20_011, Seed(5))
-    found = without_model(many, SIZES)
+    found = without_model(many, SIZES.answers)
     one = 1 / 5 + 4 / 5 / 7
     assert abs(found["one_item"] - one) < 4 * math.sqrt(one * (1 - one) / 20_011)
     assert found["chance"] == 1 / 7

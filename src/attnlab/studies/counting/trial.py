@@ -1,19 +1,18 @@
 """One trial: train a start, free it, train it further in two ways; measure it each time."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlab.audit.checks.baselines import answer_baselines
 from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
 from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
-from attnlab.studies.counting.model import TERMS, Counter
+from attnlab.studies.counting.model import TERMS, Counter, Fresh, Rows, draw, loss
 from attnlab.studies.counting.study import KINDS, PHASES, Counting, CountingSettings
-from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
 from attnlab.training.batch import map_tensors
 from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
@@ -24,24 +23,30 @@ SHOWN = 2  # test rows whose attention maps are kept
 def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
     """Metrics are prefixed by the phase they were measured in: first, gentle or strong."""
     s: CountingSettings = study.settings_of(trial)
-    seed, sizes = trial.stream, Sizes(s.length, s.tokens, s.width, s.hidden)
-    model = Counter(sizes, trial.config["arm"], seed.child("weights").torch_generator())
-    model.to(context.device)
-    drawn = draw(sizes, s.scored, seed.child("test"))
+    arm, seed = trial.config["arm"], trial.stream
+    model = Counter(s, arm, seed.child("weights").torch_generator()).to(context.device)
+    drawn = draw(s, s.scored, seed.child("test"))
     test: Rows = map_tensors(drawn, lambda tensor: tensor.to(context.device))
 
+    def evaluate(_: nn.Module) -> dict[str, float]:  # for the curve only: nothing is chosen by it
+        return {"value": 1 - accuracy(model(test.tokens), test)}
+
     def train_phase(phase: str) -> TrainResult:
-        batches = Fresh(sizes, s.batch, seed.child("train", phase))
-        options = {"evaluate": _error_on(test), "loss": loss}
-        return train_in_trial(context, PHASES[phase], model, batches, recipe(s, phase), **options)
+        batches, options = Fresh(s, s.batch, seed.child("train", phase)), recipe(s, phase)
+        return train_in_trial(
+            context, PHASES[phase], model, batches, options, evaluate=evaluate, loss=loss
+        )
 
     first = train_phase("first")
     if first.ending == "diverged":
         return Outcome({"first_accuracy": math.nan}, reasons={"first_accuracy": first.problem})
-    metrics: dict[str, Scalar] = {**without_model(drawn, sizes), "held": model.held()}
-    metrics |= measure(model, test, "first")
+    metrics: dict[str, Scalar] = {
+        **answer_baselines(drawn.answer.flatten().tolist(), classes=s.length),
+        "held": model.held(),
+        **measure(model, test, "first"),
+    }
     findings = [constant_answers(model, test)]
-    if trial.config["arm"] in KINDS:
+    if arm in KINDS:
         findings.append(held_at_zero(model.held()))
     arrays = {"tokens": drawn.tokens[:SHOWN].numpy(), **maps(model, test, "first")}
     if s.freed_steps is not None:
@@ -61,33 +66,16 @@ def recipe(s: CountingSettings, phase: str) -> TrainSettings:
 
     No weight decay: it would pull at what is held at 0.
     """
-    if phase == "gentle":
-        return TrainSettings(
-            steps=s.freed_steps,
-            batch=s.batch,
-            optimizer="sgd",
-            learning_rate=s.gentle_rate,
-            schedule="constant",
-            weight_decay=0.0,
-        )
-    steps = s.steps if phase == "first" else s.freed_steps
+    steps, gentle = s.steps if phase == "first" else s.freed_steps, phase == "gentle"
     return TrainSettings(
         steps=steps,
         batch=s.batch,
-        learning_rate=s.learning_rate,
+        optimizer="sgd" if gentle else "adamw",
+        learning_rate=s.gentle_rate if gentle else s.learning_rate,
+        schedule="constant" if gentle else "cosine",
         weight_decay=0.0,
-        evaluate_every=max(1, steps // s.points),
+        evaluate_every=0 if gentle else max(1, steps // s.points),
     )
-
-
-def _error_on(test: Rows) -> Callable[[nn.Module], dict[str, float]]:
-    """For the learning curve only: nothing is chosen by it."""
-
-    def evaluate(model: nn.Module) -> dict[str, float]:
-        with torch.no_grad():
-            return {"value": 1 - accuracy(model(test.tokens), test)}
-
-    return evaluate
 
 
 def accuracy(logits: Tensor, rows: Rows) -> float:

@@ -29,16 +29,7 @@ from attnlab.parts.normalise import Normalise
 from attnlab.parts.part import Dims
 from attnlab.parts.position import NoPosition
 from attnlab.parts.project import Linear
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Pairs in a row, different keys, different values, width of the model."""
-
-    pairs: int
-    symbols: int
-    answers: int
-    width: int
+from attnlab.studies.hard_attention.study import HardSettings
 
 
 @dataclass(frozen=True)
@@ -56,12 +47,12 @@ class Rows:
         return len(self.answer)
 
 
-def draw(sizes: Sizes, count: int, seed: Seed) -> Rows:
+def draw(s: HardSettings, count: int, seed: Seed) -> Rows:
     """`count` new rows."""
     rng = seed.numpy_generator()
-    keys = rng.random((count, sizes.symbols)).argsort(axis=1)[:, : sizes.pairs]
-    values = rng.integers(0, sizes.answers, size=(count, sizes.pairs))
-    place, row = rng.integers(0, sizes.pairs, size=count), np.arange(count)
+    keys = rng.random((count, s.symbols)).argsort(axis=1)[:, : s.pairs]
+    values = rng.integers(0, s.answers, size=(count, s.pairs))
+    place, row = rng.integers(0, s.pairs, size=count), np.arange(count)
     found = (keys, values, keys[row, place], values[row, place], place)
     keys, values, asked, answer, place = (torch.from_numpy(a) for a in found)
     return Rows(keys, values, asked, answer, place)
@@ -71,7 +62,7 @@ def draw(sizes: Sizes, count: int, seed: Seed) -> Rows:
 class Fresh:
     """Batches for the loop: new rows every step, T going from the first to the second number."""
 
-    sizes: Sizes
+    settings: HardSettings
     rows: int
     steps: int
     temperature: Sequence[float]
@@ -81,7 +72,7 @@ class Fresh:
         """T falls by the same factor every step."""
         hot, cold = self.temperature
         now = hot * (cold / hot) ** (step / max(1, self.steps - 1))
-        rows = draw(self.sizes, self.rows, self.seed.child("step", step))
+        rows = draw(self.settings, self.rows, self.seed.child("step", step))
         return replace(rows, temperature=now)
 
 
@@ -97,16 +88,16 @@ def nll(logits: Tensor, rows: Rows) -> Tensor:
     return nn.functional.cross_entropy(logits, rows.answer, reduction="sum")
 
 
-def without_model(rows: Rows, sizes: Sizes) -> dict[str, float]:
+def without_model(rows: Rows, answers: int) -> dict[str, float]:
     """Accuracy on these rows of rules that need no model.
 
     chance: any value; majority: the most frequent answer of these rows; one item: the value of
     the first item, whatever is asked; most frequent: the value most frequent in the row.
     """
     values, answer = rows.values.cpu().numpy(), rows.answer.cpu().numpy()
-    counts = (values[:, :, None] == np.arange(sizes.answers)).sum(axis=1)
+    counts = (values[:, :, None] == np.arange(answers)).sum(axis=1)
     return {
-        **answer_baselines(answer.tolist(), classes=sizes.answers),
+        **answer_baselines(answer.tolist(), classes=answers),
         "one_item": float((values[:, 0] == answer).mean()),
         "most_frequent": float((counts.argmax(axis=1) == answer).mean()),
     }
@@ -125,18 +116,18 @@ class Choice:
 class Lookup(nn.Module):
     """Embeddings, one head of attention, a linear read-out."""
 
-    def __init__(self, sizes: Sizes, choice: Choice, generator: torch.Generator) -> None:
+    def __init__(self, s: HardSettings, choice: Choice, generator: torch.Generator) -> None:
         super().__init__()
-        d = sizes.width
-        self.dims = Dims.of(d, heads=1, block=sizes.pairs, bias=False)
+        d = s.width
+        self.dims = Dims.of(d, heads=1, block=s.pairs, bias=False)
         mask = OnlySelf.Config() if choice.mask == "self" else Full.Config()
         parts = Attention.Config(mask=mask, normalise=normaliser(choice.normalise))
         none = NoPosition.Config().build(self.dims, generator)
         self.attention = Attention(parts, self.dims, none, generator)
-        self.asked = normal((sizes.symbols, d), 1.0, generator)
-        self.key = normal((sizes.symbols, d), 0.5**0.5, generator)
-        self.value = normal((sizes.answers, d), 0.5**0.5, generator)
-        self.read = normal((sizes.answers, d), d**-0.5, generator)
+        self.asked = normal((s.symbols, d), 1.0, generator)
+        self.key = normal((s.symbols, d), 0.5**0.5, generator)
+        self.value = normal((s.answers, d), 0.5**0.5, generator)
+        self.read = normal((s.answers, d), d**-0.5, generator)
         for weight in (self.maps, self.attention.merge.out.weight):
             normal_(weight, d**-0.5, generator)
         if choice.fixed:

@@ -1,8 +1,6 @@
 """One trial: slopes of random instances, the given example, baselines, or a model trained."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +13,13 @@ from attnlab.studies.hard_attention.model import (
     Fresh,
     Lookup,
     Rows,
-    Sizes,
     draw,
     loss,
     nll,
     normaliser,
     without_model,
 )
-from attnlab.studies.hard_attention.study import HardAttention
+from attnlab.studies.hard_attention.study import HardAttention, HardSettings
 from attnlab.training.batch import map_tensors
 from attnlab.training.loop import train
 from attnlab.training.result import Hooks
@@ -38,42 +35,34 @@ WHY_NOT = {
 
 def run(study: HardAttention, trial: Trial, context: TrialContext) -> Outcome:
     """Measure slopes, give the example, score the baselines, or train one model."""
-    kinds = {"slopes": random_slopes, "given": given, "baselines": baselines}
-    kind = trial.config["kind"]
-    return kinds[kind](trial) if kind in kinds else train_model(trial, context)
+    kind, s = trial.config["kind"], study.settings_of(trial)
+    if kind == "slopes":
+        return random_slopes(trial)
+    if kind == "given":
+        return given(trial)
+    if kind == "baselines":  # on the test rows that the models of this seed are scored on
+        return Outcome(without_model(draw(s, s.scored, trial.stream.child("test")), s.answers))
+    return train_model(s, trial, context)
 
 
-def sizes_of(c: Mapping[str, Any]) -> Sizes:
-    """The task and model of a trial."""
-    return Sizes(c["pairs"], c["symbols"], c["answers"], c["width"])
-
-
-def baselines(trial: Trial) -> Outcome:
-    """What needs no model, on the test rows that the models of this seed are scored on."""
-    sizes = sizes_of(trial.config)
-    rows = draw(sizes, trial.config["scored"], trial.stream.child("test"))
-    return Outcome(without_model(rows, sizes))
-
-
-def train_model(trial: Trial, context: TrialContext) -> Outcome:
+def train_model(s: HardSettings, trial: Trial, context: TrialContext) -> Outcome:
     """Train one arm at one learning rate, then score it in every way the study asks for."""
-    c, seed, sizes = trial.config, trial.stream, sizes_of(trial.config)
-    choice = Choice(**c["choice"])
-    model = Lookup(sizes, choice, seed.child("weights").torch_generator()).to(context.device)
+    choice, seed = Choice(**trial.config["choice"]), trial.stream
+    model = Lookup(s, choice, seed.child("weights").torch_generator()).to(context.device)
     dev, test = (
-        map_tensors(draw(sizes, c["scored"], seed.child(name)), lambda t: t.to(context.device))
+        map_tensors(draw(s, s.scored, seed.child(name)), lambda t: t.to(context.device))
         for name in ("dev", "test")
     )
-    fresh = Fresh(sizes, c["batch"], c["steps"], choice.temperature, seed.child("train"))
+    fresh = Fresh(s, s.batch, s.steps, choice.temperature, seed.child("train"))
     found_start = score(model, test)["found"]
     metrics: dict[str, Scalar] = {"found_start": found_start, **first_gradient(model, fresh)}
     before = model.maps.detach().clone()
     settings = TrainSettings(
-        steps=c["steps"],
-        batch=c["batch"],
-        learning_rate=c["rate"],
+        steps=s.steps,
+        batch=s.batch,
+        learning_rate=trial.config["rate"],
         weight_decay=0.0,
-        evaluate_every=max(1, c["steps"] // c["points"]),
+        evaluate_every=max(1, s.steps // s.points),
     )
 
     def evaluate(_: nn.Module) -> dict[str, float]:
