@@ -21,8 +21,15 @@ from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
 from attnlab.studies.head_robustness import trial as trial_file
 from attnlab.studies.head_robustness.checks import UNDERMINED, agreement, allowed, quadrature
-from attnlab.studies.head_robustness.evidence import BETA, NOISE, SWEPT, VARIES, Evidence
-from attnlab.studies.head_robustness.study import HeadRobustness, line
+from attnlab.studies.head_robustness.study import (
+    BETA,
+    NOISE,
+    SWEPT,
+    VARIES,
+    Evidence,
+    HeadRobustness,
+    line,
+)
 from attnlab.studies.head_robustness.trial import (
     Sample,
     draws,

@@ -14,8 +14,14 @@ from collections.abc import Iterator, Sequence
 from attnlab.audit.checks.grid_edge import Choice, grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.studies.head_robustness.evidence import ARMS, BETA, SWEPT, VARIES, Evidence
-from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import (
+    ARMS,
+    BETA,
+    SWEPT,
+    VARIES,
+    Evidence,
+    HeadRobustness,
+)
 
 AGREEMENT, QUADRATURE = "exact-and-simulation", "two-quadratures"
 RISK = 0.01  # δ, of all the numbers together

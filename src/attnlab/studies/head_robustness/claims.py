@@ -8,7 +8,7 @@ from typing import Any
 from attnlab.lab.claim import Claim, Reported, judge, judge_difference, judge_law
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
-from attnlab.studies.head_robustness.evidence import (
+from attnlab.studies.head_robustness.study import (
     ARMS,
     BETA,
     EQUAL,
@@ -16,9 +16,9 @@ from attnlab.studies.head_robustness.evidence import (
     SPREAD,
     VARIES,
     Evidence,
+    HeadRobustness,
     paired,
 )
-from attnlab.studies.head_robustness.study import HeadRobustness
 
 NEVER = Reported(
     0.0,

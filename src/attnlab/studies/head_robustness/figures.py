@@ -24,7 +24,7 @@ from attnlab.report.style import (
     published,
     theory_line,
 )
-from attnlab.studies.head_robustness.evidence import (
+from attnlab.studies.head_robustness.study import (
     ARMS,
     BETA,
     NOISE,
@@ -32,8 +32,8 @@ from attnlab.studies.head_robustness.evidence import (
     SWEPT,
     VARIES,
     Evidence,
+    HeadRobustness,
 )
-from attnlab.studies.head_robustness.study import HeadRobustness
 from attnlab.studies.head_robustness.trial import BINS, FINE
 
 EACH = 3  # of the bins' edges has a point in the cumulative panel

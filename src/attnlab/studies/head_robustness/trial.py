@@ -26,8 +26,7 @@ from attnlab.construct.robustness import (
 )
 from attnlab.construct.score_distribution import ScoreDistribution
 from attnlab.lab.trial import Outcome, Trial, TrialContext
-from attnlab.studies.head_robustness.evidence import ARMS, EQUAL, SWEPT, VARIES
-from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import ARMS, EQUAL, SWEPT, VARIES, HeadRobustness
 
 BINS, FINE = 21, 5  # of the weight of a; an odd number, so that one half is the middle of a bin
 _AT_ONCE = 2_000_000  # entries of keys held in memory
