@@ -19,15 +19,6 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.hard_attention import trial as trial_file
-from attnlab.studies.hard_attention.evidence import (
-    ARMS,
-    HARD,
-    HARD_FIXED,
-    OFF,
-    SOFT,
-    THROUGH,
-    Evidence,
-)
 from attnlab.studies.hard_attention.gradients import by_formula, given, query_slopes, turned_slope
 from attnlab.studies.hard_attention.model import (
     Choice,
@@ -39,7 +30,18 @@ from attnlab.studies.hard_attention.model import (
     nll,
     without_model,
 )
-from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
+from attnlab.studies.hard_attention.study import (
+    ARMS,
+    HARD,
+    HARD_FIXED,
+    OFF,
+    SOFT,
+    THROUGH,
+    Evidence,
+    HardAttention,
+    HardSettings,
+    choices,
+)
 
 SIZES = HardSettings(pairs=5, symbols=11, answers=7, width=13)
 

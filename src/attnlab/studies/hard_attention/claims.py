@@ -8,7 +8,8 @@ import numpy as np
 
 from attnlab.lab.claim import Claim, judge, judge_check, judge_difference, judge_ratio
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.hard_attention.evidence import (
+from attnlab.studies.hard_attention.gradients import CLEAR
+from attnlab.studies.hard_attention.study import (
     ANNEALED,
     BASELINES,
     COLD,
@@ -18,9 +19,8 @@ from attnlab.studies.hard_attention.evidence import (
     SOFT,
     THROUGH,
     Evidence,
+    HardAttention,
 )
-from attnlab.studies.hard_attention.gradients import CLEAR
-from attnlab.studies.hard_attention.study import HardAttention
 
 ZERO = 1e-12  # what is measured is 0.0; the range must have a width
 

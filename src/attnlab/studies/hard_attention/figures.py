@@ -29,7 +29,8 @@ from attnlab.report.style import (
     panels,
 )
 from attnlab.report.text import number
-from attnlab.studies.hard_attention.evidence import (
+from attnlab.studies.hard_attention.gradients import SHOWN, WHOM
+from attnlab.studies.hard_attention.study import (
     ANNEALED,
     COLD,
     HARD,
@@ -38,9 +39,8 @@ from attnlab.studies.hard_attention.evidence import (
     SOFT,
     THROUGH,
     Evidence,
+    HardAttention,
 )
-from attnlab.studies.hard_attention.gradients import SHOWN, WHOM
-from attnlab.studies.hard_attention.study import HardAttention
 
 BLUE, RED, ORANGE = PALETTE[:3]
 BAND = "#EFEFEF"
