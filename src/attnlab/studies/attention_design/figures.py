@@ -76,8 +76,7 @@ def _lengths(exercise: Table, s: DesignSettings) -> Drawing:
                 lengths = np.array(curves[f"shortest {j}"])
                 right.plot(odds, lengths, marker, linestyle="-", color=colour, markersize=4)
                 direct_label(right, odds, lengths, f"key {j}", colour)
-        right.set_xscale("log")
-        right.set_xlabel("odds of the key, w / (1 − w)")
+        right.set(xscale="log", xlabel="odds of the key, w / (1 − w)")
         right.set_ylabel("norm of the shortest query")
     return drawing
 
@@ -86,8 +85,7 @@ def _products(ax: Axes, products: np.ndarray) -> None:
     top = float(np.abs(products).max()) or 1.0
     ax.pcolormesh(products, cmap="RdBu_r", vmin=-1.6 * top, vmax=1.6 * top, rasterized=True)
     count = len(products)
-    ax.set_ylim(count, 0)
-    ax.set_aspect("equal")
+    ax.set(ylim=(count, 0), aspect="equal")
     ax.grid(visible=False)
     ax.set_title(r"products $k_i \cdot k_j$", color=NEUTRAL)
     if count > NUMBERED:
@@ -113,9 +111,7 @@ def _plane(table: Table, s: DesignSettings) -> Drawing:
         _keys(left, keys, queries, colours)
         _regions(right, keys, queries, colours)
         for ax, what in ((left, "a key"), (right, "the query")):
-            ax.set_aspect("equal")
-            ax.set_xlabel(f"first coordinate of {what}")
-            ax.set_ylabel("second coordinate")
+            ax.set(xlabel=f"first coordinate of {what}", ylabel="second coordinate", aspect="equal")
     return drawing
 
 
@@ -136,9 +132,8 @@ def _keys(ax: Axes, keys: np.ndarray, queries: Queries, colours: list[Any]) -> N
         tip = query / np.linalg.norm(query) * 0.55 * size
         arrow = {"arrowstyle": "->", "color": colours[j], "linewidth": 1.8}
         ax.annotate("", tip, (0, 0), arrowprops=arrow)
-    ax.set_xlim(-1.5 * size, 1.5 * size)
-    ax.set_ylim(-1.5 * size, 1.5 * size)
-    ax.set_title("keys, directions of queries")
+    ends = (-1.5 * size, 1.5 * size)
+    ax.set(xlim=ends, ylim=ends, title="keys, directions of queries")
 
 
 def _regions(ax: Axes, keys: np.ndarray, queries: Queries, colours: list[Any]) -> None:
@@ -167,9 +162,8 @@ def _weights(table: Table, s: DesignSettings) -> Drawing:
             if not part["feasible"]:
                 ax.text(count + 0.03, line, "not reached", va="center", fontsize=8, color=NEUTRAL)
         ax.set_yticks(range(len(parts)), list(parts))
-        ax.set_ylim(len(parts) - 0.4, -0.6)
         ax.set_xticks([j + 0.43 for j in range(count)], [f"key {j}" for j in range(count)])
-        ax.set_xlim(-0.05, count + 0.75)
+        ax.set(xlim=(-0.05, count + 0.75), ylim=(len(parts) - 0.4, -0.6))
         ax.tick_params(length=0)
         ax.grid(visible=False)
         ax.spines[["left", "bottom"]].set_visible(False)
@@ -192,8 +186,7 @@ def _selectable(table: Table, s: DesignSettings) -> Drawing:
     colours = colormaps["viridis"](np.linspace(0.05, 0.8, len(dims)))
     with house_style():
         drawing, (ax,) = panels(1, 1, height=3.4)
-        ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.set(xscale="log", yscale="log")
         for colour, h, marker in zip(colours, dims, "osD^v", strict=False):
             sizes = [n for n in sorted(s.sizes) if n > h + 1]
             shares = [share(table, GAUSSIAN, n, h) for n in sizes]
@@ -205,8 +198,7 @@ def _selectable(table: Table, s: DesignSettings) -> Drawing:
         sizes = [n for n in sorted(s.sizes) if n > max(dims) + 1]
         shares = [share(table, SPHERE, n, max(dims)) for n in sizes]
         errorbars(ax, sizes, shares, RED, f"sphere, h = {max(dims)}", "P")
-        ax.set_xlabel("number of keys n")
-        ax.set_ylabel("share of keys that a query can select")
+        ax.set(xlabel="number of keys n", ylabel="share of keys that a query can select")
         ax.set_ylim(top=1.6)
         ax.legend(loc="lower left")
     return drawing
@@ -227,9 +219,7 @@ def _norms(rows: Table) -> Drawing:
             errorbars(ax, odds, [mean_interval(column) for column in curves.T], colour, label)
         right.axhline(1.0, color=RED, linewidth=1.0)
         for ax, label in ((left, "norm of the query ‖q‖"), (right, "max-margin / shortest")):
-            ax.set_xscale("log")
-            ax.set_xlabel("odds of the key, w / (1 − w)")
-            ax.set_ylabel(label)
+            ax.set(xscale="log", xlabel="odds of the key, w / (1 − w)", ylabel=label)
         left.legend(loc="upper left")
     return drawing
 
@@ -246,8 +236,7 @@ def _targets(rows: Table) -> Drawing:
         _points(ax, best, naive, ORANGE, "^")
         ax.plot([low, high], [low, high], ":", color=NEUTRAL, linewidth=1.2)
         ax.text(1.3 * low, 1.1 * low, "equal", fontsize=8, color=NEUTRAL, va="top")
-        ax.set_xlabel("least KL(target ‖ attention) in nats")
-        ax.set_ylabel("KL of least squares, nats")
+        ax.set(xlabel="least KL(target ‖ attention) in nats", ylabel="KL of least squares, nats")
     return drawing
 
 
@@ -260,9 +249,8 @@ def _pairs(pairs: Table, subspaces: Table) -> Drawing:
         theory_line(needed, n[order], pairs.column("closed form")[order], RED)
         needed.set_ylabel("β needed")
         _points(plain, n, pairs.column("weight without scale"), ORANGE)
-        plain.set_ylim(0, 1.05)
+        plain.set(ylim=(0, 1.05), ylabel="weight on the pair, β = 1")
         plain.axhline(1.0, color=NEUTRAL, linestyle=":", linewidth=1)
-        plain.set_ylabel("weight on the pair, β = 1")
         for ax in (needed, plain):
             ax.set_xscale("log", base=4)
             ax.set_xlabel("number of keys n")
@@ -271,8 +259,7 @@ def _pairs(pairs: Table, subspaces: Table) -> Drawing:
         if theta.size:
             fine = np.linspace(theta.min(), theta.max(), 200)
             theory_line(apart, fine, 2 / np.sin(np.radians(fine)), BLUE)
-        apart.set_xlabel("least angle θ in degrees")
-        apart.set_ylabel("norm of M")
+        apart.set(xlabel="least angle θ in degrees", ylabel="norm of M")
     return drawing
 
 

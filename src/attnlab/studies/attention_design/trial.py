@@ -71,9 +71,10 @@ def exercise(trial: Trial) -> Outcome:
     documents = {f"{name}.json": json.dumps(part.as_json()) for name, part in parts.items()}
     # what each weight above one half costs, for every key that can have it
     curves = {"weight": [w for w in WEIGHTS if w > 0.5]}
-    for j in (j for j, part in enumerate(selections) if part.feasible):
-        shortest = (construct.select(keys, j, weight=w) for w in curves["weight"])
-        curves[f"shortest {j}"] = [float(s.norm or 0.0) for s in shortest]
+    for j, part in enumerate(selections):
+        if part.feasible:
+            shortest = (construct.select(keys, j, weight=w) for w in curves["weight"])
+            curves[f"shortest {j}"] = [float(s.norm or 0.0) for s in shortest]
     return Outcome(metrics, curves=curves, documents=documents, findings=[optimality(residual)])
 
 

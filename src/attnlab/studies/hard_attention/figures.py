@@ -84,11 +84,9 @@ def staircase(e: Evidence) -> Drawing:
             slope.plot(angle, np.abs(curves[f"slope_{t:g}"]), **look, label=f"T = {t:g}")
         output.plot(angle, curves["argmax"], color=ORANGE, linewidth=1.8, drawstyle="steps-mid")
         slope.axhline(0, color=ORANGE, linewidth=1.8, label="argmax")
-        output.set_ylabel("output")
-        slope.set_ylabel("|slope| (output a degree)")
-        for ax in (output, slope):
+        for ax, words in ((output, "output"), (slope, "|slope| (output a degree)")):
             ax.set_xticks([-180, -90, 0, 90, 180])
-            ax.set_xlabel("direction of query (°)")
+            ax.set(xlabel="direction of query (°)", ylabel=words)
         slope.legend(loc="upper right", handlelength=1.2, labelspacing=0.25, borderaxespad=0.1)
         slope.set_ylim(top=1.35 * slope.get_ylim()[1])
     return drawing
@@ -110,12 +108,9 @@ def _plane(ax: Axes, row: Row) -> None:
     ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": NEUTRAL, "lw": 1.4})
     middle = (x / 2, y / 2)
     note(ax, "query", middle, NEUTRAL, (0, -10), ha="center", path_effects=halo(2.0))
-    ax.set_xlim(-reach, reach)
-    ax.set_ylim(-reach, reach)
-    ax.set_aspect("equal")
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.grid(visible=False)
-    ax.set_xlabel("first coordinate")
-    ax.set_ylabel("second coordinate")
 
 
 def slopes(e: Evidence) -> Drawing:
@@ -187,12 +182,10 @@ def carried(e: Evidence) -> Drawing:
         errorbars(right, temperatures, e.slope_curve("formula_share"), NEUTRAL)
         for ax in (left, right):
             log_axis(ax, "x")
-            ax.set_xlim(1.3 * temperatures.max(), temperatures.min() / 1.3)
+            ax.set_xlim(1.3 * temperatures.max(), temperatures.min() / (4 if ax is left else 1.3))
             ax.set_xlabel("temperature T (colder to the right)")
-        left.set_yscale("log")
-        left.set_xlim(1.3 * temperatures.max(), temperatures.min() / 4)
+        left.set(yscale="log", ylabel="slope of the output (query)")
         log_axis(right, "y")
-        left.set_ylabel("slope of the output (query)")
         right.set_ylabel("share of instances that carries\nhalf of the squared slope")
     return drawing
 
@@ -211,13 +204,11 @@ def learning(e: Evidence) -> Drawing:
             ax.axhline(e.baseline(name), color=NEUTRAL, linestyle=":", linewidth=1.0)
         ax.set_xlim(0, 1.5 * last)
         ax.set_xticks([t for t in ax.get_xticks() if t <= last])
-        ax.set_ylim(0, 1.1)
+        ax.set(ylim=(0, 1.1), xlabel="training step", ylabel="accuracy on dev rows")
         beside = ax.secondary_yaxis("right")
         beside.set_yticks([e.baseline(name) for name in RULES], list(RULES.values()))
         beside.tick_params(length=0, labelcolor=NEUTRAL)
         beside.spines["right"].set_visible(False)
-        ax.set_xlabel("training step")
-        ax.set_ylabel("accuracy on dev rows")
     return drawing
 
 
@@ -244,8 +235,7 @@ def accuracy(e: Evidence) -> Drawing:
         left.set_ylim(len(names) - 0.4, -0.6)
         for ax, words in ((left, "test accuracy"), (right, "share of items found")):
             ax.tick_params(axis="y", length=0)
-            ax.set_xlabel(words)
-            ax.set_xlim(-0.02, 1.04)
+            ax.set(xlabel=words, xlim=(-0.02, 1.04))
     return drawing
 
 
@@ -270,9 +260,7 @@ def by_rate(e: Evidence) -> Drawing:
         ax.set_xlim(low, high * (high / low) ** 0.42)
         ax.set_xticks(every, [f"{rate:g}" for rate in every])
         ax.minorticks_off()
-        ax.set_ylim(0, 1.08)
-        ax.set_xlabel("learning rate")
-        ax.set_ylabel("test accuracy")
+        ax.set(ylim=(0, 1.08), xlabel="learning rate", ylabel="test accuracy")
     return drawing
 
 

@@ -96,9 +96,7 @@ def _keys(ax: Axes, keys: np.ndarray) -> None:
         note(ax, words, end, colour, shift)
     ax.set_xlim(min(-1.6, float(a[:, 0].min()) - 0.1), max(3.4, float(a[:, 0].max()) + 0.1))
     ax.set_ylim(-0.95, 1.75)
-    ax.set_xlabel("key along $μ_a$")
-    ax.set_ylabel("key along $μ_b$")
-    ax.set_title("keys")
+    ax.set(title="keys", xlabel="key along $μ_a$", ylabel="key along $μ_b$")
 
 
 def _outputs(ax: Axes, output: np.ndarray, arm: str, tolerance: float) -> None:
@@ -111,13 +109,9 @@ def _outputs(ax: Axes, output: np.ndarray, arm: str, tolerance: float) -> None:
     off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
     corner: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
     note(ax, f"{100 * off:.0f} % of these\nare off", (0.97, 0.97), COLOURS[arm], **corner)
-    ax.set_xlim(-0.09, 1.09)
-    ax.set_ylim(-0.09, 1.09)
-    ax.set_xticks([0, 0.5, 1])
-    ax.set_yticks([0, 0.5, 1])
-    ax.set_xlabel("output along $v_a$")
-    ax.set_ylabel("output along $v_b$")
-    ax.set_title(WORDS[arm])
+    ticks, ends = [0, 0.5, 1], (-0.09, 1.09)
+    ax.set(xlim=ends, ylim=ends, xticks=ticks, yticks=ticks)
+    ax.set(title=WORDS[arm], xlabel="output along $v_a$", ylabel="output along $v_b$")
 
 
 def _distribution(e: Evidence) -> Drawing:
@@ -134,9 +128,7 @@ def _distribution(e: Evidence) -> Drawing:
             found = np.array([row.curves[f"{arm}_bins"] for row in rows])
             middles = (edges[1:] + edges[:-1]) / 2
             errorbars(ax, middles, [mean_interval(share) for share in found.T], COLOURS[arm])
-            ax.set_title(WORDS[arm])
-            ax.set_ylim(0, 1)
-            ax.set_xlabel("weight of $v_a$ in the output")
+            ax.set(title=WORDS[arm], ylim=(0, 1), xlabel="weight of $v_a$ in the output")
         both[0].set_ylabel("share of outputs, a bin")
         for arm, place in (("one", (0.57, 0.42)), ("two", (0.55, 0.9))):
             if line:
@@ -145,10 +137,8 @@ def _distribution(e: Evidence) -> Drawing:
             estimates = [mean_interval(share) for share in below[:, ::EACH].T]
             errorbars(cumulative, edges[::EACH], estimates, COLOURS[arm])
             note(cumulative, WORDS[arm], place, COLOURS[arm])
-        cumulative.set_ylim(0, 1.03)
-        cumulative.set_xlabel("weight $w$ of $v_a$ in the output")
-        cumulative.set_ylabel("P(weight < $w$)")
-        cumulative.set_title("both, cumulative")
+        cumulative.set(title="both, cumulative", ylim=(0, 1.03))
+        cumulative.set(xlabel="weight $w$ of $v_a$ in the output", ylabel="P(weight < $w$)")
     return drawing
 
 
@@ -166,9 +156,8 @@ def _sweep(e: Evidence, part: str) -> Drawing:
                 found = [e.estimate(part, column, x) for x in points]
                 errorbars(ax, points, [_root(x) for x in found] if root else found, colour)
             log_axis(ax, "x")
-            ax.set_ylabel(words)
             highest = max(top, ax.get_ylim()[1])
-            ax.set_ylim(-0.06 * highest, highest)
+            ax.set(ylabel=words, ylim=(-0.06 * highest, highest))
         for x, side, arm in ((0.0, "left", "one"), (1.0, "right", "two")):
             look = {"color": COLOURS[arm], "fontsize": 8.5, "fontweight": "bold"}
             above = axes[1].transAxes
