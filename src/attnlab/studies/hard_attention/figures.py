@@ -12,10 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import NullLocator
 
+from attnlab.lab.arms import Arms
 from attnlab.lab.study import Figure
-from attnlab.lab.table import Row, Table
-from attnlab.measure.intervals import Estimate
-from attnlab.measure.shares import share_interval
+from attnlab.lab.table import Row
 from attnlab.report.labels import halo, note
 from attnlab.report.plots import Curve, Series, dot, draw_curve
 from attnlab.report.prose import Drawn, with_words
@@ -250,7 +249,10 @@ def by_rate(e: Evidence) -> Drawing:
             colour, line, marker = LOOKS[arm]
             tables = e.by_rate(arm)
             rates = np.array(list(tables)) * apart ** (index - (len(names) - 1) / 2)
-            found = [_accuracy(rows) for rows in tables.values()]
+            found = [
+                Arms(rows, e.labels, shares=e.shares).estimate(arm, "accuracy")
+                for rows in tables.values()
+            ]
             errorbars(ax, rates, found, colour, marker=marker)
             values = np.array([x.value for x in found])
             ax.plot(rates, values, marker, color=colour, linestyle=line, linewidth=0.9, zorder=4)
@@ -262,9 +264,3 @@ def by_rate(e: Evidence) -> Drawing:
         ax.minorticks_off()
         ax.set(ylim=(0, 1.08), xlabel="learning rate", ylabel="test accuracy")
     return drawing
-
-
-def _accuracy(rows: Table) -> Estimate:
-    """Test accuracy of the models that ended, over seeds and test rows."""
-    known = [row for row in rows if row.get("accuracy") is not None]
-    return share_interval([(row["accuracy"] * row["scored"], row["scored"]) for row in known])

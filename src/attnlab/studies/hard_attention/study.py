@@ -27,7 +27,6 @@ from attnlab.measure.ratios import geometric_mean
 
 SOFT, COLD, ANNEALED, THROUGH = "softmax", "softmax, cold", "softmax, annealed", "straight-through"
 HARD, HARD_FIXED, OFF = "argmax", "argmax, fixed embeddings", "attention off"
-
 ARMS = (SOFT, ANNEALED, COLD, THROUGH, HARD, HARD_FIXED, OFF)
 SHARES: dict[str, Share] = dict.fromkeys(
     ("accuracy", "hard_accuracy", "dev_accuracy", "found", "found_start"), Share("scored")
@@ -38,7 +37,6 @@ BASELINES = {
     "one_item": "one item, whatever is asked",
     "most_frequent": "the row's most frequent value",
 }
-
 Grid = tuple[float, ...]
 Vectors = tuple[tuple[float, float], ...]
 TASK = ("pairs", "symbols", "answers", "width", "scored")
@@ -146,17 +144,11 @@ class Evidence(Arms):
     def rate_choices(self, claims: Sequence[Claim]) -> list[Choice]:
         """For the audit `grid-edge`: every arm's rate, chosen by the mean over its seeds."""
         judged = [claim for claim in claims if claim.kind == "finding"]
-        return [
-            Choice(
-                arm,
-                "rates",
-                float(rows[0]["rate"]),
-                tuple(self.by_rate(arm)),
-                resting_on(judged, [row.id for row in rows]),
-            )
-            for arm in self.names()
-            if (rows := self.rows(arm))
-        ]
+        choices: list[Choice] = []
+        for arm in self.names():
+            chosen, tried = float(self.rows(arm)[0]["rate"]), tuple(self.by_rate(arm))
+            choices.append(Choice(arm, "rates", chosen, tried, resting_on(judged, self.ids(arm))))
+        return choices
 
     def collapse(self) -> Finding:
         """`collapse` of the models that are read: at other rates it is no news."""
@@ -169,11 +161,6 @@ class Evidence(Arms):
             return Finding("collapse", "pass", 0, 0, f"{of} none gives nearly always one answer")
         why = f"{of} {len(arms)} give nearly always one answer: {', '.join(dict.fromkeys(arms))}"
         return Finding("collapse", "fail", len(arms), 0, why)
-
-    def best_rules(self) -> dict[int, float]:
-        """Seed -> accuracy of the best rule that needs no model, on the seed's test rows."""
-        rows = self.table.where(kind="baselines")
-        return {row.seed: max(float(row[name]) for name in BASELINES) for row in rows}
 
     def baseline(self, name: str) -> float:
         """Accuracy of a rule that needs no model, mean over the seeds' test rows."""
