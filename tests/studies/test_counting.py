@@ -17,8 +17,8 @@ from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.studies.counting import trial as trial_file
-from attnlab.studies.counting.model import TERMS, Counter, Fresh, Start, counts, draw, loss
-from attnlab.studies.counting.study import Counting, CountingSettings
+from attnlab.studies.counting.model import Counter, Fresh, Start, counts, draw, loss
+from attnlab.studies.counting.study import TERMS, Counting, CountingSettings
 from attnlab.training.loop import train
 from attnlab.training.settings import TrainSettings
 

@@ -34,10 +34,9 @@ from attnlab.parts.mask import Full, OnlySelf
 from attnlab.parts.part import Dims
 from attnlab.parts.position import NoPosition
 from attnlab.parts.project import Linear
-from attnlab.studies.counting.study import CountingSettings
+from attnlab.studies.counting.study import TERMS, CountingSettings
 
 Start = Literal["positional", "semantic", "free", "off"]
-TERMS = ("tokens", "token-place", "place-token", "places")  # of query and key
 
 
 @dataclass(frozen=True)
@@ -127,10 +126,8 @@ class Counter(nn.Module):
 
     def held(self) -> float:
         """The largest entry of what is held at 0."""
-        return max(
-            (float((w.detach().cpu() * (1 - kept)).abs().max()) for w, kept in self._held),
-            default=0.0,
-        )
+        entries = (float((w.detach().cpu() * (1 - kept)).abs().max()) for w, kept in self._held)
+        return max(entries, default=0.0)
 
     def release(self, noise: float, generator: torch.Generator) -> None:
         """Everything may change from here; what was 0 is now N(0, noise²)."""

@@ -11,8 +11,8 @@ from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
 from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
-from attnlab.studies.counting.model import TERMS, Counter, Fresh, Rows, draw, loss
-from attnlab.studies.counting.study import KINDS, PHASES, Counting, CountingSettings
+from attnlab.studies.counting.model import Counter, Fresh, Rows, draw, loss
+from attnlab.studies.counting.study import KINDS, PHASES, TERMS, Counting, CountingSettings
 from attnlab.training.batch import map_tensors
 from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
@@ -45,7 +45,9 @@ def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
         "held": model.held(),
         **measure(model, test, "first"),
     }
-    findings = [constant_answers(model, test)]
+    with torch.no_grad():
+        predicted = (model(test.tokens).argmax(dim=-1) + 1).flatten().tolist()
+    findings = [collapse(predicted, test.answer.flatten().tolist())]
     if arm in KINDS:
         findings.append(held_at_zero(model.held()))
     arrays = {"tokens": drawn.tokens[:SHOWN].numpy(), **maps(model, test, "first")}
@@ -58,7 +60,11 @@ def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
                 metrics |= measure(model, test, phase)
                 metrics[f"{phase}_moved"] = relative_change(start, model.state_dict())
                 arrays |= maps(model, test, phase)
-    return Outcome(metrics, arrays=arrays, curves=learning_curve(first), findings=findings)
+    curves = {
+        "step": [float(line["step"]) for line in first.evaluations],
+        "accuracy": [1 - float(line["value"]) for line in first.evaluations],
+    }
+    return Outcome(metrics, arrays=arrays, curves=curves, findings=findings)
 
 
 def recipe(s: CountingSettings, phase: str) -> TrainSettings:
@@ -124,10 +130,8 @@ def maps(model: Counter, rows: Rows, phase: str) -> dict[str, np.ndarray]:
 
 def relative_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
     """‖w after − w before‖ / ‖w before‖ over all weights."""
-    gap = sum(
-        float((after[name] - value).double().square().sum()) for name, value in before.items()
-    )
-    size = sum(float(value.double().square().sum()) for value in before.values())
+    gap = sum(float((after[name] - w).double().square().sum()) for name, w in before.items())
+    size = sum(float(w.double().square().sum()) for w in before.values())
     return math.sqrt(gap / size)
 
 
@@ -137,18 +141,3 @@ def held_at_zero(largest: float) -> Finding:
         why = f"an entry held at 0 is {largest:.2g} after training: the start is of no pure kind"
         return Finding("freeze", "fail", largest, 0, why)
     return Finding("freeze", "pass", 0, 0, "the entries held at 0 stay 0")
-
-
-@torch.no_grad()
-def constant_answers(model: Counter, rows: Rows) -> Finding:
-    """`collapse` of the predicted counts."""
-    predicted = (model(rows.tokens).argmax(dim=-1) + 1).flatten().tolist()
-    return collapse(predicted, rows.answer.flatten().tolist())
-
-
-def learning_curve(result: TrainResult) -> dict[str, list[float]]:
-    """Test accuracy while the start is trained."""
-    return {
-        "step": [float(line["step"]) for line in result.evaluations],
-        "accuracy": [1 - float(line["value"]) for line in result.evaluations],
-    }
