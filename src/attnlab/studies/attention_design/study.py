@@ -127,10 +127,9 @@ class AttentionDesign(Study):
             "exact": exact_share(n, h),
             "limit": asymptotic_share(n, h),
             "longer": {
-                odds: mean_interval([row[f"longer at {odds}"] for row in norms])
-                for odds in ("0.5", "0.99")
+                odds: mean_interval(norms.column(f"longer at {odds}")) for odds in ("0.5", "0.99")
             },
-            "squares": mean_interval([row["log ratio"] for row in table.where(kind="targets")]),
+            "squares": mean_interval(table.where(kind="targets").column("log ratio")),
         }
 
 

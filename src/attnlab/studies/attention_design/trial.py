@@ -8,13 +8,9 @@ import numpy as np
 
 from attnlab import construct
 from attnlab.audit.finding import Finding
-from attnlab.construct.design import design
 from attnlab.construct.example import query_for_scores
-from attnlab.construct.extract import extract
 from attnlab.construct.goals import Target
 from attnlab.construct.inputs import AttentionInputs
-from attnlab.construct.pair import average_scale
-from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction
 from attnlab.construct.span import orthonormal_basis
 from attnlab.lab.trial import Outcome, Trial, TrialContext
@@ -104,10 +100,11 @@ def exercise_constructions(
         ("select it, any length", select, False),
         ("select it, length 1", select, True),
     ):
-        parts[f"replace {THIRD}: {words}"] = replace_key(
+        parts[f"replace {THIRD}: {words}"] = construct.replace_key(
             keys, fitted.query, THIRD, goal, unit_norm=unit, values=values
         )
-    parts[TOGETHER] = design(keys, (both, select), free=[THIRD], unit_norm=True, values=values)
+    goals = (both, select)
+    parts[TOGETHER] = construct.design(keys, goals, [THIRD], unit_norm=True, values=values)
     return parts
 
 
@@ -225,7 +222,7 @@ def pair(trial: Trial) -> Outcome:
     plain = construct.attention_weights(keys, keys[0] + keys[1])
     return Outcome(
         {
-            "beta": float(average_scale(keys, 0, 1, tolerance).also["beta"]),
+            "beta": float(construct.average_scale(keys, 0, 1, tolerance).also["beta"]),
             "closed form": math.log((n - 2) * (1 - tolerance) / (2 * tolerance)),
             "weight without scale": float(plain[:2].sum()),
         }
@@ -239,7 +236,7 @@ def subspaces(trial: Trial) -> Outcome:
     frame = np.linalg.qr(rng.normal(size=(5, 5)))[0].T
     a = frame[:2]
     b = np.stack([math.cos(theta) * frame[0] + math.sin(theta) * frame[2], frame[3]])
-    m = extract(a, b).matrix
+    m = construct.extract(a, b).matrix
     assert m is not None
     u, v = rng.normal(size=(2, 2))
     return Outcome(

@@ -114,6 +114,7 @@ def _task(e: Evidence) -> list[Claim]:
         for row in e.table.where(kind="baselines")
     }
     soft, argmax, off = ((arm, "accuracy") for arm in (SOFT, HARD, OFF))
+    more, less = partial(e.difference, above=0.0), partial(e.difference, below=0.0)
     return [
         judge_difference(
             "softmax-learns",
@@ -123,49 +124,38 @@ def _task(e: Evidence) -> list[Claim]:
             quantity="accuracy, softmax − the best rule",
             trials=e.ids(SOFT),
         ),
-        e.difference(
-            "attention-matters",
-            "Attention off: worse, so the task needs attention",
-            soft,
-            off,
-            above=0.0,
-        ),
-        e.difference(
+        more("attention-matters", "Attention off: worse, so the task needs attention", soft, off),
+        less(
             "argmax-falls-short",
             "Argmax: trained with it, the same model stays behind softmax",
             argmax,
             soft,
-            below=0.0,
         ),
-        e.difference(
+        more(
             "straight-through-learns",
             "Straight-through: it learns more than argmax, although its slope is made up",
             (THROUGH, "accuracy"),
             argmax,
-            above=0.0,
         ),
-        e.difference(
+        more(
             "softmax-can-be-hardened",
             "Softmax, then read with argmax: more is right than after training with argmax",
             (SOFT, "hard_accuracy"),
             argmax,
-            above=0.0,
             quantity="accuracy, softmax read with argmax − argmax",
         ),
-        e.difference(
+        more(
             "annealing-learns",
             "Annealed softmax, read with argmax: it learns more than argmax",
             (ANNEALED, "hard_accuracy"),
             argmax,
-            above=0.0,
             quantity="accuracy, annealed and read with argmax − argmax",
         ),
-        e.difference(
+        less(
             "cold-from-the-start-is-worse",
             "Cold softmax: it learns less than softmax at T = 1",
             (COLD, "accuracy"),
             soft,
-            below=0.0,
         ),
         judge_ratio(
             "cold-is-noisy",

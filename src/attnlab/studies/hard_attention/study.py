@@ -27,7 +27,7 @@ from attnlab.measure.ratios import geometric_mean
 
 SOFT, COLD, ANNEALED, THROUGH = "softmax", "softmax, cold", "softmax, annealed", "straight-through"
 HARD, HARD_FIXED, OFF = "argmax", "argmax, fixed embeddings", "attention off"
-ARMS = (SOFT, ANNEALED, COLD, THROUGH, HARD, HARD_FIXED, OFF)
+ARMS: tuple[str, ...] = (SOFT, ANNEALED, COLD, THROUGH, HARD, HARD_FIXED, OFF)
 SHARES: dict[str, Share] = dict.fromkeys(
     ("accuracy", "hard_accuracy", "dev_accuracy", "found", "found_start"), Share("scored")
 )
