@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attnlab.api.conclude import draw_conclusions
+from attnlab.audit.checks.baselines import answer_baselines
 from attnlab.audit.finding import Finding
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
@@ -16,13 +17,12 @@ from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.studies.counting import trial as trial_file
-from attnlab.studies.counting.model import TERMS, Counter, Start
-from attnlab.studies.counting.study import Counting, CountingSettings
-from attnlab.studies.counting.task import Fresh, Sizes, counts, draw, loss, without_model
+from attnlab.studies.counting.model import Counter, Fresh, Start, counts, draw, loss
+from attnlab.studies.counting.study import TERMS, Counting, CountingSettings
 from attnlab.training.loop import train
 from attnlab.training.settings import TrainSettings
 
-SIZES = Sizes(length=7, tokens=5, width=22, hidden=13)
+SIZES = CountingSettings(length=7, tokens=5, width=22, hidden=13)
 
 
 def counter(start: Start, seed: int = 3) -> Counter:
@@ -47,7 +47,8 @@ def test_the_majority_is_that_of_the_binomial() -> None:
     Places of a row depend on each other: at worst 7 equal ones, so 4 standard errors of 20,011 rows
     cover them.
     """
-    found = without_model(draw(SIZES, 20_011, Seed(5)), SIZES)
+    answers = draw(SIZES, 20_011, Seed(5)).answer.flatten().tolist()
+    found = answer_baselines(answers, classes=SIZES.length)
     top = 6 * 0.2 * 0.8**5
     assert abs(found["majority"] - top) < 4 * math.sqrt(top * (1 - top) / 20_011)
     assert found["chance"] == 1 / 7

@@ -19,7 +19,18 @@ from attnlab.lab.claim import Claim
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.hard_attention import trial as trial_file
-from attnlab.studies.hard_attention.evidence import (
+from attnlab.studies.hard_attention.gradients import by_formula, given, query_slopes, turned_slope
+from attnlab.studies.hard_attention.model import (
+    Choice,
+    Fresh,
+    Lookup,
+    Rows,
+    draw,
+    loss,
+    nll,
+    without_model,
+)
+from attnlab.studies.hard_attention.study import (
     ARMS,
     HARD,
     HARD_FIXED,
@@ -27,17 +38,16 @@ from attnlab.studies.hard_attention.evidence import (
     SOFT,
     THROUGH,
     Evidence,
+    HardAttention,
+    HardSettings,
+    choices,
 )
-from attnlab.studies.hard_attention.gradients import by_formula, given, query_slopes, turned_slope
-from attnlab.studies.hard_attention.model import Choice, Lookup
-from attnlab.studies.hard_attention.study import HardAttention, HardSettings, choices
-from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
 
-SIZES = Sizes(pairs=5, symbols=11, answers=7, width=13)
+SIZES = HardSettings(pairs=5, symbols=11, answers=7, width=13)
 
 
 def lookup(seed: int = 3, **choice: Any) -> Lookup:
-    return Lookup(SIZES, Choice.of(choice), torch.Generator().manual_seed(seed))
+    return Lookup(SIZES, Choice(**choice), torch.Generator().manual_seed(seed))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +74,7 @@ def test_a_row_asks_for_a_key_it_shows(rows: Rows) -> None:
 def test_baselines_are_those_of_counting() -> None:
     """One item: 1/5 + 4/5 · 1/7, to four standard errors of 20,011 rows; the rest by a loop."""
     many = draw(SIZES, 20_011, Seed(5))
-    found = without_model(many, SIZES)
+    found = without_model(many, SIZES.answers)
     one = 1 / 5 + 4 / 5 / 7
     assert abs(found["one_item"] - one) < 4 * math.sqrt(one * (1 - one) / 20_011)
     assert found["chance"] == 1 / 7

@@ -21,11 +21,24 @@ from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
 from attnlab.studies.head_robustness import trial as trial_file
 from attnlab.studies.head_robustness.checks import UNDERMINED, agreement, allowed, quadrature
-from attnlab.studies.head_robustness.evidence import Evidence
-from attnlab.studies.head_robustness.exact import law, limit, numbers, returns_own
-from attnlab.studies.head_robustness.plan import BETA, NOISE, SWEPT, VARIES, line
-from attnlab.studies.head_robustness.study import HeadRobustness
-from attnlab.studies.head_robustness.trial import Sample, draws, orthonormal
+from attnlab.studies.head_robustness.study import (
+    BETA,
+    NOISE,
+    SWEPT,
+    VARIES,
+    Evidence,
+    HeadRobustness,
+    line,
+)
+from attnlab.studies.head_robustness.trial import (
+    Sample,
+    draws,
+    law,
+    limit,
+    numbers,
+    orthonormal,
+    returns_own,
+)
 
 from .conclusions import conclusions
 

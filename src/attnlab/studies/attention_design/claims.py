@@ -41,16 +41,12 @@ def computed(values: Sequence[float] | np.ndarray) -> Estimate:
 def _exercise(table: Table, s: DesignSettings) -> list[Claim]:
     rows = table.where(kind="exercise")
     of_exercise = partial(judge, trials=rows.ids)
-
-    def measured(name: str) -> Estimate:
-        return computed(rows.column(name)) if len(rows) else computed([])
-
     scores = ", ".join(f"{score:g}" for score in s.scores).replace("-", "−")
     found = [  # TOLERANCE: what `attnlab construct` counts as an average
         judge_check(
             "corners-only",
             "The exercise: exactly the corners of the convex hull can be selected",
-            abs(rows.column("selected") - rows.column("corners")) if len(rows) else [],
+            abs(rows.column("selected") - rows.column("corners")),
             below=ROUNDING,
             quantity="|selected − corners|",
             trials=rows.ids,
@@ -58,28 +54,28 @@ def _exercise(table: Table, s: DesignSettings) -> list[Claim]:
         of_exercise(
             "least-squares",
             "The exercise: least squares for the logarithms of ½, ½, almost 0 averages two values",
-            measured("least squares error"),
+            computed(rows.column("least squares error")),
             below=TOLERANCE,
             quantity="largest error of a weight",
         ),
         of_exercise(
             "hand-picked-scores",
             f"The exercise: least squares for the scores {scores} averages the first two values",
-            measured("scores error"),
+            computed(rows.column("scores error")),
             below=TOLERANCE,
             quantity="largest error of a weight",
         ),
         of_exercise(
             "unit-key",
             "The exercise: with a unit key in place of key 2 that query returns value 2",
-            measured("unit key weight"),
+            computed(rows.column("unit key weight")),
             above=s.weight - ROUNDING,
             quantity="largest weight of a unit key",
         ),
         of_exercise(
             "together",
             "The exercise: query and unit key chosen together average first, then return value 2",
-            measured("together weight"),
+            computed(rows.column("together weight")),
             above=s.weight - ROUNDING,
             quantity="weight on key 2",
         ),
@@ -90,7 +86,7 @@ def _exercise(table: Table, s: DesignSettings) -> list[Claim]:
             of_exercise(
                 "shorter-query",
                 f"The exercise: a query shorter than the printed one selects key 0 ({s.weight:g})",
-                measured("select 0 norm"),
+                computed(rows.column("select 0 norm")),
                 below=printed,
                 quantity="norm of the shortest query",
                 reported=Reported(printed, f"{REPORT}: the norm of the query that it prints"),
@@ -103,16 +99,14 @@ def _hulls(table: Table, s: DesignSettings) -> list[Claim]:
     n, low, high = max(s.sizes), min(s.dims), max(s.dims)
     sphere, gaussian = (table.where(kind="selectable", law=law) for law in (SPHERE, GAUSSIAN))
     ratios = [  # for each seed the mean over n and h of the measured share over the exact one
-        float(
-            np.mean([r["share"] / exact_share(r["n"], r["h"]) for r in gaussian if r.seed == seed])
-        )
-        for seed in sorted({row.seed for row in gaussian})
+        np.mean([row["share"] / exact_share(row["n"], row["h"]) for row in rows])
+        for rows in gaussian.groups("seed").values()
     ]
     return [
         judge_check(
             "sphere",
             "On a sphere every key can be selected",
-            [1 - row["share"] for row in sphere],
+            1 - sphere.column("share"),
             below=1e-12,
             quantity="share of keys that no query selects",
             trials=sphere.ids,
@@ -157,11 +151,17 @@ def _costs(table: Table, s: DesignSettings) -> list[Claim]:
     norms, targets, pairs, angles = (
         table.where(kind=kind) for kind in ("norms", "targets", "pair", "subspaces")
     )
+
+    def equals_closed_form(name: str, statement: str, rows: Table, metric: str) -> Claim:
+        off = abs(rows.column(metric) / rows.column("closed form") - 1)
+        of = {"quantity": "largest relative difference", "trials": rows.ids}
+        return judge_check(name, statement, off, below=ROUNDING, **of)
+
     return [
         judge_check(
             "margin-is-longer",
             "For weight ½ no query along the max-margin direction is shorter than the shortest",
-            [1 - row["longer at 0.5"] for row in norms],
+            1 - norms.column("longer at 0.5"),
             below=ROUNDING,
             quantity="largest 1 − its norm / the shortest",
             trials=norms.ids,
@@ -169,7 +169,7 @@ def _costs(table: Table, s: DesignSettings) -> list[Claim]:
         judge_check(
             "squares-lose",
             "For random targets least squares never has a smaller KL than the best query",
-            [-row["least gap"] for row in targets],
+            -targets.column("least gap"),
             below=ROUNDING,
             quantity="largest least KL − KL of least squares",
             trials=targets.ids,
@@ -177,31 +177,22 @@ def _costs(table: Table, s: DesignSettings) -> list[Claim]:
         judge(
             "no-scale",
             f"Without a scale, q = k_a + k_b leaves at most {100 * s.tolerance:g} % to other keys",
-            computed([row["weight without scale"] for row in pairs]),
+            computed(pairs.column("weight without scale")),
             above=1 - s.tolerance,
             quantity="weight on the pair",
             reported=Reported(1.0, COURSE),
             trials=pairs.ids,
         ),
-        judge_check(
+        equals_closed_form(
             "beta",
             "The scale β that the average needs is ln((n − 2)(1 − tol)/(2 tol))",
-            _deviations(pairs, "beta"),
-            below=ROUNDING,
-            quantity="largest relative difference",
-            trials=pairs.ids,
+            pairs,
+            "beta",
         ),
-        judge_check(
+        equals_closed_form(
             "extraction",
             "The matrix that recovers v_a from (v_a + v_b)/2 has norm 2/sin θ",
-            _deviations(angles, "matrix norm"),
-            below=ROUNDING,
-            quantity="largest relative difference",
-            trials=angles.ids,
+            angles,
+            "matrix norm",
         ),
     ]
-
-
-def _deviations(rows: Table, metric: str) -> list[float]:
-    """Relative differences from the closed form."""
-    return [abs(row[metric] / row["closed form"] - 1) for row in rows]

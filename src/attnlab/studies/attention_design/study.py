@@ -119,21 +119,17 @@ class AttentionDesign(Study):
 
     def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
         """Measured shares beside the laws, and the price of the max-margin direction."""
-        n, high = max(self.settings.sizes), max(self.settings.dims)
+        n, h = max(self.settings.sizes), max(self.settings.dims)
         norms = table.where(kind="norms")
         return {
             "exercise": exercise_parts(table),
-            "n": n,
-            "low": min(self.settings.dims),
-            "high": high,
-            "share": share(table, GAUSSIAN, n, high),
-            "exact": exact_share(n, high),
-            "limit": asymptotic_share(n, high),
+            "share": share(table, GAUSSIAN, n, h),
+            "exact": exact_share(n, h),
+            "limit": asymptotic_share(n, h),
             "longer": {
-                odds: mean_interval([row[f"longer at {odds}"] for row in norms])
-                for odds in ("0.5", "0.99")
+                odds: mean_interval(norms.column(f"longer at {odds}")) for odds in ("0.5", "0.99")
             },
-            "squares": mean_interval([row["log ratio"] for row in table.where(kind="targets")]),
+            "squares": mean_interval(table.where(kind="targets").column("log ratio")),
         }
 
 

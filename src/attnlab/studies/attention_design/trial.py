@@ -8,13 +8,9 @@ import numpy as np
 
 from attnlab import construct
 from attnlab.audit.finding import Finding
-from attnlab.construct.design import design
 from attnlab.construct.example import query_for_scores
-from attnlab.construct.extract import extract
 from attnlab.construct.goals import Target
 from attnlab.construct.inputs import AttentionInputs
-from attnlab.construct.pair import average_scale
-from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction
 from attnlab.construct.span import orthonormal_basis
 from attnlab.lab.trial import Outcome, Trial, TrialContext
@@ -22,6 +18,7 @@ from attnlab.studies.attention_design.study import SPHERE, AttentionDesign
 
 WEIGHTS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 0.99, 0.999, 0.9999)
 THIRD = 2  # the key that is replaced
+TOGETHER = f"query and key {THIRD} together, length 1"  # the part that chooses both
 RESIDUAL = 1e-6  # relative; solvers stop near 1e-12, rounding of the curvature costs the rest
 
 
@@ -53,7 +50,8 @@ def exercise(trial: Trial) -> Outcome:
     parts = exercise_constructions(keys, values, scores, c["weight"])
     selections = [part for name, part in parts.items() if name.startswith("select ")]
     residual = max((float(p.residual or 0.0) for p in selections if p.feasible), default=0.0)
-    match = parts["match ½, ½"]
+    squares = parts["match ½, ½"].also["least_squares"]["weights"]
+    fitted = weights_of(parts["scores by least squares"])
     pair = np.eye(len(keys))[:2].mean(axis=0)
     metrics: dict[str, Any] = {
         **{f"{name} feasible": part.feasible for name, part in parts.items()},
@@ -61,36 +59,25 @@ def exercise(trial: Trial) -> Outcome:
         "selected": sum(part.feasible for part in selections),
         "corners": len(hull_corners(keys)),
         "residual": residual,
-        "least squares error": largest_error(match.also["least_squares"]["weights"], pair),
-        "scores error": largest_error(parts["scores by least squares"].weights, pair),
-        "unit key weight": third_weight(parts[f"replace {THIRD}: select it, length 1"]),
-        "together weight": third_weight(parts[f"query and key {THIRD} together, length 1"]),
+        "least squares error": float(np.abs(squares - pair).max()),
+        "scores error": float(np.abs(fitted - pair).max()),
+        "unit key weight": float(weights_of(parts[f"replace {THIRD}: select it, length 1"])[THIRD]),
+        "together weight": float(weights_of(parts[TOGETHER])[THIRD]),
     }
     documents = {f"{name}.json": json.dumps(part.as_json()) for name, part in parts.items()}
-    curves = shortest_lengths(keys, [j for j, part in enumerate(selections) if part.feasible])
+    # what each weight above one half costs, for every key that can have it
+    curves = {"weight": [w for w in WEIGHTS if w > 0.5]}
+    for j, part in enumerate(selections):
+        if part.feasible:
+            shortest = (construct.select(keys, j, weight=w) for w in curves["weight"])
+            curves[f"shortest {j}"] = [float(s.norm or 0.0) for s in shortest]
     return Outcome(metrics, curves=curves, documents=documents, findings=[optimality(residual)])
 
 
-def shortest_lengths(keys: np.ndarray, selected: list[int]) -> dict[str, list[float]]:
-    """What each weight above one half costs, for every key that can have it."""
-    weights = [w for w in WEIGHTS if w > 0.5]
-    lengths = {
-        f"shortest {j}": [float(construct.select(keys, j, weight=w).norm or 0.0) for w in weights]
-        for j in selected
-    }
-    return {"weight": weights, **lengths}
-
-
-def largest_error(weights: np.ndarray | None, wanted: np.ndarray) -> float:
-    """How far the worst weight lies from the wanted one."""
-    assert weights is not None
-    return float(np.abs(weights - wanted).max())
-
-
-def third_weight(part: Construction) -> float:
-    """The weight of the key that is replaced."""
+def weights_of(part: Construction) -> np.ndarray:
+    """The weights of a part that has a query even where it misses its goal."""
     assert part.weights is not None
-    return float(part.weights[THIRD])
+    return part.weights
 
 
 def exercise_constructions(
@@ -113,12 +100,11 @@ def exercise_constructions(
         ("select it, any length", select, False),
         ("select it, length 1", select, True),
     ):
-        parts[f"replace {THIRD}: {words}"] = replace_key(
+        parts[f"replace {THIRD}: {words}"] = construct.replace_key(
             keys, fitted.query, THIRD, goal, unit_norm=unit, values=values
         )
-    parts[f"query and key {THIRD} together, length 1"] = design(
-        keys, (both, select), free=[THIRD], unit_norm=True, values=values
-    )
+    goals = (both, select)
+    parts[TOGETHER] = construct.design(keys, goals, [THIRD], unit_norm=True, values=values)
     return parts
 
 
@@ -236,7 +222,7 @@ def pair(trial: Trial) -> Outcome:
     plain = construct.attention_weights(keys, keys[0] + keys[1])
     return Outcome(
         {
-            "beta": float(average_scale(keys, 0, 1, tolerance).also["beta"]),
+            "beta": float(construct.average_scale(keys, 0, 1, tolerance).also["beta"]),
             "closed form": math.log((n - 2) * (1 - tolerance) / (2 * tolerance)),
             "weight without scale": float(plain[:2].sum()),
         }
@@ -250,7 +236,7 @@ def subspaces(trial: Trial) -> Outcome:
     frame = np.linalg.qr(rng.normal(size=(5, 5)))[0].T
     a = frame[:2]
     b = np.stack([math.cos(theta) * frame[0] + math.sin(theta) * frame[2], frame[3]])
-    m = extract(a, b).matrix
+    m = construct.extract(a, b).matrix
     assert m is not None
     u, v = rng.normal(size=(2, 2))
     return Outcome(
@@ -262,11 +248,4 @@ def subspaces(trial: Trial) -> Outcome:
     )
 
 
-KINDS = {
-    "exercise": exercise,
-    "selectable": selectable,
-    "norms": norms,
-    "targets": targets,
-    "pair": pair,
-    "subspaces": subspaces,
-}
+KINDS = {kind.__name__: kind for kind in (exercise, selectable, norms, targets, pair, subspaces)}

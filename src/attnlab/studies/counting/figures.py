@@ -22,12 +22,7 @@ from attnlab.report.style import (
 )
 from attnlab.studies.counting.study import PHASES, Counting, majority, phases_of
 
-COLOURS = {
-    "positional": PALETTE[0],
-    "semantic": PALETTE[1],
-    "free": PALETTE[2],
-    "off": NEUTRAL,
-}
+COLOURS = dict(zip(Counting.arms, (*PALETTE[:3], NEUTRAL), strict=True))
 PARTS = {
     "accuracy": Series("all scores", NEUTRAL, "D"),
     "by_places": Series("scores of positions alone", PALETTE[0], "s"),
@@ -38,7 +33,8 @@ SHARE = (0.0, 1.0)
 
 def figures(study: Counting, arms: Arms) -> list[Figure]:
     """Everything the report shows; a figure without trials is left out."""
-    looking = [arm for arm in arms.names() if arm != "off" and "first_maps" in _first(arms, arm)]
+    trained = [arm for arm in arms.names() if arm != "off"]
+    looking = [arm for arm in trained if "first_maps" in arms.rows(arm)[0].arrays]
     drawn: dict[str, Drawn] = {
         "maps": (lambda: _maps(arms, looking), arms.ids(*looking) if looking else []),
         "parts": (lambda: _parts(arms), arms.ids()),
@@ -61,13 +57,8 @@ def _learning(arms: Arms) -> Drawing:
     )
 
 
-def _first(arms: Arms, arm: str) -> dict[str, np.ndarray]:
-    """The arrays of an arm's first seed."""
-    return dict(arms.rows(arm)[0].arrays)
-
-
 def _maps(arms: Arms, names: Sequence[str]) -> Drawing:
-    arrays = {arm: _first(arms, arm) for arm in names}
+    arrays = {arm: arms.rows(arm)[0].arrays for arm in names}  # of the first seed
     shown = len(next(iter(arrays.values()))["first_maps"])
     largest = max(a[name].max() for a in arrays.values() for name in ("first_maps", "first_mean"))
     scale = ColourScale("attention weight", (0.0, float(largest)))

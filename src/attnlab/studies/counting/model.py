@@ -1,4 +1,12 @@
-"""One layer of attention between embeddings and a small read-out; nothing goes past the attention.
+"""The histogram task, and the model: one attention layer between embeddings and a small read-out.
+
+How often does the token that stands here stand in this row (Cui et al. 2024, arXiv 2402.03902)?
+
+    row      c  a  c  b  c  a
+    answer   3  2  3  1  3  2
+
+Tokens are drawn evenly and anew for every step: rows repeat so rarely that nothing can be learnt by
+heart. In the model nothing goes past the attention:
 
     x_i = token[t_i] + place[i]        logits_i = W₂ relu(W₁ norm(attention(x)_i))
 
@@ -13,42 +21,82 @@ of which each can be measured, and taken alone.
 """
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.core.seeds import Seed
 from attnlab.parts.attention import Attention
 from attnlab.parts.initialise import linear, normal, normal_
-from attnlab.parts.mask import Mask
+from attnlab.parts.mask import Full, OnlySelf
 from attnlab.parts.part import Dims
 from attnlab.parts.position import NoPosition
 from attnlab.parts.project import Linear
-from attnlab.studies.counting.task import Sizes
+from attnlab.studies.counting.study import TERMS, CountingSettings
 
 Start = Literal["positional", "semantic", "free", "off"]
-TERMS = ("tokens", "token-place", "place-token", "places")  # of query and key
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch: rows × places."""
+
+    tokens: Tensor
+    answer: Tensor
+
+
+def counts(tokens: Tensor) -> Tensor:
+    """answer_i = Σ_j [token_j = token_i]: at least 1, at most the length."""
+    return (tokens[:, :, None] == tokens[:, None, :]).sum(dim=-1)
+
+
+def draw(s: CountingSettings, count: int, seed: Seed) -> Rows:
+    """`count` new rows."""
+    drawn = seed.numpy_generator().integers(0, s.tokens, size=(count, s.length))
+    tokens = torch.from_numpy(drawn)
+    return Rows(tokens, counts(tokens))
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Batches for the loop: new rows every step."""
+
+    settings: CountingSettings
+    rows: int
+    seed: Seed
+
+    def batch(self, step: int) -> Rows:
+        """A pure function of the step."""
+        return draw(self.settings, self.rows, self.seed.child("step", step))
+
+
+def loss(model: nn.Module, rows: Any) -> tuple[Tensor, Tensor]:
+    """Σ −log p(answer), and how many places there are."""
+    logits, answer = model(rows.tokens).flatten(0, 1), rows.answer.flatten() - 1
+    total = nn.functional.cross_entropy(logits, answer, reduction="sum")
+    return total, torch.tensor(len(answer))
 
 
 class Counter(nn.Module):
     """A start of the model; `release` ends what is held."""
 
-    def __init__(self, sizes: Sizes, start: Start, generator: torch.Generator) -> None:
+    def __init__(self, s: CountingSettings, start: Start, generator: torch.Generator) -> None:
         super().__init__()
-        d = sizes.width
-        self.dims = Dims.of(d, heads=1, block=sizes.length, bias=False)
-        mask = {"name": "self" if start == "off" else "full"}
-        parts = Attention.Config(mask=cast("Mask.Config", Mask.config_from_json(mask)))
+        d = s.width
+        self.dims = Dims.of(d, heads=1, block=s.length, bias=False)
+        parts = Attention.Config(mask=OnlySelf.Config() if start == "off" else Full.Config())
         none = NoPosition.Config().build(self.dims, generator)
         self.attention = Attention(parts, self.dims, none, generator)
-        self.token = normal((sizes.tokens, d), 1.0, generator)
-        self.place = normal((sizes.length, d), 1.0, generator)
+        self.token = normal((s.tokens, d), 1.0, generator)
+        self.place = normal((s.length, d), 1.0, generator)
         self.norm = nn.LayerNorm(d)
-        self.wide = linear(d, sizes.hidden, True, generator)
-        self.read = linear(sizes.hidden, sizes.length, True, generator)
+        self.wide = linear(d, s.hidden, True, generator)
+        self.read = linear(s.hidden, s.length, True, generator)
         for weight in (self.maps, self.attention.merge.out.weight, self.wide.weight):
             normal_(weight, d**-0.5, generator)
-        normal_(self.read.weight, sizes.hidden**-0.5, generator)
+        normal_(self.read.weight, s.hidden**-0.5, generator)
         self._held: list[tuple[nn.Parameter, Tensor]] = []
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         if start in ("positional", "semantic"):
@@ -78,10 +126,8 @@ class Counter(nn.Module):
 
     def held(self) -> float:
         """The largest entry of what is held at 0."""
-        return max(
-            (float((w.detach().cpu() * (1 - kept)).abs().max()) for w, kept in self._held),
-            default=0.0,
-        )
+        entries = (float((w.detach().cpu() * (1 - kept)).abs().max()) for w, kept in self._held)
+        return max(entries, default=0.0)
 
     def release(self, noise: float, generator: torch.Generator) -> None:
         """Everything may change from here; what was 0 is now N(0, noise²)."""

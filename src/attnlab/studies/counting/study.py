@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
 from pydantic import model_validator
 
 from attnlab.audit.checks.attention_worth import attention_worth
@@ -13,10 +12,12 @@ from attnlab.audit.finding import Finding
 from attnlab.lab.arms import Arms, ArmStudy, Share
 from attnlab.lab.claim import Claim, judge_difference
 from attnlab.lab.study import StudySettings, deferred, setting
+from attnlab.measure.intervals import mean_interval
 
 KINDS = {"positional": "positions", "semantic": "tokens"}  # start -> what its scores are made of
 OWN = {"positional": "by_places", "semantic": "by_tokens"}  # start -> accuracy with these alone
 PHASES = {"first": "as trained", "gentle": "freed, SGD", "strong": "freed, AdamW"}
+TERMS = ("tokens", "token-place", "place-token", "places")  # of a score: query and key
 PARTS = ("accuracy", *OWN.values())  # accuracy with all scores, and with one kind alone
 FREEING = ("noise", "freed_steps", "gentle_rate")  # settings of what follows the first training
 
@@ -146,7 +147,7 @@ class Counting(ArmStudy):
             "phases": PHASES,
             "phases_of": lambda arm: phases_of(arms, arm),
             "majority": majority(arms),
-            "terms": ("tokens", "token-place", "place-token", "places"),
+            "terms": TERMS,
         }
 
 
@@ -157,8 +158,8 @@ def phases_of(arms: Arms, arm: str) -> list[str]:
 
 def majority(arms: Arms) -> float:
     """Accuracy of always giving the most frequent answer, mean over the seeds' test rows."""
-    values = [float(row["majority"]) for row in arms.table if row.get("majority") is not None]
-    return float(np.mean(values)) if values else float("nan")
+    known = [row["majority"] for row in arms.table if row.get("majority") is not None]
+    return mean_interval(known).value
 
 
 def _kept(arms: Arms, arm: str, way: str) -> Claim:
@@ -184,19 +185,15 @@ def _kept(arms: Arms, arm: str, way: str) -> Claim:
 
 def _untried(arms: Arms) -> Claim:
     """The larger movement of the two starts against the smaller one with AdamW, seed by seed."""
-    moved = {
-        way: [arms.values(arm, f"{way}_moved") for arm in KINDS] for way in ("gentle", "strong")
-    }
-    seeds = sorted(set.intersection(*(set(by_seed) for both in moved.values() for by_seed in both)))
+    gentle, strong = (
+        [arms.values(arm, f"{way}_moved") for arm in KINDS] for way in ("gentle", "strong")
+    )
+    seeds = sorted(set.intersection(*(set(moved) for moved in gentle + strong)))
     return judge_difference(
         "gentle-is-no-trial",
         "Training further as published moves the weights less than training as before: that a "
         "solution stays shows less",
-        [
-            max(by_seed[seed] for by_seed in moved["gentle"])
-            - min(by_seed[seed] for by_seed in moved["strong"])
-            for seed in seeds
-        ],
+        [max(moved[s] for moved in gentle) - min(moved[s] for moved in strong) for s in seeds],
         below=0.0,
         quantity="relative change of all weights, as published − as before",
         trials=arms.ids(*KINDS),

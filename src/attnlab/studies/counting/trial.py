@@ -1,19 +1,18 @@
 """One trial: train a start, free it, train it further in two ways; measure it each time."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlab.audit.checks.baselines import answer_baselines
 from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.finding import Finding
 from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
-from attnlab.studies.counting.model import TERMS, Counter
-from attnlab.studies.counting.study import KINDS, PHASES, Counting, CountingSettings
-from attnlab.studies.counting.task import Fresh, Rows, Sizes, draw, loss, without_model
+from attnlab.studies.counting.model import Counter, Fresh, Rows, draw, loss
+from attnlab.studies.counting.study import KINDS, PHASES, TERMS, Counting, CountingSettings
 from attnlab.training.batch import map_tensors
 from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
@@ -24,24 +23,32 @@ SHOWN = 2  # test rows whose attention maps are kept
 def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
     """Metrics are prefixed by the phase they were measured in: first, gentle or strong."""
     s: CountingSettings = study.settings_of(trial)
-    seed, sizes = trial.stream, Sizes(s.length, s.tokens, s.width, s.hidden)
-    model = Counter(sizes, trial.config["arm"], seed.child("weights").torch_generator())
-    model.to(context.device)
-    drawn = draw(sizes, s.scored, seed.child("test"))
+    arm, seed = trial.config["arm"], trial.stream
+    model = Counter(s, arm, seed.child("weights").torch_generator()).to(context.device)
+    drawn = draw(s, s.scored, seed.child("test"))
     test: Rows = map_tensors(drawn, lambda tensor: tensor.to(context.device))
 
+    def evaluate(_: nn.Module) -> dict[str, float]:  # for the curve only: nothing is chosen by it
+        return {"value": 1 - accuracy(model(test.tokens), test)}
+
     def train_phase(phase: str) -> TrainResult:
-        batches = Fresh(sizes, s.batch, seed.child("train", phase))
-        options = {"evaluate": _error_on(test), "loss": loss}
-        return train_in_trial(context, PHASES[phase], model, batches, recipe(s, phase), **options)
+        batches, options = Fresh(s, s.batch, seed.child("train", phase)), recipe(s, phase)
+        return train_in_trial(
+            context, PHASES[phase], model, batches, options, evaluate=evaluate, loss=loss
+        )
 
     first = train_phase("first")
     if first.ending == "diverged":
         return Outcome({"first_accuracy": math.nan}, reasons={"first_accuracy": first.problem})
-    metrics: dict[str, Scalar] = {**without_model(drawn, sizes), "held": model.held()}
-    metrics |= measure(model, test, "first")
-    findings = [constant_answers(model, test)]
-    if trial.config["arm"] in KINDS:
+    metrics: dict[str, Scalar] = {
+        **answer_baselines(drawn.answer.flatten().tolist(), classes=s.length),
+        "held": model.held(),
+        **measure(model, test, "first"),
+    }
+    with torch.no_grad():
+        predicted = (model(test.tokens).argmax(dim=-1) + 1).flatten().tolist()
+    findings = [collapse(predicted, test.answer.flatten().tolist())]
+    if arm in KINDS:
         findings.append(held_at_zero(model.held()))
     arrays = {"tokens": drawn.tokens[:SHOWN].numpy(), **maps(model, test, "first")}
     if s.freed_steps is not None:
@@ -53,7 +60,11 @@ def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
                 metrics |= measure(model, test, phase)
                 metrics[f"{phase}_moved"] = relative_change(start, model.state_dict())
                 arrays |= maps(model, test, phase)
-    return Outcome(metrics, arrays=arrays, curves=learning_curve(first), findings=findings)
+    curves = {
+        "step": [float(line["step"]) for line in first.evaluations],
+        "accuracy": [1 - float(line["value"]) for line in first.evaluations],
+    }
+    return Outcome(metrics, arrays=arrays, curves=curves, findings=findings)
 
 
 def recipe(s: CountingSettings, phase: str) -> TrainSettings:
@@ -61,33 +72,16 @@ def recipe(s: CountingSettings, phase: str) -> TrainSettings:
 
     No weight decay: it would pull at what is held at 0.
     """
-    if phase == "gentle":
-        return TrainSettings(
-            steps=s.freed_steps,
-            batch=s.batch,
-            optimizer="sgd",
-            learning_rate=s.gentle_rate,
-            schedule="constant",
-            weight_decay=0.0,
-        )
-    steps = s.steps if phase == "first" else s.freed_steps
+    steps, gentle = s.steps if phase == "first" else s.freed_steps, phase == "gentle"
     return TrainSettings(
         steps=steps,
         batch=s.batch,
-        learning_rate=s.learning_rate,
+        optimizer="sgd" if gentle else "adamw",
+        learning_rate=s.gentle_rate if gentle else s.learning_rate,
+        schedule="constant" if gentle else "cosine",
         weight_decay=0.0,
-        evaluate_every=max(1, steps // s.points),
+        evaluate_every=0 if gentle else max(1, steps // s.points),
     )
-
-
-def _error_on(test: Rows) -> Callable[[nn.Module], dict[str, float]]:
-    """For the learning curve only: nothing is chosen by it."""
-
-    def evaluate(model: nn.Module) -> dict[str, float]:
-        with torch.no_grad():
-            return {"value": 1 - accuracy(model(test.tokens), test)}
-
-    return evaluate
 
 
 def accuracy(logits: Tensor, rows: Rows) -> float:
@@ -136,10 +130,8 @@ def maps(model: Counter, rows: Rows, phase: str) -> dict[str, np.ndarray]:
 
 def relative_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
     """‖w after − w before‖ / ‖w before‖ over all weights."""
-    gap = sum(
-        float((after[name] - value).double().square().sum()) for name, value in before.items()
-    )
-    size = sum(float(value.double().square().sum()) for value in before.values())
+    gap = sum(float((after[name] - w).double().square().sum()) for name, w in before.items())
+    size = sum(float(w.double().square().sum()) for w in before.values())
     return math.sqrt(gap / size)
 
 
@@ -149,18 +141,3 @@ def held_at_zero(largest: float) -> Finding:
         why = f"an entry held at 0 is {largest:.2g} after training: the start is of no pure kind"
         return Finding("freeze", "fail", largest, 0, why)
     return Finding("freeze", "pass", 0, 0, "the entries held at 0 stay 0")
-
-
-@torch.no_grad()
-def constant_answers(model: Counter, rows: Rows) -> Finding:
-    """`collapse` of the predicted counts."""
-    predicted = (model(rows.tokens).argmax(dim=-1) + 1).flatten().tolist()
-    return collapse(predicted, rows.answer.flatten().tolist())
-
-
-def learning_curve(result: TrainResult) -> dict[str, list[float]]:
-    """Test accuracy while the start is trained."""
-    return {
-        "step": [float(line["step"]) for line in result.evaluations],
-        "accuracy": [1 - float(line["value"]) for line in result.evaluations],
-    }

@@ -1,13 +1,17 @@
-"""What is claimed of hard attention, each sentence decided by the table."""
+"""What is claimed of hard attention, each sentence decided by the table; numbers of the report."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from attnlab.lab.claim import Claim, judge, judge_check, judge_difference, judge_ratio
 from attnlab.measure.intervals import mean_interval
-from attnlab.studies.hard_attention.evidence import (
+from attnlab.studies.hard_attention.gradients import CLEAR
+from attnlab.studies.hard_attention.study import (
     ANNEALED,
+    BASELINES,
     COLD,
     HARD,
     HARD_FIXED,
@@ -15,9 +19,8 @@ from attnlab.studies.hard_attention.evidence import (
     SOFT,
     THROUGH,
     Evidence,
+    HardAttention,
 )
-from attnlab.studies.hard_attention.gradients import CLEAR
-from attnlab.studies.hard_attention.study import HardAttention
 
 ZERO = 1e-12  # what is measured is 0.0; the range must have a width
 
@@ -29,21 +32,21 @@ def claims(study: HardAttention, e: Evidence) -> list[Claim]:
 
 def _slopes(e: Evidence) -> list[Claim]:
     """Autograd against differences."""
-    check_slopes, rows = partial(judge_check, trials=e.slopes.ids), e.slopes
-    gaps = np.array([row["softmax_gap"] for row in rows], dtype=float)
+    check_slopes, measured = partial(judge_check, trials=e.slopes.ids), e.slopes.column
+    gaps = measured("softmax_gap")
     return [
         check_slopes(
             "argmax-has-no-slope",
             "Argmax: the slopes of query and keys are exactly 0, by "
             "autograd and by finite differences",
-            [abs(row["argmax_largest"]) for row in rows],
+            abs(measured("argmax_largest")),
             below=ZERO,
             quantity="largest slope",
         ),
         check_slopes(
             "argmax-values-have-one",
             "Argmax: the slope of the values is not 0, so they can learn",
-            [-row["argmax_values"] for row in rows],
+            -measured("argmax_values"),
             below=0.0,
             quantity="minus the smallest slope",
         ),
@@ -59,7 +62,7 @@ def _slopes(e: Evidence) -> list[Claim]:
             "straight-through-disagrees",
             "Straight-through: the slope that autograd reports is "
             "not there; finite differences find none of it",
-            [1 - row["through_unseen"] for row in rows],
+            1 - measured("through_unseen"),
             below=1 / CLEAR,
             quantity="largest share of the slope that finite differences find",
         ),
@@ -67,45 +70,37 @@ def _slopes(e: Evidence) -> list[Claim]:
 
 
 def _limits(e: Evidence) -> list[Claim]:
-    """Softmax as its temperature falls: hottest, peak, coldest."""
-    grid = e.temperatures
-    hottest, coldest = (grid.index(end(grid)) if grid else 0 for end in (max, min))
-    peak = e.peak("formula_median") if grid else 0
+    """Softmax as its temperature falls, against the hottest."""
+    grid, (hottest, coldest, peak) = e.temperatures, e.marked_temperatures()
 
-    def cooled(  # the slope at one temperature over that at another
-        name: str, statement: str, which: str, pair: tuple[int, int], **limits: float
-    ) -> Claim:
-        one, other = pair
-        at = f", T = {grid[one]:g} over T = {grid[other]:g}" if grid else ""
-        return judge_ratio(
-            name,
-            statement,
-            e.slope_log_ratios(f"formula_{which}", one, other),
-            quantity=f"{which} query slope{at}",
-            trials=e.slopes.ids,
-            **limits,
-        )
+    def cooled(name: str, statement: str, which: str, at: int, **limits: float) -> Claim:
+        slopes = e.medians(f"formula_{which}")
+        with np.errstate(divide="ignore"):
+            logs = list(np.log(slopes[:, at] / slopes[:, hottest])) if grid else []
+        words = f", T = {grid[at]:g} over T = {grid[hottest]:g}" if grid else ""
+        quantity = f"{which} query slope{words}"
+        return judge_ratio(name, statement, logs, quantity=quantity, trials=e.slopes.ids, **limits)
 
     return [
         cooled(
             "cooling-first-helps",
             "Softmax: as T falls the typical query slope first grows",
             "median",
-            (peak, hottest),
+            peak,
             above=1.0,
         ),
         cooled(
             "then-it-vanishes",
             "Softmax: then it falls, below what it was at the highest temperature",
             "median",
-            (coldest, hottest),
+            coldest,
             below=1.0,
         ),
         cooled(
             "the-mean-does-not-vanish",
             "Softmax: the mean over instances does not: near-ties, ever fewer, carry ever more",
             "mean",
-            (coldest, hottest),
+            coldest,
             above=1.0,
         ),
     ]
@@ -113,60 +108,54 @@ def _limits(e: Evidence) -> list[Claim]:
 
 def _task(e: Evidence) -> list[Claim]:
     """Who learns to look up."""
-    rules, right = e.best_rules(), e.values(SOFT, "accuracy")
-    argmax = (HARD, "accuracy")
+    right = e.values(SOFT, "accuracy")
+    best_rule = {
+        row.seed: max(float(row[name]) for name in BASELINES)
+        for row in e.table.where(kind="baselines")
+    }
+    soft, argmax, off = ((arm, "accuracy") for arm in (SOFT, HARD, OFF))
+    more, less = partial(e.difference, above=0.0), partial(e.difference, below=0.0)
     return [
         judge_difference(
             "softmax-learns",
             "Softmax: it learns the look-up, better than any rule without a model",
-            [right[seed] - rules[seed] for seed in sorted(right.keys() & rules.keys())],
+            [right[seed] - best_rule[seed] for seed in sorted(right.keys() & best_rule.keys())],
             above=0.0,
             quantity="accuracy, softmax − the best rule",
             trials=e.ids(SOFT),
         ),
-        e.difference(
-            "attention-matters",
-            "Attention off: worse, so the task needs attention",
-            (SOFT, "accuracy"),
-            (OFF, "accuracy"),
-            above=0.0,
-        ),
-        e.difference(
+        more("attention-matters", "Attention off: worse, so the task needs attention", soft, off),
+        less(
             "argmax-falls-short",
             "Argmax: trained with it, the same model stays behind softmax",
             argmax,
-            (SOFT, "accuracy"),
-            below=0.0,
+            soft,
         ),
-        e.difference(
+        more(
             "straight-through-learns",
             "Straight-through: it learns more than argmax, although its slope is made up",
             (THROUGH, "accuracy"),
             argmax,
-            above=0.0,
         ),
-        e.difference(
+        more(
             "softmax-can-be-hardened",
             "Softmax, then read with argmax: more is right than after training with argmax",
             (SOFT, "hard_accuracy"),
             argmax,
-            above=0.0,
             quantity="accuracy, softmax read with argmax − argmax",
         ),
-        e.difference(
+        more(
             "annealing-learns",
             "Annealed softmax, read with argmax: it learns more than argmax",
             (ANNEALED, "hard_accuracy"),
             argmax,
-            above=0.0,
             quantity="accuracy, annealed and read with argmax − argmax",
         ),
-        e.difference(
+        less(
             "cold-from-the-start-is-worse",
             "Cold softmax: it learns less than softmax at T = 1",
             (COLD, "accuracy"),
-            (SOFT, "accuracy"),
-            below=0.0,
+            soft,
         ),
         judge_ratio(
             "cold-is-noisy",
@@ -181,23 +170,18 @@ def _task(e: Evidence) -> list[Claim]:
 
 def _sideways(e: Evidence, answers: int) -> list[Claim]:
     """What argmax can and cannot learn."""
-    maps = [
-        max(row["moved_query"], row["moved_key"])
-        for arm in (HARD, HARD_FIXED)
-        for rows in e.by_rate(arm).values()
-        for row in rows
-        if row.get("moved_query") is not None  # None: it diverged
-    ]
-    still = [abs(x) for x in e.differences((HARD_FIXED, "found"), (HARD_FIXED, "found_start"))]
+    trained = [row for row in e.table if row.get("arm") in (HARD, HARD_FIXED)]
     chance = 1 / answers
-    start = e.values(HARD_FIXED, "found_start")
-    right = e.values(HARD_FIXED, "accuracy")
-    allowed = [right[s] - (start[s] + (1 - start[s]) * chance) for s in sorted(right)]
+    start, right = (e.values(HARD_FIXED, name) for name in ("found_start", "accuracy"))
     return [
         judge_check(
             "argmax-maps-stay",
             "Argmax: training never moves the query and key maps, at any learning rate",
-            maps,
+            [
+                max(row["moved_query"], row["moved_key"])
+                for row in trained
+                if row.get("moved_query") is not None  # None: it diverged
+            ],
             below=ZERO,
             quantity="largest relative movement of W_q, W_k",
             trials=e.ids(HARD, HARD_FIXED),
@@ -205,7 +189,7 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
         judge_check(
             "argmax-routing-stays",
             "Argmax, fixed embeddings: it finds the same items after training as before",
-            still,
+            np.abs(e.differences((HARD_FIXED, "found"), (HARD_FIXED, "found_start"))),
             below=ZERO,
             quantity="largest change of the share of items found",
             trials=e.ids(HARD_FIXED),
@@ -213,7 +197,7 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
         judge(
             "values-learn-the-rest",
             "Argmax, fixed embeddings: accuracy beside what values can do with a random choice",
-            mean_interval(allowed),
+            mean_interval([right[s] - (start[s] + (1 - start[s]) * chance) for s in sorted(right)]),
             quantity="accuracy − (found + (1 − found) · chance)",
             trials=e.ids(HARD_FIXED),
         ),
@@ -237,3 +221,29 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
             comparison=True,
         ),
     ]
+
+
+def facts(study: HardAttention, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    """The given example, the peak of the slope, rules without a model, what helped."""
+    given, grid = e.table.where(kind="given").rows, e.temperatures
+    _, coldest, peak = e.marked_temperatures()
+    gaps = e.slopes.column("formula_gap")
+    shown = {claim.name for claim in claims if claim.verdict == "holds"}
+    helps = {
+        # hardening softmax counts only where softmax learns
+        "training with softmax and reading with argmax": {
+            "softmax-can-be-hardened",
+            "softmax-learns",
+        },
+        "cooling the softmax while it trains": {"annealing-learns"},
+        "the straight-through estimate": {"straight-through-learns"},
+    }
+    return {
+        "given": given[0] if given else None,
+        "helps": [words for words, needed in helps.items() if needed <= shown],
+        "peak": grid[peak] if grid else None,
+        "coldest": grid[coldest] if grid else None,
+        "carried": e.slope_curve("formula_share")[coldest].value if grid else None,
+        "baselines": {words: e.baseline(name) for name, words in BASELINES.items()},
+        "worst_gap": f"{gaps.max():.1e}" if gaps.size else "an unknown part",
+    }

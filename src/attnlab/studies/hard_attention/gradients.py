@@ -6,13 +6,15 @@ d output / d query = (s / T) Σ_i w_i (v_i − output) k_iᵀ,    w = softmax(s�
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.hard import JacobianNorms, hard_attention, jacobian_norms
+from attnlab.construct.hard import hard_attention, jacobian_norms
 from attnlab.construct.inputs import attention_weights
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Scalar, Trial
 
 Array = NDArray[np.float64]
+Instance = tuple[Array, Array, Array]  # keys, query, values
 WHOM = ("query", "keys", "values")
+SLOPES = tuple(whom + method for whom in WHOM for method in ("", "_difference"))
 BLIND = ("query", "keys", "query_difference", "keys_difference")  # what argmax gives no slope
 SHOWN = (1.0, 0.3, 0.1)  # T of the given example's picture
 TURN = 721  # angles of its query, both ends included
@@ -24,71 +26,50 @@ def random_slopes(trial: Trial) -> Outcome:
     c = trial.config
     stream, shape = trial.stream.child("instances"), (c["keys"], c["dim"], c["outputs"])
     every = [instance(shape, stream.child(i)) for i in range(c["instances"])]
-    curves: dict[str, list[float]] = {"temperature": [float(t) for t in c["temperatures"]]}
-    found: dict[str, list[list[JacobianNorms]]] = {}
-    for kind in ("softmax", "straight-through"):
-        found[kind] = [
-            [jacobian_norms(k, q, v, kind, t, "sqrt") for k, q, v in every]
-            for t in c["temperatures"]
-        ]
-    found["argmax"] = [[jacobian_norms(k, q, v, "argmax", 1.0, "sqrt") for k, q, v in every]]
-    for kind, by_temperature in found.items():
-        for whom in WHOM:
-            for name in (whom, f"{whom}_difference"):
-                middle = [
-                    float(np.median([getattr(s, name) for s in row])) for row in by_temperature
-                ]
-                curves[f"{kind}_{name}"] = middle
-    curves |= by_formula(shape, c["temperatures"], c["many"], trial.stream.child("many"))
-    metrics = _agreement(found) | {"formula_gap": _formula_gap(every, found["softmax"])}
+    temperatures = [float(t) for t in c["temperatures"]]
+    grids = {"softmax": temperatures, "straight-through": temperatures, "argmax": [1.0]}
+    found = {kind: slopes_of(every, kind, grid) for kind, grid in grids.items()}
+    curves = {"temperature": temperatures}
+    for kind, slopes in found.items():
+        curves |= {f"{kind}_{name}": np.median(slopes[name], axis=1).tolist() for name in SLOPES}
+    curves |= by_formula(shape, temperatures, c["many"], trial.stream.child("many"))
+    soft, through, hard = found.values()
+    keys, query, values = (np.stack(part) for part in zip(*every, strict=True))
+    formula = np.stack([query_slopes(keys, query, values, t) for t in temperatures])
+    gaps = np.concatenate([np.abs(gap(soft, whom, soft[f"{whom}_difference"])) for whom in WHOM])
+    unseen = gap(through, "query", through["query_difference"])
+    metrics: dict[str, Scalar] = {
+        "softmax_gap": float(gaps.max()) if gaps.size else None,
+        "argmax_largest": max(float(hard[name].max()) for name in BLIND),
+        "argmax_values": float(hard["values"].min()),
+        "through_unseen": float(unseen.min()) if unseen.size else None,
+        "formula_gap": float(np.abs(gap(soft, "query", formula)).max(initial=0.0)),
+    }
     reasons = {name: "no slope is clear of rounding" for name, v in metrics.items() if v is None}
     return Outcome(metrics, curves=curves, reasons=reasons)
 
 
-def instance(shape: tuple[int, int, int], seed: Seed) -> tuple[Array, Array, Array]:
+def instance(shape: tuple[int, int, int], seed: Seed) -> Instance:
     """Keys, query and values, all entries N(0, 1): scores k·q/√h then have a spread near 1."""
     n, h, outputs = shape
     rng = seed.numpy_generator()
     return rng.normal(size=(n, h)), rng.normal(size=h), rng.normal(size=(n, outputs))
 
 
-def _agreement(found: dict[str, list[list[JacobianNorms]]]) -> dict[str, Scalar]:
-    """Where autograd and differences part, at worst; what argmax leaves, at most and at least."""
-    soft, through = (
-        [s for row in found[kind] for s in row] for kind in ("softmax", "straight-through")
-    )
-    gaps = [
-        abs(getattr(s, whom) - getattr(s, f"{whom}_difference")) / getattr(s, whom)
-        for s in soft
-        for whom in WHOM
-        if getattr(s, whom) > CLEAR * s.floor
-    ]
-    hard = found["argmax"][0]
-    known = [s for s in through if s.query > CLEAR * s.floor]
-    unseen = [(s.query - s.query_difference) / s.query for s in known]
+def slopes_of(every: list[Instance], kind: str, temperatures: list[float]) -> dict[str, Array]:
+    """By name, temperatures × instances: slopes by autograd and by differences, and their floor."""
+    rows = [[jacobian_norms(k, q, v, kind, t, "sqrt") for k, q, v in every] for t in temperatures]
     return {
-        "softmax_gap": max(gaps, default=None),
-        "argmax_largest": max(getattr(s, name) for s in hard for name in BLIND),
-        "argmax_values": min(s.values for s in hard),
-        "through_unseen": min(unseen, default=None),
+        name: np.array([[getattr(norms, name) for norms in row] for row in rows])
+        for name in (*SLOPES, "floor")
     }
 
 
-def _formula_gap(
-    every: list[tuple[Array, Array, Array]], found: list[list[JacobianNorms]]
-) -> float:
-    """Largest relative gap between autograd and the formula, where rounding allows a comparison."""
-    keys, query, values = (np.stack(part) for part in zip(*every, strict=True))
-    worst = 0.0
-    for row in found:
-        by_hand = query_slopes(keys, query, values, row[0].temperature)
-        gaps = [
-            abs(one - s.query) / s.query
-            for one, s in zip(by_hand, row, strict=True)
-            if s.query > CLEAR * s.floor
-        ]
-        worst = max(worst, *map(float, gaps), 0.0)
-    return worst
+def gap(slopes: dict[str, Array], whom: str, other: Array) -> Array:
+    """(slope − other) / slope, of the slopes that are clear of rounding."""
+    clear = slopes[whom] > CLEAR * slopes["floor"]
+    slope = slopes[whom][clear]
+    return (slope - other[clear]) / slope
 
 
 def by_formula(
@@ -145,10 +126,10 @@ def given(trial: Trial) -> Outcome:
         }
     angles = np.linspace(-np.pi, np.pi, TURN)
     length = float(np.linalg.norm(query))
-    curves = {"angle": np.degrees(angles).tolist()}
     turned = length * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     picked = [hard_attention(keys, q, values) for q in turned]
-    curves |= {
+    curves = {
+        "angle": np.degrees(angles).tolist(),
         "argmax": [float(p.output[0]) for p in picked],
         "picked": [float(p.index) for p in picked],
     }

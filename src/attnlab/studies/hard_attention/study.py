@@ -1,34 +1,46 @@
-"""Attention that takes the one best item: measured slopes, and a task learned with it."""
+"""Attention that takes the one best item: measured slopes, and a task learned with it.
 
+Arms are read at the learning rate that suits each best.
+"""
+
+import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import model_validator
 
 from attnlab.audit.checks.attention_worth import attention_worth
 from attnlab.audit.checks.baselines import baselines
-from attnlab.audit.checks.grid_edge import grid_edge
+from attnlab.audit.checks.grid_edge import Choice, grid_edge
 from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
+from attnlab.lab.arms import Arms, Share
 from attnlab.lab.claim import Claim
+from attnlab.lab.findings import resting_on
 from attnlab.lab.study import Study, StudySettings, deferred, setting
-from attnlab.lab.table import Table
+from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.hard_attention.evidence import (
-    ARMS,
-    BASELINES,
-    COLD,
-    HARD,
-    OFF,
-    SHARES,
-    SOFT,
-    Evidence,
-)
+from attnlab.measure.intervals import Estimate, mean_interval
+from attnlab.measure.ratios import geometric_mean
 
+SOFT, COLD, ANNEALED, THROUGH = "softmax", "softmax, cold", "softmax, annealed", "straight-through"
+HARD, HARD_FIXED, OFF = "argmax", "argmax, fixed embeddings", "attention off"
+ARMS: tuple[str, ...] = (SOFT, ANNEALED, COLD, THROUGH, HARD, HARD_FIXED, OFF)
+SHARES: dict[str, Share] = dict.fromkeys(
+    ("accuracy", "hard_accuracy", "dev_accuracy", "found", "found_start"), Share("scored")
+)
+BASELINES = {
+    "chance": "chance",
+    "majority": "most frequent answer",
+    "one_item": "one item, whatever is asked",
+    "most_frequent": "the row's most frequent value",
+}
 Grid = tuple[float, ...]
 Vectors = tuple[tuple[float, float], ...]
-TASK = ("pairs", "symbols", "answers", "scored")
-MODEL = ("width", "steps", "batch", "points", "device")
+TASK = ("pairs", "symbols", "answers", "width", "scored")
+TRAINING = ("steps", "batch", "points", "device")
 
 
 class HardSettings(StudySettings):
@@ -87,6 +99,83 @@ class HardSettings(StudySettings):
         return self
 
 
+class Evidence(Arms):
+    """Arms are read at their best learning rate; `slopes` are sets of random instances."""
+
+    @property
+    def slopes(self) -> Table:
+        """One row per set of random instances."""
+        return self.table.where(kind="slopes")
+
+    @property
+    def temperatures(self) -> list[float]:
+        """The grid, as measured; empty where nothing was."""
+        rows = self.slopes.rows
+        return list(rows[0].curves["temperature"]) if rows else []
+
+    def medians(self, name: str) -> np.ndarray:
+        """sets × temperatures of a curve."""
+        return np.array([row.curves[name] for row in self.slopes])
+
+    def slope_curve(self, name: str) -> list[Estimate]:
+        """Geometric mean over sets at each temperature, with its t interval in the logarithm."""
+        return [geometric_mean(column) for column in self.medians(name).T]
+
+    def marked_temperatures(self) -> tuple[int, int, int]:
+        """Indices in the grid: hottest, coldest, largest median slope; 0 where nothing was."""
+        if not (grid := self.temperatures):
+            return 0, 0, 0
+        medians = [e.value for e in self.slope_curve("formula_median")]
+        return grid.index(max(grid)), grid.index(min(grid)), int(np.argmax(medians))
+
+    def by_rate(self, arm: str) -> dict[float, Table]:
+        """Learning rate -> the models trained at it."""
+        models = self.table.where(kind="model", arm=arm)
+        return {rate: rows for (rate,), rows in models.groups("rate").items()}
+
+    def best(self, arm: str) -> Table:
+        """The models at the rate with the highest mean accuracy on dev rows, the lowest loss."""
+        return max(self.by_rate(arm).values(), key=_rank, default=Table([]))
+
+    def rows(self, arm: str) -> list[Row]:
+        """The models of an arm at its best rate, sorted by seed."""
+        return sorted(self.best(arm), key=lambda row: row.seed)
+
+    def rate_choices(self, claims: Sequence[Claim]) -> list[Choice]:
+        """For the audit `grid-edge`: every arm's rate, chosen by the mean over its seeds."""
+        judged = [claim for claim in claims if claim.kind == "finding"]
+        choices: list[Choice] = []
+        for arm in self.names():
+            chosen, tried = float(self.rows(arm)[0]["rate"]), tuple(self.by_rate(arm))
+            choices.append(Choice(arm, "rates", chosen, tried, resting_on(judged, self.ids(arm))))
+        return choices
+
+    def collapse(self) -> Finding:
+        """`collapse` of the models that are read: at other rates it is no news."""
+        read = [row for arm in self.names() for row in self.rows(arm)]
+        if not read:
+            return Finding.not_applicable("collapse", "no model was trained", threshold=0)
+        arms = [str(row["arm"]) for row in read if row.get("collapsed")]
+        of = f"of {len(read)} models, at the rates their arms are read at,"
+        if not arms:
+            return Finding("collapse", "pass", 0, 0, f"{of} none gives nearly always one answer")
+        why = f"{of} {len(arms)} give nearly always one answer: {', '.join(dict.fromkeys(arms))}"
+        return Finding("collapse", "fail", len(arms), 0, why)
+
+    def baseline(self, name: str) -> float:
+        """Accuracy of a rule that needs no model, mean over the seeds' test rows."""
+        return mean_interval(self.table.where(kind="baselines").column(name)).value
+
+
+def _rank(models: Table) -> tuple[float, float]:
+    """Mean dev accuracy, then minus the mean dev loss; last where a training diverged."""
+    scores = [(row.get("dev_accuracy"), row.get("dev_nll")) for row in models]
+    if any(None in pair for pair in scores):
+        return (-1.0, -math.inf)
+    accuracy, nll = np.array(scores, dtype=float).mean(axis=0)
+    return (float(accuracy), -float(nll))
+
+
 class HardAttention(Study):
     """Argmax attention beside softmax at falling temperature and a straight-through estimate."""
 
@@ -107,13 +196,13 @@ class HardAttention(Study):
     run = deferred(".trial:run")
     claims = deferred(".claims:claims")
     figures = deferred(".figures:figures")
-    facts = deferred(".facts:facts")
+    facts = deferred(".claims:facts")
 
     def trials(self) -> Sequence[Trial]:
         """The given example; sets of instances; every arm, learning rate and seed; baselines."""
         s = self.settings
         task = {key: getattr(s, key) for key in TASK}
-        model = {key: getattr(s, key) for key in MODEL}
+        training = {key: getattr(s, key) for key in TRAINING}
         instances = {
             "temperatures": s.temperatures,
             "instances": s.instances,
@@ -122,31 +211,21 @@ class HardAttention(Study):
             "dim": s.instance_dim,
             "outputs": s.instance_outputs,
         }
+        models = [
+            {"part": arm, "arm": arm, "order": order, "choice": choice, "rate": rate}
+            for order, (arm, choice) in enumerate(choices(s).items())
+            for rate in s.rates
+        ]
         example = {"keys": s.given_keys, "values": s.given_values, "query": s.given_query}
         seeds = range(s.seeds)
         return [
             self.trial(0, kind="given", part="given example", **example),
             *(self.trial(seed, kind="slopes", part="slopes", **instances) for seed in seeds),
             *(
-                self.trial(
-                    seed,
-                    kind="model",
-                    part=arm,
-                    arm=arm,
-                    order=order,
-                    choice=choice,
-                    rate=rate,
-                    **task,
-                    **model,
-                )
-                for seed in seeds
-                for order, (arm, choice) in enumerate(choices(s).items())
-                for rate in s.rates
+                self.trial(seed, kind="model", **model, **task, **training)
+                for seed, model in product(seeds, models)
             ),
-            *(
-                self.trial(seed, kind="baselines", part="baselines", width=s.width, **task)
-                for seed in seeds
-            ),
+            *(self.trial(seed, kind="baselines", part="baselines", **task) for seed in seeds),
         ]
 
     def evidence(self, table: Table) -> Evidence:
@@ -174,11 +253,13 @@ class HardAttention(Study):
 
 def choices(s: HardSettings) -> dict[str, dict[str, Any]]:
     """Arm -> fields of `Choice` that differ from softmax; all start from the same weights."""
-    temperatures = {"annealed_to": [1.0, s.anneal_to], "cold": [s.cold, s.cold]}
     return {
-        arm: {
-            key: temperatures[value] if key == "temperature" else value
-            for key, value in change.items()
-        }
-        for arm, change in ARMS.items()
+        SOFT: {},
+        ANNEALED: {"temperature": [1.0, s.anneal_to]},
+        COLD: {"temperature": [s.cold, s.cold]},
+        THROUGH: {"normalise": "straight-through"},
+        HARD: {"normalise": "argmax"},
+        # keys and values are read from the same embeddings: held fixed, no gradient finds a way
+        HARD_FIXED: {"normalise": "argmax", "fixed": True},
+        OFF: {"mask": "self"},  # the query at position 0 sees the first item only
     }

@@ -1,25 +1,30 @@
 """One trial: slopes of random instances, the given example, baselines, or a model trained."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.audit.checks.collapse import collapse
-from attnlab.audit.finding import Finding
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.studies.hard_attention.gradients import given, random_slopes
-from attnlab.studies.hard_attention.model import Choice, Lookup
-from attnlab.studies.hard_attention.study import HardAttention
-from attnlab.studies.hard_attention.task import Fresh, Rows, Sizes, draw, loss, nll, without_model
+from attnlab.studies.hard_attention.model import (
+    Choice,
+    Fresh,
+    Lookup,
+    Rows,
+    draw,
+    loss,
+    nll,
+    normaliser,
+    without_model,
+)
+from attnlab.studies.hard_attention.study import HardAttention, HardSettings
 from attnlab.training.batch import map_tensors
 from attnlab.training.loop import train
-from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.result import Hooks
 from attnlab.training.settings import TrainSettings
 
-MAPS = ("query", "key", "value")  # the three blocks of rows of the projection
 ENOUGH = 20  # rows of a kind before a mean over them is taken
 BATCHES = 32  # over which the first gradient is averaged
 WHY_NOT = {
@@ -30,96 +35,85 @@ WHY_NOT = {
 
 def run(study: HardAttention, trial: Trial, context: TrialContext) -> Outcome:
     """Measure slopes, give the example, score the baselines, or train one model."""
-    kinds = {"slopes": random_slopes, "given": given, "baselines": baselines}
-    kind = trial.config["kind"]
-    return kinds[kind](trial) if kind in kinds else train_model(trial, context)
+    kind, s = trial.config["kind"], study.settings_of(trial)
+    if kind == "slopes":
+        return random_slopes(trial)
+    if kind == "given":
+        return given(trial)
+    if kind == "baselines":  # on the test rows that the models of this seed are scored on
+        return Outcome(without_model(draw(s, s.scored, trial.stream.child("test")), s.answers))
+    return train_model(s, trial, context)
 
 
-def sizes_of(c: Mapping[str, Any]) -> Sizes:
-    """The task and model of a trial."""
-    return Sizes(c["pairs"], c["symbols"], c["answers"], c["width"])
-
-
-def baselines(trial: Trial) -> Outcome:
-    """What needs no model, on the test rows that the models of this seed are scored on."""
-    sizes = sizes_of(trial.config)
-    rows = draw(sizes, trial.config["scored"], trial.stream.child("test"))
-    return Outcome(dict(without_model(rows, sizes)))
-
-
-def train_model(trial: Trial, context: TrialContext) -> Outcome:
+def train_model(s: HardSettings, trial: Trial, context: TrialContext) -> Outcome:
     """Train one arm at one learning rate, then score it in every way the study asks for."""
-    c, seed, sizes = trial.config, trial.stream, sizes_of(trial.config)
-    choice = Choice.of(c["choice"])
-    model = Lookup(sizes, choice, seed.child("weights").torch_generator()).to(context.device)
-
-    def rows(name: str) -> Rows:
-        drawn = draw(sizes, c["scored"], seed.child(name))
-        return map_tensors(drawn, lambda tensor: tensor.to(context.device))
-
-    dev, test = rows("dev"), rows("test")
-    fresh = Fresh(sizes, c["batch"], c["steps"], choice.temperature, seed.child("train"))
-    metrics: dict[str, Scalar] = {
-        "found_start": score(model, test)["found"],
-        **first_gradient(model, fresh),
-    }
+    choice, seed = Choice(**trial.config["choice"]), trial.stream
+    model = Lookup(s, choice, seed.child("weights").torch_generator()).to(context.device)
+    dev, test = (
+        map_tensors(draw(s, s.scored, seed.child(name)), lambda t: t.to(context.device))
+        for name in ("dev", "test")
+    )
+    fresh = Fresh(s, s.batch, s.steps, choice.temperature, seed.child("train"))
+    found_start = score(model, test)["found"]
+    metrics: dict[str, Scalar] = {"found_start": found_start, **first_gradient(model, fresh)}
     before = model.maps.detach().clone()
     settings = TrainSettings(
-        steps=c["steps"],
-        batch=c["batch"],
-        learning_rate=c["rate"],
+        steps=s.steps,
+        batch=s.batch,
+        learning_rate=trial.config["rate"],
         weight_decay=0.0,
-        evaluate_every=max(1, c["steps"] // c["points"]),
+        evaluate_every=max(1, s.steps // s.points),
     )
-    done = train(model, fresh, settings, loss=loss, hooks=Hooks(evaluate=_evaluate_on(dev)))
+
+    def evaluate(_: nn.Module) -> dict[str, float]:
+        scores = score(model, dev)
+        return {"value": scores["nll"], **scores}
+
+    done = train(model, fresh, settings, loss=loss, hooks=Hooks(evaluate=evaluate))
     if done.ending == "diverged":
         return Outcome({"accuracy": math.nan}, reasons={"accuracy": done.problem})
-    last, hard = score(model, test), score_with_argmax(model, test)
-    metrics |= last | {
-        "hard_accuracy": hard["accuracy"],
+    on_dev = score(model, dev)
+    metrics |= {
+        **score(model, test),
+        "hard_accuracy": score_with_argmax(model, test)["accuracy"],
         **relative_changes(before, model.maps.detach()),
+        "dev_accuracy": on_dev["accuracy"],
+        "dev_nll": on_dev["nll"],
+        **push_ratio(model, dev, choice),
+        "collapsed": gives_one_answer(model, test),
     }
-    on_dev = {f"dev_{name}": value for name, value in score(model, dev).items() if name != "found"}
-    metrics |= on_dev | push_ratio(model, dev, choice)
-    metrics["collapsed"] = constant_answers(model, test).verdict == "fail"
     speed = done.tokens_per_second
     return Outcome(
         metrics,
-        curves=curve(done),
+        curves={
+            name: [float(line[name]) for line in done.evaluations]
+            for name in ("step", "accuracy", "found")
+        },
         cost={"rows_per_second": speed} if speed else {},
         reasons={name: WHY_NOT[name] for name, value in metrics.items() if value is None},
     )
 
 
+@torch.no_grad()
 def score(model: Lookup, rows: Rows) -> dict[str, float]:
     """Share right, −log p of the answer, share of rows whose highest score is the right item's."""
-    with torch.no_grad():
-        steps = model.steps(rows)
-        logits = model.logits(steps)
-        picked = steps.weights[:, 0, 0].argmax(dim=-1)
-        return {
-            "accuracy": (logits.argmax(dim=-1) == rows.answer).double().mean().item(),
-            "nll": nll(logits.double(), rows).item() / len(rows),
-            "found": (picked == rows.place).double().mean().item(),
-        }
+    steps = model.steps(rows)
+    logits = model.logits(steps)
+    picked = steps.weights[:, 0, 0].argmax(dim=-1)
+    return {
+        "accuracy": (logits.argmax(dim=-1) == rows.answer).double().mean().item(),
+        "nll": nll(logits.double(), rows).item() / len(rows),
+        "found": (picked == rows.place).double().mean().item(),
+    }
 
 
 def score_with_argmax(model: Lookup, rows: Rows) -> dict[str, float]:
     """The same model with argmax in the place of whatever it was trained with."""
-    own = model.read_with("argmax")
-    try:
-        return score(model, rows)
-    finally:
-        model.attention.normalise = own
-
-
-def _evaluate_on(dev: Rows) -> Callable[[nn.Module], dict[str, float]]:
-    def evaluate(model: nn.Module) -> dict[str, float]:
-        assert isinstance(model, Lookup)
-        scores = score(model, dev)
-        return {"value": scores["nll"], **{k: scores[k] for k in ("accuracy", "found")}}
-
-    return evaluate
+    own, argmax = model.attention.normalise, normaliser("argmax")
+    model.attention.normalise = argmax.build(model.dims, torch.Generator())
+    scores = score(model, rows)
+    model.attention.normalise = own
+    return scores
 
 
 def first_gradient(model: Lookup, fresh: Fresh) -> dict[str, Scalar]:
@@ -128,17 +122,13 @@ def first_gradient(model: Lookup, fresh: Fresh) -> dict[str, Scalar]:
     `log_noise`: for W_q and W_k together, how far a batch's gradient lies from that mean over the
     norm of the mean, log √(E‖g − ḡ‖²) / ‖ḡ‖; None where the mean is 0.
     """
-    batches = [
-        map_tensors(fresh.batch(step), lambda t: t.to(model.maps.device)) for step in range(BATCHES)
-    ]
-    every = torch.stack(
-        [
-            torch.autograd.grad(nll(model(rows), rows) / len(rows), [model.maps])[0]
-            for rows in batches
-        ]
-    )
+    gradients: list[Tensor] = []
+    for step in range(BATCHES):
+        rows = map_tensors(fresh.batch(step), lambda t: t.to(model.maps.device))
+        gradients += torch.autograd.grad(nll(model(rows), rows) / len(rows), [model.maps])
+    every = torch.stack(gradients)
     mean = every.mean(dim=0)
-    found: dict[str, Scalar] = {f"gradient_{n}": float(part.norm()) for n, part in _named(mean)}
+    found: dict[str, Scalar] = {f"gradient_{n}": float(w.norm()) for n, w in by_map(mean).items()}
     both = slice(None, 2 * len(mean) // 3)
     size = float(mean[both].norm())
     spread = float((every - mean)[:, both].square().sum(dim=(1, 2)).mean().sqrt())
@@ -147,12 +137,13 @@ def first_gradient(model: Lookup, fresh: Fresh) -> dict[str, Scalar]:
 
 def relative_changes(before: Tensor, after: Tensor) -> dict[str, float]:
     """‖W after − W before‖ / ‖W before‖ of the three maps."""
-    pairs = zip(_named(before), _named(after), strict=True)
-    return {f"moved_{n}": float((b - a).norm() / a.norm()) for (n, a), (_, b) in pairs}
+    old, new = by_map(before), by_map(after)
+    return {f"moved_{n}": float((new[n] - w).norm() / w.norm()) for n, w in old.items()}
 
 
-def _named(maps: Tensor) -> list[tuple[str, Tensor]]:
-    return list(zip(MAPS, maps.chunk(3), strict=True))
+def by_map(maps: Tensor) -> dict[str, Tensor]:
+    """The three blocks of rows of the projection."""
+    return dict(zip(("query", "key", "value"), maps.chunk(3), strict=True))
 
 
 def push_ratio(model: Lookup, rows: Rows, choice: Choice) -> dict[str, Scalar]:
@@ -173,12 +164,6 @@ def push_ratio(model: Lookup, rows: Rows, choice: Choice) -> dict[str, Scalar]:
 
 
 @torch.no_grad()
-def constant_answers(model: Lookup, rows: Rows) -> Finding:
-    """`collapse` of the predicted values."""
-    return collapse(model(rows).argmax(dim=-1).tolist(), rows.answer.tolist())
-
-
-def curve(done: TrainResult) -> dict[str, list[float]]:
-    """Dev accuracy and the share of items found, while training."""
-    names = ("step", "accuracy", "found")
-    return {name: [float(line[name]) for line in done.evaluations] for name in names}
+def gives_one_answer(model: Lookup, rows: Rows) -> bool:
+    """Whether the audit `collapse` finds the predicted values constant."""
+    return collapse(model(rows).argmax(dim=-1).tolist(), rows.answer.tolist()).verdict == "fail"

@@ -14,10 +14,14 @@ from collections.abc import Iterator, Sequence
 from attnlab.audit.checks.grid_edge import Choice, grid_edge
 from attnlab.audit.finding import Finding
 from attnlab.lab.claim import Claim
-from attnlab.studies.head_robustness.evidence import Evidence
-from attnlab.studies.head_robustness.plan import BETA, SWEPT, VARIES
-from attnlab.studies.head_robustness.study import HeadRobustness
-from attnlab.studies.head_robustness.trial import ARMS
+from attnlab.studies.head_robustness.study import (
+    ARMS,
+    BETA,
+    SWEPT,
+    VARIES,
+    Evidence,
+    HeadRobustness,
+)
 
 AGREEMENT, QUADRATURE = "exact-and-simulation", "two-quadratures"
 RISK = 0.01  # δ, of all the numbers together
@@ -27,11 +31,9 @@ UNDERMINED = ("large-beta-limit", "negative-score", "exact-agrees-one", "exact-a
 
 def audits(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> list[Finding]:
     """The exact law against the draws at every point; the quadrature against itself; the best β."""
-    betas = tuple(e.points(BETA))
+    betas, claim = tuple(e.points(BETA)), ("no-beta-saves-one-head",)
     best = [
-        Choice(
-            f"{arm} head{'s' * (arm == 'two')}", "betas", beta, betas, ("no-beta-saves-one-head",)
-        )
+        Choice(f"{arm} head{'s' * (arm == 'two')}", "betas", beta, betas, claim)
         for arm in ARMS
         for _, beta in e.best_betas(arm).values()
     ]
@@ -43,27 +45,24 @@ def agreement(e: Evidence) -> Finding:
     found = list(_compared(e))
     if not found:
         why = "no point has both an exact law and draws"
-        return Finding(AGREEMENT, "not-applicable", None, 1.0, why)
+        return Finding.not_applicable(AGREEMENT, why, threshold=1.0)
     level = math.log(2 * len(found) / RISK)
     shares = {
         name: abs(drawn - exact) / (allowed(level, variance, n) + math.sqrt(2 * level) * error)
         for name, drawn, exact, variance, error, n in found
     }
     worst = max(shares, key=lambda name: shares[name])
-    good = shares[worst] <= 1
     why = (
         f"of {len(found)} numbers the one furthest from the exact law, {worst}, is off by "
         f"{shares[worst]:.2f} of what chance allows (Bernstein, {RISK:.0%} for all together)"
     )
-    return Finding(
-        AGREEMENT,
-        "pass" if good else "fail",
-        shares[worst],
-        1.0,
-        why,
-        {"numbers": len(found)},
-        () if good else UNDERMINED,
-    )
+    return _judge(AGREEMENT, shares[worst], 1.0, why, len(found))
+
+
+def _judge(name: str, worst: float, limit: float, why: str, numbers: int) -> Finding:
+    """A pass where the worst of the numbers is within the limit."""
+    verdict, hit = ("pass", ()) if worst <= limit else ("fail", UNDERMINED)
+    return Finding(name, verdict, worst, limit, why, {"numbers": numbers}, hit)
 
 
 def _compared(e: Evidence) -> Iterator[tuple[str, float, float, float, float, int]]:
@@ -102,19 +101,10 @@ def quadrature(e: Evidence) -> Finding:
     if not gaps:
         return Finding(QUADRATURE, "not-applicable", None, LARGEST_GAP, "no exact law was computed")
     worst = max(gaps)
-    good = worst <= LARGEST_GAP
     why = (
         f"halving the step of the quadrature changes no mean, no second moment and not the limit "
         f"β → ∞ by more than {worst:.1e}; the weights sum to 1 as closely"
+        if worst <= LARGEST_GAP
+        else f"halving the step changes an exact number by {worst:.1e}: the quadrature is coarse"
     )
-    if not good:
-        why = f"halving the step changes an exact number by {worst:.1e}: the quadrature is coarse"
-    return Finding(
-        QUADRATURE,
-        "pass" if good else "fail",
-        worst,
-        LARGEST_GAP,
-        why,
-        {"numbers": len(gaps)},
-        () if good else UNDERMINED,
-    )
+    return _judge(QUADRATURE, worst, LARGEST_GAP, why, len(gaps))

@@ -1,14 +1,24 @@
-"""What the exercise says, what it leaves out, and whether exact law and simulation agree."""
+"""What the exercise says, what it leaves out, whether exact law and simulation agree."""
 
 import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attnlab.lab.claim import Claim, Reported, judge, judge_difference, judge_law
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.measure.ratios import exp_estimate
-from attnlab.studies.head_robustness.evidence import Evidence, paired
-from attnlab.studies.head_robustness.plan import BETA, EQUAL, NOISE, SPREAD, VARIES
-from attnlab.studies.head_robustness.study import HeadRobustness
+from attnlab.studies.head_robustness.study import (
+    ARMS,
+    BETA,
+    EQUAL,
+    NOISE,
+    SPREAD,
+    VARIES,
+    Evidence,
+    HeadRobustness,
+    paired,
+)
 
 NEVER = Reported(
     0.0,
@@ -21,20 +31,23 @@ MISSING = Estimate(math.nan, method="the exact law was not computed")
 
 def claims(study: HeadRobustness, e: Evidence) -> list[Claim]:
     """The exercise's two statements, where they stop, and whether both ways agree."""
-    s, rows = e.settings, e.drawn(VARIES)
+    return [*_exercise(e), *_sweeps(e), *(_exact_agrees(e, arm) for arm in ARMS)]
+
+
+def _exercise(e: Evidence) -> list[Claim]:
+    """Equal lengths, then one that varies."""
+    tolerance, rows = e.settings.tolerance, e.drawn(VARIES)
+    of_part_two = partial(judge, trials=rows.ids)
     logs = [
         math.log(row["two_variance_a"] / row["one_variance_a"])
         for row in rows
         if row["two_variance_a"] > 0 and row["one_variance_a"] > 0
     ]
-
-    def of_part_two(name: str, statement: str, estimate: Estimate, **rest: Any) -> Claim:
-        return judge(name, statement, estimate, trials=rows.ids, **{"quantity": OFF, **rest})
-
+    negative = e.exact(VARIES, "negative")
     return [
         judge(
             "equal-lengths",
-            f"No length varies (α = {s.alpha:g}): one head averages more often than not",
+            f"No length varies (α = {e.settings.alpha:g}): one head averages more often than not",
             e.estimate(EQUAL, "one_off"),
             below=0.5,
             quantity=OFF,
@@ -45,13 +58,14 @@ def claims(study: HeadRobustness, e: Evidence) -> list[Claim]:
             "The length of k_a varies: one head is off more often than not",
             e.estimate(VARIES, "one_off"),
             above=0.5,
+            quantity=OFF,
         ),
         of_part_two(
             "mean-hides-it",
-            f"Yet its mean output is not off: within {s.tolerance:g} of 1/2 of v_a",
+            f"Yet its mean output is not off: within {tolerance:g} of 1/2 of v_a",
             e.estimate(VARIES, "one_mean_a"),
-            above=0.5 - s.tolerance,
-            below=0.5 + s.tolerance,
+            above=0.5 - tolerance,
+            below=0.5 + tolerance,
             quantity="mean weight of a, one head",
         ),
         of_part_two(
@@ -62,56 +76,31 @@ def claims(study: HeadRobustness, e: Evidence) -> list[Claim]:
             quantity="variance, two heads / one",
             comparison=True,
         ),
-        judge_difference(
+        of_part_two(
             "two-heads-off-less",
             "Two heads are off less often than one",
-            [row["two_off"] - row["one_off"] for row in rows],
+            mean_interval([row["two_off"] - row["one_off"] for row in rows]),
             below=0.0,
             quantity="share off, two heads − one",
-            trials=rows.ids,
+            comparison=True,
         ),
         of_part_two(
             "not-never",
             "Not never: two heads are off in some draws",
             e.estimate(VARIES, "two_off"),
             above=0.0,
+            quantity=OFF,
             reported=NEVER,
         ),
-        _negative_score(e),
-        _large_beta_limit(e),
-        _larger_beta(e, "one"),
-        _larger_beta(e, "two"),
-        _no_beta_saves(e),
-        _noise_alone(e),
-        *(_exact_agrees(e, arm) for arm in ("one", "two")),
+        judge_law(
+            "negative-score",
+            f"k_a·μ_a is negative with probability Φ(−1/σ){_equals(negative)}",
+            e.estimate(VARIES, "negative"),
+            negative,
+            quantity="share of k_a·μ_a < 0",
+            trials=rows.ids,
+        ),
     ]
-
-
-def _negative_score(e: Evidence) -> Claim:
-    """The score of k_a in head 1 has the wrong sign as often as the normal law says."""
-    exact = e.exact(VARIES, "negative")
-    return judge_law(
-        "negative-score",
-        f"k_a·μ_a is negative with probability Φ(−1/σ){_equals(exact)}",
-        e.estimate(VARIES, "negative"),
-        exact,
-        quantity="share of k_a·μ_a < 0",
-        trials=e.drawn(VARIES).ids,
-    )
-
-
-def _large_beta_limit(e: Evidence) -> Claim:
-    """β → ∞ leaves the draws in which head 1 does not find k_a."""
-    top, exact = max(e.settings.betas), e.exact(VARIES, "limit")
-    return judge(
-        "large-beta-limit",
-        f"At β = {top:g} two heads are still off in some draws (hard attention{_equals(exact)})",
-        e.estimate(BETA, "two_off", top),
-        above=0.0,
-        quantity=OFF,
-        reported=NEVER,
-        trials=e.drawn(BETA, top).ids,
-    )
 
 
 def _equals(exact: float) -> str:
@@ -119,35 +108,53 @@ def _equals(exact: float) -> str:
     return f" = {exact:.4f}" if math.isfinite(exact) else ""
 
 
-def _larger_beta(e: Evidence, arm: str) -> Claim:
-    """From the exercise's β to the largest of the sweep, on the same keys."""
+def _sweeps(e: Evidence) -> list[Claim]:
+    """Larger β on the same keys; each arrangement at its best β; noise alone."""
     top, usual = max(e.settings.betas), e.settings.beta
-    one = arm == "one"
-    heads = "one head is off more often" if one else "two heads are off less often"
-    return judge_difference(
-        f"larger-beta-{arm}",
-        f"With β = {top:g} instead of {usual:g} {heads}",
-        paired(e.by_seed(BETA, top, f"{arm}_off"), e.by_seed(VARIES, usual, f"{arm}_off")),
-        **{"above" if one else "below": 0.0},
-        quantity=f"change of the share off, {arm}",
-        trials=e.drawn(BETA, top).ids,
-    )
-
-
-def _no_beta_saves(e: Evidence) -> Claim:
-    """Each arrangement at its best β of the sweep, seed by seed: one head may choose by luck."""
+    limit, at_top = _equals(e.exact(VARIES, "limit")), e.drawn(BETA, top).ids
     one, two = (
-        {seed: distance for seed, (distance, _) in e.best_betas(arm).items()}
-        for arm in ("one", "two")
+        {seed: distance for seed, (distance, _) in e.best_betas(arm).items()} for arm in ARMS
     )
-    return judge_difference(
-        "no-beta-saves-one-head",
-        "Each at its best β, one head's output is further from the average (root mean square)",
-        paired(one, two),
-        above=0.0,
-        quantity="distance, one head − two",
-        trials=e.drawn(BETA).ids,
-    )
+    changes = {
+        arm: paired(e.by_seed(BETA, top, f"{arm}_off"), e.by_seed(VARIES, usual, f"{arm}_off"))
+        for arm in ARMS
+    }
+    return [
+        judge(
+            "large-beta-limit",
+            f"At β = {top:g} two heads are still off in some draws (hard attention{limit})",
+            e.estimate(BETA, "two_off", top),
+            above=0.0,
+            quantity=OFF,
+            reported=NEVER,
+            trials=at_top,
+        ),
+        judge_difference(
+            "larger-beta-one",
+            f"With β = {top:g} instead of {usual:g} one head is off more often",
+            changes["one"],
+            above=0.0,
+            quantity="change of the share off, one",
+            trials=at_top,
+        ),
+        judge_difference(
+            "larger-beta-two",
+            f"With β = {top:g} instead of {usual:g} two heads are off less often",
+            changes["two"],
+            below=0.0,
+            quantity="change of the share off, two",
+            trials=at_top,
+        ),
+        judge_difference(
+            "no-beta-saves-one-head",
+            "Each at its best β, one head's output is further from the average (root mean square)",
+            paired(one, two),
+            above=0.0,
+            quantity="distance, one head − two",
+            trials=e.drawn(BETA).ids,
+        ),
+        _noise_alone(e),
+    ]
 
 
 def _noise_alone(e: Evidence) -> Claim:
@@ -157,15 +164,13 @@ def _noise_alone(e: Evidence) -> Claim:
         statement = "Noise alone swings one head, not two"
         return judge("noise-alone", statement, MISSING, comparison=True)
     rows = e.drawn(NOISE, alpha)
-    runs = [row["one_off"] - row["two_off"] for row in rows]
-    return judge(
+    return judge_difference(
         "noise-alone",
         f"Equal lengths but α = {alpha:g}: one head is off more often than two",
-        mean_interval(runs),
+        [row["one_off"] - row["two_off"] for row in rows],
         above=0.0,
         quantity="share off, one head − two",
         trials=rows.ids,
-        comparison=True,
     )
 
 
@@ -193,3 +198,31 @@ def _exact_agrees(e: Evidence, arm: str) -> Claim:
         quantity="simulation − exact",
         trials=e.ids(BETA, SPREAD),
     )
+
+
+def facts(study: HeadRobustness, e: Evidence, claims: Sequence[Claim]) -> Mapping[str, Any]:
+    """Shares off, the exact line at the exercise's β, the best β of each."""
+    line, sweep = e.line(VARIES), e.line(BETA)
+    if not e.points(VARIES) or not line:
+        return {"complete": False}
+    alpha, beta, off = first_swing(e), e.settings.beta, e.estimate(VARIES, "two_off")
+    best = {arm: int(sweep[f"{arm}_square"].argmin()) for arm in ARMS if sweep}
+    return {
+        "complete": True,
+        "one_off": e.estimate(VARIES, "one_off"),
+        "two_off": off,
+        "lost_share": 100 * e.estimate(VARIES, "off_and_lost").value / off.value
+        if off.value > 0
+        else None,
+        "negative": e.exact(VARIES, "negative"),
+        "limit": e.exact(VARIES, "limit"),
+        "exact": lambda name: line.at(beta, name),
+        "distance": lambda arm: math.sqrt(line.at(beta, f"{arm}_square")),
+        "best": {  # the β of the exact line closest to the average, and that distance
+            arm: (float(sweep["x"][i]), math.sqrt(sweep[f"{arm}_square"][i]))
+            for arm, i in best.items()
+        },
+        "alpha": None if math.isnan(alpha) else alpha,
+        "noise_size": 2 * beta * math.sqrt(alpha) if alpha > 0 else None,
+        "noise_off": {arm: e.estimate(NOISE, f"{arm}_off", alpha) for arm in ARMS},
+    }
