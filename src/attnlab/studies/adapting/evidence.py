@@ -13,7 +13,7 @@ from attnlab.audit.checks.grid_edge import Choice
 from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.finding import Finding
 from attnlab.lab.arms import Arms, Share
-from attnlab.lab.claim import Claim, Verdict, judge
+from attnlab.lab.claim import Claim, judge
 from attnlab.lab.findings import resting_on
 from attnlab.lab.table import Row, Table
 from attnlab.measure.intervals import Estimate, difference_limits, mean_interval
@@ -190,28 +190,26 @@ def has_collapsed(row: Row) -> bool:
 
 
 def no_collapse(models: Mapping[str, Sequence[Row]]) -> Claim:
-    """The claim that none of the chosen models has collapsed; by label, those that were chosen."""
+    """The claim that none of the chosen models, given by label, has collapsed."""
     rows = sorted((row for part in models.values() for row in part), key=lambda r: (r.seed, r.id))
     times = {name: sum(map(has_collapsed, part)) for name, part in sorted(models.items())}
     named = [f"{name} ({n} of {len(models[name])})" for name, n in times.items() if n]
     more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
     bad, names = sum(times.values()), ", ".join(named[:SHOWN])
-    verdict: Verdict = "holds"
-    why = f"none of {len(rows)} models has collapsed"
-    if bad:
-        verdict = "fails"
-        why = f"{bad} of {len(rows)} models predict no better than a constant: {names}{more}"
-    elif not rows:
-        verdict, why = "undecided", "no estimate: no model was trained"
-    return Claim(
+    claim = judge(
         "no-collapse",
         "No model chosen on dev has collapsed to constant predictions",
-        verdict,
-        Estimate(float(bad), n=len(rows), method="models counted", exact=True),
-        why,
-        "models collapsed",
-        trials=tuple(row.id for row in rows),
+        Estimate(float(bad), n=len(rows), method="models counted", exact=bool(rows)),
+        below=0.5,
+        quantity="models collapsed",
+        trials=[row.id for row in rows],
     )
+    why = {
+        "holds": f"none of {len(rows)} models has collapsed",
+        "fails": f"{bad} of {len(rows)} models predict no better than a constant: {names}{more}",
+        "undecided": "no estimate: no model was trained",
+    }
+    return replace(claim, why=why[claim.verdict])
 
 
 def enough_test_rows(models: Mapping[str, Sequence[Row]], effect: float) -> Finding:

@@ -82,7 +82,8 @@ def compare_starts(s: ConceptsSettings, trial: Trial, context: TrialContext) -> 
         sample_bytes(target.test, s.scored_bytes, seed.child("test")),
     )
     source = sample_bytes(text_splits("news").train, s.source_bytes, seed.child("source"))
-    borrowed = bpe_tokenizer(source, s.vocabulary)
+    train_bpe = partial(train_tokenizer, "bpe", min_count=MIN_COUNT, vocabulary=s.vocabulary)
+    borrowed = train_bpe(source)
     training = _Training(s, trial, context)
     pretrained = training.new_model("pretrained")
     training.fit(pretrained, borrowed, source)
@@ -92,7 +93,7 @@ def compare_starts(s: ConceptsSettings, trial: Trial, context: TrialContext) -> 
     curves: dict[str, list[float]] = {}
     for size in s.sizes:
         texts = sample_bytes(target.train, size, seed.child("read"))
-        own = bpe_tokenizer(texts, s.vocabulary)
+        own = train_bpe(texts)
         starts = {
             "continued": (copy.deepcopy(pretrained), borrowed),
             "borrowed": (training.new_model("fresh"), borrowed),
@@ -107,11 +108,6 @@ def compare_starts(s: ConceptsSettings, trial: Trial, context: TrialContext) -> 
             metrics |= swapped_tokenizers(starts, held_out)
             findings += model_findings(starts["own"][0], "end")
     return Outcome(metrics, curves=curves, findings=findings)
-
-
-def bpe_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
-    """A BPE tokenizer trained on these texts."""
-    return train_tokenizer("bpe", texts, min_count=MIN_COUNT, vocabulary=vocabulary)
 
 
 def at_best(log: Log) -> dict[str, float]:
@@ -136,14 +132,10 @@ def swapped_tokenizers(starts: Starts, held_out: HeldOut) -> dict[str, float]:
     """Perplexity per token with the model's own tokenizer, and with that of the other model."""
     metrics = {}
     for start, other in (("own", "borrowed"), ("borrowed", "own")):
-        model, right = starts[start]
-        wrong = starts[other][1]
-        good, bad = (text_perplexity(model, t, held_out.test).corpus for t in (right, wrong))
-        metrics |= {
-            f"{start}_right": good,
-            f"{start}_wrong": bad,
-            f"{start}_log_ratio": math.log(bad / good),
-        }
+        model, tokenizers = starts[start][0], (starts[start][1], starts[other][1])
+        right, wrong = (text_perplexity(model, t, held_out.test).corpus for t in tokenizers)
+        metrics |= {f"{start}_right": right, f"{start}_wrong": wrong}
+        metrics[f"{start}_log_ratio"] = math.log(wrong / right)
     return metrics
 
 

@@ -187,6 +187,15 @@ def mask_tokens(tokenizer: Any, ids: list[list[int]], seed: int) -> tuple[Tensor
     return batch["input_ids"], batch["labels"]
 
 
+def masked_outcomes(
+    tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """What became of the selected tokens: True where it is [MASK], another token, or the same."""
+    chosen = labels != IGNORE
+    mask, kept = chosen & (inputs == tokenizer.mask_token_id), chosen & (inputs == before)
+    return {"mask": mask, "random": chosen & ~mask & ~kept, "kept": kept}
+
+
 def count_masked(before: Tensor, inputs: Tensor, labels: Tensor, tokenizer: Any) -> dict[str, int]:
     """Tokens that may be selected, that were, and what became of these; selected markers.
 
@@ -196,14 +205,10 @@ def count_masked(before: Tensor, inputs: Tensor, labels: Tensor, tokenizer: Any)
     chosen = labels != IGNORE
     assert torch.equal(before[~chosen], inputs[~chosen]), "a token without a label changed"
     assert torch.equal(before[chosen], labels[chosen]), "a label is not the original token"
-    mask = chosen & (inputs == tokenizer.mask_token_id)
-    kept = chosen & (inputs == before)
     counted = {
         "words": ~special,
         "chosen": chosen,
-        "mask": mask,
-        "random": chosen & ~mask & ~kept,
-        "kept": kept,
+        **masked_outcomes(tokenizer, before, inputs, labels),
         "markers": chosen & special,
     }
     return {name: int(where.sum()) for name, where in counted.items()}
@@ -213,16 +218,13 @@ def masking_example(
     tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor
 ) -> dict[str, list[str]]:
     """The first stretch of SHOWN_MASKED tokens with as many of the three outcomes as any has."""
-    chosen = labels != IGNORE
-    mask = chosen & (inputs == tokenizer.mask_token_id)
-    kept = chosen & (inputs == before)
-    outcomes = torch.stack([mask, kept, chosen & ~mask & ~kept])
-    best = (-1, 0, 0)
-    for row in range(len(before)):
-        for start in range(0, before.shape[1] - SHOWN_MASKED, SHOWN_MASKED // 2):
-            kinds = int(outcomes[:, row, start : start + SHOWN_MASKED].any(dim=1).sum())
-            best = max(best, (kinds, -row, -start))
-    row, start = -best[1], -best[2]
+    outcomes = torch.stack(list(masked_outcomes(tokenizer, before, inputs, labels).values()))
+    kinds = {
+        (row, start): int(outcomes[:, row, start : start + SHOWN_MASKED].any(dim=1).sum())
+        for row in range(len(before))
+        for start in range(0, before.shape[1] - SHOWN_MASKED, SHOWN_MASKED // 2)
+    }
+    row, start = max(kinds, key=kinds.__getitem__, default=(0, 0))
     shown = (row, slice(start, start + SHOWN_MASKED))
     name = tokenizer.convert_ids_to_tokens
     return {
