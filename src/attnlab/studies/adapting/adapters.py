@@ -114,12 +114,9 @@ class Adapters(AdaptStudy):
         trials = []
         for arm, config in arms.items():
             rates = [float(f"{factor * RATES[config['method']]:.3g}") for factor in s.factors]
-            config = {
-                **s.search_config(rates, [s.batch], [epochs]),
-                **{"task": task, "arm": arm, "part": f"{task}: {arm}"},
-                **base,
-                **config,
-            }
+            names = {"task": task, "arm": arm, "part": f"{task}: {arm}"}
+            search = s.search_config(rates, [s.batch], [epochs])
+            config = {**names, **search, **base, **config}
             trials += [self.trial(seed, **config) for seed in range(seeds)]
         return trials
 

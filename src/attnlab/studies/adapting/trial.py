@@ -136,7 +136,9 @@ def run(study: AdaptStudy, trial: Trial, context: TrialContext) -> Outcome:
         collapse, *others = findings_after(model, chosen, task, test)
         findings += [with_history(collapse, *history), *others]
     elif kind == "collapse":
-        both = _join(predict_all(model, task.dev), predict_all(model, task.test))
+        dev, test = predict_all(model, task.dev), predict_all(model, task.test)
+        logits = np.concatenate([dev.logits, test.logits])
+        both = Predictions(logits, np.concatenate([dev.labels, test.labels]))
         metrics |= _whole_metrics(both)
         findings.append(with_history(collapse_of(both, task.data.labels), *history))
     return Outcome(
@@ -163,12 +165,6 @@ def _run_cells(search: Search, s: FinetuneSettings, c: Mapping[str, Any]) -> dic
     factors = {"learning_rate": c["widen_factor"], "batch": BATCH_FACTOR}
     widened = widen(search, s, axes, factors, c["widen"])
     return {"cells": len(search.cells), "widened": widened}
-
-
-def _join(one: Predictions, other: Predictions) -> Predictions:
-    return Predictions(
-        np.concatenate([one.logits, other.logits]), np.concatenate([one.labels, other.labels])
-    )
 
 
 def _whole_metrics(both: Predictions) -> dict[str, Any]:
