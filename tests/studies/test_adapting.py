@@ -21,13 +21,12 @@ from attnlab.products.finetune.settings import RATES, FinetuneSettings
 from attnlab.products.finetune.training import training_settings
 from attnlab.studies.adapting import tiny
 from attnlab.studies.adapting.adapters import Adapters
-from attnlab.studies.adapting.data import load_task
+from attnlab.studies.adapting.evidence import Cell
 from attnlab.studies.adapting.fine_tuning import FineTuning
-from attnlab.studies.adapting.optimizers import Optimizers
-from attnlab.studies.adapting.search import Cell, Search, grid, halving, widen
-from attnlab.studies.adapting.settings import OptimizerSettings
+from attnlab.studies.adapting.optimizers import Optimizers, OptimizerSettings
+from attnlab.studies.adapting.search import Search, grid, halving, widen
 from attnlab.studies.adapting.study import AdaptStudy
-from attnlab.studies.adapting.trial import finetune_settings
+from attnlab.studies.adapting.trial import finetune_settings, load_task
 from attnlab.tasks.encoder_inputs import EncodedExamples
 from attnlab.training.classify import fit
 from attnlab.training.tune import build_classifier
@@ -141,7 +140,7 @@ def test_dev_and_as_many_training_rows_are_scored_at_every_evaluation() -> None:
     rates = study.settings.rates("adamw")  # type: ignore[attr-defined]
     assert len(rates) == 2
     for rate in rates:
-        (curves,) = arms.curves("adamw", rate).values()
+        (curves,) = arms.at_rate(rate).curves("adamw").values()
         assert curves["dev_step"] == [3.0, 6.0]  # 48 rows, batch 16, two epochs
         for name in ("dev_accuracy", "dev_loss", "train_accuracy", "own_loss"):
             assert len(curves[name]) == 2

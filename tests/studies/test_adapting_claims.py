@@ -11,10 +11,10 @@ from attnlab.api.conclude import Conclusions, draw_conclusions
 from attnlab.audit.finding import Finding
 from attnlab.lab.table import Row, Table
 from attnlab.studies.adapting.adapters import Adapters
+from attnlab.studies.adapting.evidence import CELLS, RIGHT
 from attnlab.studies.adapting.fine_tuning import FineTuning
 from attnlab.studies.adapting.optimizers import Optimizers
-from attnlab.studies.adapting.settings import CELLS, RIGHT, rate_text
-from attnlab.studies.adapting.study import AdaptStudy
+from attnlab.studies.adapting.study import AdaptStudy, rate_text
 
 
 def cell(rate: float, dev: float) -> dict[str, Any]:

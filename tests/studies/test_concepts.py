@@ -19,18 +19,9 @@ from attnlab.lab.claim import MIN_SEEDS
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, TrialContext
 from attnlab.models.encoder import open_encoder
-from attnlab.studies.concepts import (
-    adaptation,
-    foreign_ids,
-    masking,
-    merges,
-    order,
-    pairs,
-    texts,
-    training_loop,
-)
+from attnlab.studies.concepts import adaptation, encoding, merges, texts, training
 from attnlab.studies.concepts.study import PARTS, Concepts
-from attnlab.studies.concepts.texts import byte_count, sample_bytes, word_count
+from attnlab.studies.concepts.texts import byte_count, sample_bytes
 from attnlab.tasks.corpus import Splits
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
@@ -76,7 +67,7 @@ def test_merges_in_another_order_are_noticed() -> None:
 def test_a_pair_is_told_from_what_is_none() -> None:
     cls, sep = 101, 102
     ids, kinds = np.array([101, 7, 102, 8, 9, 102]), np.array([0, 0, 0, 1, 1, 1])
-    assert pairs.is_pair(ids, kinds, cls, sep)
+    assert encoding.is_pair(ids, kinds, cls, sep)
     for wrong_ids, wrong_kinds in (
         (ids[1:], kinds[1:]),
         (ids[:-1], kinds[:-1]),
@@ -84,14 +75,14 @@ def test_a_pair_is_told_from_what_is_none() -> None:
         (ids, np.array([0, 0, 1, 1, 1, 1])),
         (np.array([101, 7, 8, 9, 5, 102]), kinds),
     ):
-        assert not pairs.is_pair(wrong_ids, wrong_kinds, cls, sep)
+        assert not encoding.is_pair(wrong_ids, wrong_kinds, cls, sep)
 
 
 def test_the_mask_hides_padding_and_segments_count(tmp_path: Path) -> None:
     encoder = open_encoder(bert_folder(tmp_path / "bert"))
     example = Example("a good film", "it w3 w5 w7", 0)
     alone = encode_examples(encoder.tokenizer, [example], 31).batch([0])
-    found = pairs.distances(encoder, alone, example)
+    found = encoding.distances(encoder, alone, example)
     assert found["masked"] < 1e-9, "1 − cos of float32 rounding: about (1e-6)²"
     for name in ("unmasked", "no_segments", "one_text"):
         assert found[name] > 1e-6, name
@@ -107,28 +98,28 @@ def test_every_fact_of_the_loop() -> None:
     assert 0 < found["kept_eval"] < found["kept_train"]
     assert found["records_eval"] and not found["records_no_grad"]
     assert study.run(trial, TrialContext()).metrics == found
-    model = training_loop.build_network(Seed(3)).eval()
+    model = training.build_network(Seed(3)).eval()
     rows = torch.randn(7, 5, generator=Seed(5).torch_generator())
-    one = training_loop.gradient_ratios(model, rows)
+    one = training.gradient_ratios(model, rows)
     model.zero_grad = lambda set_to_none=True: None
-    assert training_loop.gradient_ratios(model, rows)["zeroed"] != one["zeroed"], (
+    assert training.gradient_ratios(model, rows)["zeroed"] != one["zeroed"], (
         "a planted fault is seen"
     )
 
 
-def few(rows: int = 47) -> order.Vectors:
+def few(rows: int = 47) -> training.Vectors:
     """Two classes apart in the first coordinate, and much that they share in the second."""
     labels = torch.arange(rows) % 2
     x = torch.randn(rows, 5, generator=Seed(1).torch_generator()) * 0.05
     x[:, 0] += 0.6 * (labels - 0.5)
     x[:, 1] += 1
-    return order.Vectors(torch.nn.functional.normalize(x, dim=1), labels)
+    return training.Vectors(torch.nn.functional.normalize(x, dim=1), labels)
 
 
 def test_orders_hold_every_row_and_only_one_is_sorted() -> None:
     rows = few()
     for shuffled in (True, False):
-        batches = order.OrderedBatches(rows, Seed(2), shuffled=shuffled)
+        batches = training.OrderedBatches(rows, Seed(2), shuffled=shuffled)
         assert batches.per_epoch == 5
         labels = torch.cat([batches.batch(i).labels for i in range(5)]).tolist()
         assert (labels == sorted(labels)) is not shuffled
@@ -136,12 +127,12 @@ def test_orders_hold_every_row_and_only_one_is_sorted() -> None:
         assert len({tuple(row) for row in first.tolist()}) == 40, "no row twice"
         again = torch.cat([batches.batch(i).x for i in range(5, 10)])
         assert torch.equal(first, again) is not shuffled
-    learnt = order.accuracy_curve(
-        order.OrderedBatches(rows, Seed(2), shuffled=True), rows, 3, Seed(3), TrialContext()
+    learnt = training.accuracy_curve(
+        training.OrderedBatches(rows, Seed(2), shuffled=True), rows, 3, Seed(3), TrialContext()
     )
     assert len(learnt) == 3 and learnt[-1] > 0.9
-    spoilt = order.accuracy_curve(
-        order.OrderedBatches(rows, Seed(2), shuffled=False), rows, 3, Seed(3), TrialContext()
+    spoilt = training.accuracy_curve(
+        training.OrderedBatches(rows, Seed(2), shuffled=False), rows, 3, Seed(3), TrialContext()
     )
     assert spoilt[-1] < learnt[-1]
 
@@ -160,17 +151,24 @@ def test_labels_are_counted_by_hand() -> None:
     before = torch.tensor([[1, 5, 6, 7, 8, 2, 0]])
     inputs = torch.tensor([[1, 3, 9, 7, 8, 2, 0]])
     labels = torch.tensor([[IGNORE, 5, 6, 7, IGNORE, IGNORE, IGNORE]])
-    found = masking.count_masked(before, inputs, labels, Words())
-    assert found == masking.MaskCounts(words=4, chosen=3, mask=1, random=1, kept=1, markers=0)
+    found = encoding.count_masked(before, inputs, labels, Words())
+    assert found == {
+        "words": 4,
+        "chosen": 3,
+        "mask": 1,
+        "random": 1,
+        "kept": 1,
+        "markers": 0,
+    }
     moved, wrong = inputs.clone(), labels.clone()
     moved[0, 4] = 11
     wrong[0, 1] = 6
     for faulty in ((before, moved, labels), (before, inputs, wrong)):
         with pytest.raises(AssertionError):
-            masking.count_masked(*faulty, Words())
+            encoding.count_masked(*faulty, Words())
     marked = labels.clone()
     marked[0, 0] = 1
-    assert masking.count_masked(before, inputs, marked, Words()).markers == 1
+    assert encoding.count_masked(before, inputs, marked, Words())["markers"] == 1
 
 
 def test_the_collator_masks_as_it_is_told() -> None:
@@ -188,22 +186,22 @@ def test_the_collator_masks_as_it_is_told() -> None:
     )
     rng = Seed(7).numpy_generator()
     ids = [[1, *rng.integers(4, 101, size=31).tolist(), 2] for _ in range(300)]
-    inputs, labels = masking.mask_tokens(tokenizer, ids, 11)
-    found = masking.count_masked(torch.tensor(ids), inputs, labels, tokenizer)
-    n = found.chosen
-    assert found.words == 9300 and found.markers == 0
-    for share, wanted, of in ((n, 0.15, 9300), (found.mask, 0.8, n), (found.kept, 0.1, n)):
+    inputs, labels = encoding.mask_tokens(tokenizer, ids, 11)
+    found = encoding.count_masked(torch.tensor(ids), inputs, labels, tokenizer)
+    n = found["chosen"]
+    assert found["words"] == 9300 and found["markers"] == 0
+    for share, wanted, of in ((n, 0.15, 9300), (found["mask"], 0.8, n), (found["kept"], 0.1, n)):
         assert abs(share / of - wanted) < 5 * math.sqrt(wanted * (1 - wanted) / of)
-    again = masking.mask_tokens(tokenizer, ids, 11)
+    again = encoding.mask_tokens(tokenizer, ids, 11)
     assert torch.equal(again[0], inputs) and torch.equal(again[1], labels)
-    assert not torch.equal(masking.mask_tokens(tokenizer, ids, 12)[0], inputs)
-    shown = masking.masking_example(tokenizer, torch.tensor(ids), inputs, labels)
-    assert len(shown["text"]) == len(shown["label"]) == masking.SHOWN
+    assert not torch.equal(encoding.mask_tokens(tokenizer, ids, 12)[0], inputs)
+    shown = encoding.masking_example(tokenizer, torch.tensor(ids), inputs, labels)
+    assert len(shown["text"]) == len(shown["label"]) == encoding.SHOWN_MASKED
     assert "[MASK]" in shown["input"]
 
 
 def test_a_gpt2_adds_segments_as_words() -> None:
-    assert foreign_ids.segments_are_words(5) < 1e-6
+    assert adaptation.segments_are_words(5) < 1e-6
 
 
 def test_bytes_are_taken_in_a_drawn_order() -> None:
@@ -213,7 +211,6 @@ def test_bytes_are_taken_in_a_drawn_order() -> None:
         assert size - 1 <= byte_count(got) <= size, "a character is not cut in two"
     assert sample_bytes(documents, 20, Seed(1)) == sample_bytes(documents, 20, Seed(1))
     assert {sample_bytes(documents, 3, Seed(n))[0][0] for n in range(19)} == {"a", "b", "c"}
-    assert word_count(["to be", "or"]) == 3
     with pytest.raises(UsageError, match="55"):
         sample_bytes(documents, 57, Seed(1))
 

@@ -12,7 +12,7 @@ from attnlab.lab.source import load_study_class
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.studies import STUDIES
-from attnlab.studies.adapting.settings import CELLS
+from attnlab.studies.adapting.evidence import CELLS
 
 ITEMS = 23
 

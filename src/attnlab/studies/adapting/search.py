@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,11 +34,11 @@ from attnlab.products.finetune.training import (
     train_classifier,
     training_settings,
 )
+from attnlab.studies.adapting.evidence import Cell
 from attnlab.training.result import TrainResult
 
 HALVING_FACTOR = 3  # one cell of so many goes on to the next rung
 HYPERPARAMETERS = {"learning_rate": "rate", "batch": "batch", "epochs": "epochs"}  # in a cell
-Cell = dict[str, Any]
 
 
 @dataclass
@@ -57,7 +56,8 @@ class Search:
     def run_cell(self, s: FinetuneSettings) -> Cell:
         """Train a cell, or read it if it was trained before the search was stopped."""
         key = content_hash(s.model_dump(mode="json"), 16)
-        path = self._path(key)
+        folder = self.context.checkpoints
+        path = None if folder is None else folder / f"{key}.json"
         if path is not None and path.is_file():
             self.cells[key] = read_json(path)
         else:
@@ -79,10 +79,6 @@ class Search:
             self.best = (key, self._train(s, key)[1])
         return self.best[1]
 
-    def _path(self, key: str) -> Path | None:
-        folder = self.context.checkpoints
-        return None if folder is None else folder / f"{key}.json"
-
     def _train(self, s: FinetuneSettings, key: str) -> tuple[Cell, Classifier]:
         clock = _Clock(self.context.device)
         task, context = self.task, replace(self.context, checkpoints=None)
@@ -99,18 +95,10 @@ class Search:
         )
         watch = CollapseWatch(task.data.labels, score_train)
         result = train_classifier(model, task, settings, self.seed, context, watch)
-        hyperparameters = {
-            "rate": s.rate,
-            "batch": s.batch,
-            "epochs": s.epochs,
-            "optimizer": s.optimizer,
-            "momentum": s.momentum,
-        }
-        cell = {
-            "key": key,
-            **hyperparameters,
-            **_describe(result, steps_per_epoch(s, len(task.train))),
-        }
+        names = ("rate", "batch", "epochs", "optimizer", "momentum")
+        hyperparameters = {name: getattr(s, name) for name in names}
+        scores = _describe(result, steps_per_epoch(s, len(task.train)))
+        cell = {"key": key, **hyperparameters, **scores}
         if _rank(cell) >= max(map(_rank, self.cells.values()), default=(-1.0, 0.0)):
             self.cost = clock.cost(settings.steps)
         return cell, model
@@ -126,9 +114,8 @@ def grid(s: FinetuneSettings, axes: dict[str, Sequence[Any]]) -> list[FinetuneSe
 
 def halving(search: Search, s: FinetuneSettings, axes: dict[str, Sequence[Any]]) -> None:
     """Successive halving: each rung trains the best third of the last one with more epochs."""
-    rungs = sorted(axes["epochs"])
     remaining = grid(s, {name: values for name, values in axes.items() if name != "epochs"})
-    for epochs in rungs:
+    for epochs in sorted(axes["epochs"]):
         cells = [cell.model_copy(update={"epochs": epochs}) for cell in remaining]
         ranks = [_rank(search.run_cell(cell)) for cell in cells]
         order = sorted(range(len(cells)), key=lambda i: ranks[i], reverse=True)
@@ -187,12 +174,12 @@ def _rank(cell: Cell) -> tuple[float, float]:
 def _describe(result: TrainResult, epoch_steps: int) -> Cell:
     """Best dev scores (None where it diverged), learning curves, signs of a collapse."""
     lines = result.evaluations
-    best = next((line for line in lines if line["step"] == result.best_step), None)
-    if result.ending == "diverged":
-        best = None
+    ended = lines if result.ending != "diverged" else []
+    best = next((line for line in ended if line["step"] == result.best_step), {})
+    last = lines[-1] if lines else {}
     return {
-        "dev_accuracy": best["dev_accuracy"] if best else None,
-        "dev_loss": best["dev_loss"] if best else None,
+        "dev_accuracy": best.get("dev_accuracy"),
+        "dev_loss": best.get("dev_loss"),
         "best_step": result.best_step,
         "steps": result.steps,
         "epoch_steps": epoch_steps,
@@ -200,13 +187,13 @@ def _describe(result: TrainResult, epoch_steps: int) -> Cell:
         "collapse_first_epoch": first_epoch_collapse(lines, epoch_steps),
         "collapsed_evaluations": sum(int(line["collapsed"]) for line in lines),
         "evaluations": len(lines),
-        "top_share": lines[-1]["top_share"] if lines else None,
-        "last_dev_accuracy": lines[-1]["dev_accuracy"] if lines else None,
+        "top_share": last.get("top_share"),
+        "last_dev_accuracy": last.get("dev_accuracy"),
         "curves": learning_curves(result)
         | {
             name: [float(line[name]) for line in lines]
             for name in ("train_accuracy", "own_loss", "collapsed", "top_share")
-            if lines and name in lines[0]
+            if name in last
         },
     }
 

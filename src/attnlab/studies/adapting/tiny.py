@@ -6,7 +6,6 @@ kind. Accuracies on these data mean nothing: they exercise every step of the stu
 """
 
 import hashlib
-from functools import lru_cache
 from typing import Any
 
 from attnlab.core.seeds import Seed
@@ -30,7 +29,6 @@ ROWS = 6000  # a tenth of them are test rows: accuracies are known to ±4 points
 YES = 0.62  # share of the answer 'yes' among pairs, as in BoolQ
 
 
-@lru_cache(maxsize=1)
 def encoder() -> Encoder:
     """A random BERT; in place of a hash of its weights it has one of its shape."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors

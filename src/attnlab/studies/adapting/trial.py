@@ -3,32 +3,37 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from attnlab.audit.finding import Finding
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.products.finetune.audits import (
     collapse_of,
     findings_after,
     findings_before,
     with_history,
 )
-from attnlab.products.finetune.settings import FinetuneSettings
-from attnlab.products.finetune.task import EncodedTask, predict_all
+from attnlab.products.finetune.settings import FinetuneSettings, load_data
+from attnlab.products.finetune.task import EncodedTask, encode_task, initial_encoder, predict_all
 from attnlab.products.finetune.training import training_settings
 from attnlab.products.finetune.trial import score_metrics, task_sizes
-from attnlab.studies.adapting.data import load_task
-from attnlab.studies.adapting.search import HYPERPARAMETERS, Cell, Search, grid, halving, widen
-from attnlab.studies.adapting.settings import CELLS, RIGHT
+from attnlab.studies.adapting import tiny
+from attnlab.studies.adapting.evidence import CELLS, RIGHT, Cell
+from attnlab.studies.adapting.search import HYPERPARAMETERS, Search, grid, halving, widen
 from attnlab.studies.adapting.study import AdaptStudy
-from attnlab.tasks.labelled import majority
+from attnlab.tasks.labelled import LabelledData, majority
 from attnlab.training.classify import Predictions
 from attnlab.training.tune import check_installed
 
+MADE_UP = {"made-up": tiny.texts, "made-up pairs": tiny.pairs}
+# settings that decide the token ids; trainings that agree on them share the encoded task
+OF_IDS = {"data", "model", "rows", "scored", "longest", "method", "prefix_length"}
 BATCH_FACTOR = 2  # between a batch size at an end of the search and the one tried beyond it
 CELL_METRICS = (
     "dev_accuracy",
@@ -59,29 +64,98 @@ def finetune_settings(config: Mapping[str, Any]) -> FinetuneSettings:
     return build(FinetuneSettings, {key: config[key] for key in config if key in known})
 
 
+def load_task(s: FinetuneSettings, seed: Seed, tested: int = 0) -> EncodedTask:
+    """The encoded task of one trial; `tested` is the number of test rows, 0 for all.
+
+    Where not all training rows are wanted, they are the first of an order that the seed shuffles:
+    a smaller set is part of every larger one of the same seed, and another seed draws other rows.
+    Dev and test are the same for all seeds.
+    """
+    of_ids = s.model_dump_json(include=OF_IDS)
+    task = _encode(of_ids, seed.number if s.rows else 0, tested)
+    return replace(task, encoder=initial_encoder(s, task.encoder, seed))
+
+
+@lru_cache(maxsize=2)
+def _encode(of_ids: str, seed: int, tested: int) -> EncodedTask:
+    s = FinetuneSettings.model_validate_json(of_ids)
+    data = _data(s.data)
+    train = data.train
+    if s.rows:
+        order = Seed(seed).child("rows").numpy_generator().permutation(len(train))
+        train = tuple(train[int(i)] for i in order[: s.rows])
+    return encode_task(s, replace(data.sample(0, s.scored, tested), train=train), _encoder(s.model))
+
+
+@lru_cache(maxsize=2)
+def _data(name: str) -> LabelledData:
+    return MADE_UP[name]() if name in MADE_UP else load_data(FinetuneSettings(data=name))
+
+
+@lru_cache(maxsize=2)
+def _encoder(name: str) -> Encoder:
+    return tiny.encoder() if name == "tiny" else open_encoder(name)
+
+
 def run(study: AdaptStudy, trial: Trial, context: TrialContext) -> Outcome:
-    """Train on the training rows, choose by dev, and test where the kind of trial says so."""
+    """Train on the training rows and choose by dev; the kind of trial says what is tested.
+
+    search      the best cell, on the test rows, once
+    collapse    the one training, on dev and test as one set, as BoolQ's validation set was
+                published; nothing is chosen by the result
+    long, size  nothing
+    """
     c = trial.config
-    s = finetune_settings(c)
+    kind, s = c["kind"], finetune_settings(c)
     task = load_task(s, trial.stream, c["tested"])
     task.check_labels()
-    search = Search(task, trial.stream, context, _train_scored(c["kind"], task))
+    # training rows that are scored beside dev: all of them, none, or as many as dev has
+    train_scored = {"long": len(task.train), "size": 0}.get(kind, len(task.dev))
+    search = Search(task, trial.stream, context, train_scored)
     untrained = task.build_classifier(s, trial.stream, context.device)
     findings = findings_before(untrained, s, task, training_settings(s, len(task.train)))
-    if c["kind"] == "search":
-        return _run_search(search, s, c, findings)
-    return _run_single(search, s, findings, whole=c["kind"] == "collapse")
+    metrics = _run_cells(search, s, c)
+    best, documents = search.best_cell(), {CELLS: json.dumps(list(search.cells.values()))}
+    if best["dev_accuracy"] is None:
+        metric, why = "dev_accuracy", best["problem"]
+        if kind == "search":
+            metric, why = "accuracy", f"every cell diverged: {why}"
+        return Outcome({metric: math.nan}, documents=documents, reasons={metric: why})
+    chosen = s.model_copy(update={field: best[name] for field, name in HYPERPARAMETERS.items()})
+    model, arrays = search.best_model(chosen), {}
+    metrics |= {
+        **_cell_metrics(best),
+        **task_sizes(model, task, chosen),
+        "dev_majority": majority(task.data.dev),
+    }
+    history = best["collapse_first_epoch"], best["collapsed_evaluations"]
+    if kind == "search":
+        test, train = predict_all(model, task.test), predict_all(model, task.train)
+        metrics |= {**score_metrics(test), "train_accuracy": train.accuracy}
+        arrays = {RIGHT: (test.classes == test.labels).astype(np.uint8)}
+        collapse, *others = findings_after(model, chosen, task, test)
+        findings += [with_history(collapse, *history), *others]
+    elif kind == "collapse":
+        dev, test = predict_all(model, task.dev), predict_all(model, task.test)
+        logits = np.concatenate([dev.logits, test.logits])
+        both = Predictions(logits, np.concatenate([dev.labels, test.labels]))
+        metrics |= _whole_metrics(both)
+        findings.append(with_history(collapse_of(both, task.data.labels), *history))
+    return Outcome(
+        metrics,
+        cost=search.cost,
+        arrays=arrays,
+        curves=best["curves"],
+        documents=documents,
+        findings=findings,
+    )
 
 
-def _train_scored(kind: str, task: EncodedTask) -> int:
-    """Training rows that are scored beside dev: all of them, or as many as dev has."""
-    return {"long": len(task.train), "size": 0}.get(kind, len(task.dev))
-
-
-def _run_search(
-    search: Search, s: FinetuneSettings, c: Mapping[str, Any], findings: list[Finding]
-) -> Outcome:
-    """All cells on dev; the best of them on the test rows, once."""
+def _run_cells(search: Search, s: FinetuneSettings, c: Mapping[str, Any]) -> dict[str, Any]:
+    """Train every cell of a search, with its metrics, or the only one of a single training."""
+    if c["kind"] != "search":
+        search.run_cell(s)
+        return {}
     axes = {"learning_rate": c["rates"], "batch": c["batches"], "epochs": c["all_epochs"]}
     if c["search"] == "halving":
         halving(search, s, axes)
@@ -90,64 +164,7 @@ def _run_search(
             search.run_cell(cell)
     factors = {"learning_rate": c["widen_factor"], "batch": BATCH_FACTOR}
     widened = widen(search, s, axes, factors, c["widen"])
-    best, task = search.best_cell(), search.task
-    documents = {CELLS: json.dumps(list(search.cells.values()))}
-    if best["dev_accuracy"] is None:
-        reason = f"every cell diverged: {best['problem']}"
-        return Outcome({"accuracy": math.nan}, documents=documents, reasons={"accuracy": reason})
-    chosen = s.model_copy(update={field: best[name] for field, name in HYPERPARAMETERS.items()})
-    model = search.best_model(chosen)
-    test, train = predict_all(model, task.test), predict_all(model, task.train)
-    collapse, *others = findings_after(model, chosen, task, test)
-    metrics = {
-        **score_metrics(test),
-        "train_accuracy": train.accuracy,
-        **_cell_metrics(best),
-        **task_sizes(model, task, chosen),
-        "dev_majority": majority(task.data.dev),
-        "cells": len(search.cells),
-        "widened": widened,
-    }
-    return Outcome(
-        metrics,
-        cost=search.cost,
-        arrays={RIGHT: (test.classes == test.labels).astype(np.uint8)},
-        curves=best["curves"],
-        documents=documents,
-        findings=[*findings, _with_history(collapse, best), *others],
-    )
-
-
-def _run_single(
-    search: Search, s: FinetuneSettings, findings: list[Finding], *, whole: bool
-) -> Outcome:
-    """One training. The test rows are not touched, unless `whole`.
-
-    Then dev and test count as one set, as BoolQ's validation set was published; nothing is chosen
-    by the result.
-    """
-    cell, task = search.run_cell(s), search.task
-    documents = {CELLS: json.dumps([cell])}
-    if cell["dev_accuracy"] is None:
-        reasons = {"dev_accuracy": cell["problem"]}
-        return Outcome({"dev_accuracy": math.nan}, documents=documents, reasons=reasons)
-    model = search.best_model(s)
-    metrics: dict[str, Any] = {
-        **_cell_metrics(cell),
-        **task_sizes(model, task, s),
-        "dev_majority": majority(task.data.dev),
-    }
-    if whole:
-        parts = [predict_all(model, rows) for rows in (task.dev, task.test)]
-        both = Predictions(
-            np.concatenate([part.logits for part in parts]),
-            np.concatenate([part.labels for part in parts]),
-        )
-        metrics |= _whole_metrics(both)
-        findings = [*findings, _with_history(collapse_of(both, task.data.labels), cell)]
-    return Outcome(
-        metrics, cost=search.cost, curves=cell["curves"], documents=documents, findings=findings
-    )
+    return {"cells": len(search.cells), "widened": widened}
 
 
 def _whole_metrics(both: Predictions) -> dict[str, Any]:
@@ -158,10 +175,6 @@ def _whole_metrics(both: Predictions) -> dict[str, Any]:
         "whole_rows": rows,
         "whole_top_share": float(np.bincount(both.classes).max() / rows),
     }
-
-
-def _with_history(collapse: Finding, cell: Cell) -> Finding:
-    return with_history(collapse, cell["collapse_first_epoch"], cell["collapsed_evaluations"])
 
 
 def _cell_metrics(cell: Cell) -> dict[str, Any]:

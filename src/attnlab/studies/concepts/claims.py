@@ -3,64 +3,25 @@
 import math
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from attnlab.lab.claim import Claim, judge
-from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.studies.concepts.evidence import Evidence
-from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+from attnlab.lab.claim import Claim, judge, judge_difference
+from attnlab.measure.intervals import Estimate
+from attnlab.report.prose import render_prose
+from attnlab.studies.concepts.study import Concepts, ConceptsSettings, Evidence
 
 ROUNDING = 1e-6  # 1 − cos of float32 vectors that differ by rounding is far below this
 RATIO_ROUNDING = 1e-5  # of a ratio of float32 norms
 STANDARD_ERRORS = 3.89  # an exact draw is farther from its probability once in 10,000 draws
 ALL = 0.9999  # a share above this is everything
 
-STATEMENTS = {
-    "pair-form": "A BERT tokenizer encodes every pair as [CLS] a [SEP] b [SEP], with segment ids "
-    "0, then 1",
-    "mask-hides-padding": "With an attention mask, padding changes the vector of a pair by "
-    "rounding only",
-    "padding-counts-unmasked": "Without the attention mask, the same padding changes the vector",
-    "segments-count": "Setting all segment ids to 0 changes the vector",
-    "gradients-add": "Without zero_grad, a second backward pass doubles the gradient",
-    "eval-is-still": "In eval mode the output of a row is deterministic and does not depend on "
-    "the other rows of the batch",
-    "train-moves": "In train mode the output of a row depends on the other rows of the batch "
-    "(batch norm)",
-    "eval-records": "eval() alone still saves tensors for a backward pass",
-    "no-grad-keeps-nothing": "no_grad() saves no tensors for a backward pass",
-    "shuffling-helps": "Training on shuffled sentences gives a higher test accuracy than training "
-    "on sentences sorted by class",
-    "same-merges": "The tokenizers library learns the same merges as a program of forty lines, in "
-    "the same order",
-    "same-pieces": "Both split the words of unseen texts into the same tokens",
-    "masked-chosen": "15 % of the tokens are selected",
-    "masked-mask": "80 % of the selected tokens become [MASK]",
-    "masked-random": "10 % of the selected tokens become another token",
-    "masked-kept": "10 % of the selected tokens stay as they are, but are scored",
-    "markers-stay": "[CLS], [SEP] and padding are never selected",
-    "foreign-ids-ruin": "A pretrained model reads another tokenizer's ids without an error, at a "
-    "higher perplexity",
-    "worse-than-guessing": "With another tokenizer's ids the model is worse than a uniform guess "
-    "over the vocabulary",
-    "segments-are-words": "GPT-2 adds segment ids as token embeddings: segment 1 is the token of "
-    "id 1",
-    "shorter": "A tokenizer trained on {text} encodes them in fewer tokens than one trained on "
-    "news",
-    "own-tokenizer-pays": "Trained from scratch on {many:,} bytes of {text}, a model needs fewer "
-    "bits per byte with a tokenizer trained on them than with the news tokenizer",
-    "pretraining-pays": "With {few:,} bytes of {text}, training the news model further beats "
-    "training from scratch with a new tokenizer",
-    "anew-pays": "With {many:,} bytes of {text}, training from scratch with a new tokenizer beats "
-    "training the news model further",
-    "mismatch": "The model trained on {text} reads the ids of another tokenizer of the same size "
-    "without an error, at a higher perplexity",
-}
+_, _SECTIONS = render_prose((Path(__file__).parent / "claims.md").read_text(encoding="utf-8"), {})
+STATEMENTS = {section.heading: section.paragraphs[0] for section in _SECTIONS}
 
 
 def claims(study: Concepts, e: Evidence) -> list[Claim]:
     """The claims of every part that is in the run."""
-    s = study.settings
     by_part = {
         "pair": _pair,
         "loop": _loop,
@@ -69,10 +30,10 @@ def claims(study: Concepts, e: Evidence) -> list[Claim]:
         "masking": _masking,
         "ids": _ids,
     }
+    s = study.settings
     judged = [claim for part in by_part if part in s.parts for claim in by_part[part](e)]
-    if "anew" in s.parts:
-        judged += [claim for target in s.targets for claim in _adaptation(e, s, target)]
-    return judged
+    targets = s.targets if "anew" in s.parts else ()
+    return judged + [claim for target in targets for claim in _adaptation(e, s, target)]
 
 
 def _level(e: Evidence, arm: str, name: str, metric: str, quantity: str, **limits: Any) -> Claim:
@@ -90,13 +51,18 @@ def _exact(
     **limits: Any,
 ) -> Claim:
     """The claim that metrics lie within the limits in every trial; the value farthest from
-    `expected` decides."""
-    values = [value for metric in metrics for value in e.values(arm, metric).values()]
+    `expected` decides. "right / all" is a share of two counts."""
+    values = [value for metric in metrics for value in _values(e, arm, metric)]
     estimate = Estimate(math.nan, method="nothing was measured")
     if values:
         worst = max(values, key=lambda value: abs(value - expected))
         estimate = Estimate(worst, n=len(values), method="worst of all cases", exact=True)
     return judge(name, STATEMENTS[name], estimate, quantity=quantity, trials=e.ids(arm), **limits)
+
+
+def _values(e: Evidence, arm: str, metric: str) -> list[float]:
+    count, _, of = metric.partition(" / ")
+    return [row[count] / (row[of] if of else 1) for row in e.rows(arm)]
 
 
 def _pair(e: Evidence) -> list[Claim]:
@@ -137,16 +103,10 @@ def _order(e: Evidence) -> list[Claim]:
 
 
 def _merges(e: Evidence) -> list[Claim]:
-    def everything(name: str, same: str, of: str, quantity: str) -> Claim:
-        shares = [row[same] / row[of] for row in e.rows("merges")]
-        least = min(shares, default=math.nan)
-        estimate = Estimate(least, n=len(shares), method="least of all seeds", exact=bool(shares))
-        trials = e.ids("merges")
-        return judge(name, STATEMENTS[name], estimate, above=ALL, quantity=quantity, trials=trials)
-
+    exact = partial(_exact, e, "merges", expected=1.0, above=ALL)
     return [
-        everything("same-merges", "merges_same", "merges_learnt", "share of merges"),
-        everything("same-pieces", "words_same", "words_applied", "share of words"),
+        exact("same-merges", ["merges_same / merges_learnt"], "share of merges"),
+        exact("same-pieces", ["words_same / words_applied"], "share of words"),
     ]
 
 
@@ -202,14 +162,13 @@ def _adaptation(e: Evidence, s: ConceptsSettings, target: str) -> list[Claim]:
         )
 
     return [
-        judge(
+        judge_difference(
             f"shorter-{target}",
             statement("shorter"),
-            mean_interval(e.log_ratios((target, "own_fertility"), (target, "borrowed_fertility"))),
+            e.log_ratios((target, "own_fertility"), (target, "borrowed_fertility")),
             below=0.0,
             quantity="log tokens per word, own / news tokenizer",
             trials=e.ids(target),
-            comparison=True,
         ),
         fewer_bits("own-tokenizer-pays", "own", "borrowed", many),
         fewer_bits("pretraining-pays", "continued", "own", few),

@@ -12,8 +12,7 @@ from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots, legend_above
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
-from attnlab.studies.concepts.evidence import TARGETS, Evidence
-from attnlab.studies.concepts.study import Concepts, ConceptsSettings
+from attnlab.studies.concepts.study import TARGETS, Concepts, ConceptsSettings, Evidence
 
 STARTS = {
     "continued": Series("pretrained on news", PALETTE[1]),

@@ -44,8 +44,8 @@ def compare_merges(s: ConceptsSettings, seed: Seed) -> Outcome:
     )
     example = {
         "word": shown,
-        "steps": [[list(pair or ()), list(tokens)] for pair, tokens in steps[shown]],
-        "first": [list(pair) for pair in ours[:12]],
+        "steps": [(pair or (), tokens) for pair, tokens in steps[shown]],
+        "first": ours[:12],
     }
     return Outcome(
         {

@@ -1,5 +1,6 @@
 """Statements that courses make about tokenizers, masks and training: each is run and judged."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -9,38 +10,55 @@ from attnlab.audit.checks.baselines import baselines
 from attnlab.audit.checks.small_sample import small_sample
 from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.audit.finding import Finding
+from attnlab.lab.arms import Arms, Share
 from attnlab.lab.claim import Claim
 from attnlab.lab.study import Study, StudySettings, deferred, setting
-from attnlab.lab.table import Table
+from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.shares import effective_items
-from attnlab.studies.concepts.evidence import LABELS, SHARES, Evidence
+from attnlab.measure.intervals import Estimate
+from attnlab.measure.shares import effective_items, share_interval
 
 Part = Literal["pair", "loop", "order", "merges", "masking", "ids", "anew"]
 Target = Literal["law", "plays", "records"]
-# the longest trials first
-PARTS: tuple[Part, ...] = ("anew", "ids", "order", "pair", "masking", "merges", "loop")
-PART_SETTINGS: dict[str, str] = {  # the settings that a part's trials depend on
-    "pair": "encoder pairs longest",
-    "loop": "",
-    "order": "encoder sentences epochs",
-    "merges": "merges merge_bytes",
-    "masking": "encoder masked",
-    "ids": "reader foreign foreign_tokens",
+# the settings that a part's trials depend on; the longest trials first
+PARTS: dict[Part, str] = {
     "anew": "sizes source_bytes scored_bytes vocabulary layers heads width block batch "
     "pretrain_steps steps evaluations learning_rate tune_rate",
+    "ids": "reader foreign foreign_tokens",
+    "order": "encoder sentences epochs",
+    "pair": "encoder pairs longest",
+    "masking": "encoder masked",
+    "merges": "merges merge_bytes",
+    "loop": "",
 }
-PART_ASSETS: dict[str, tuple[str, ...]] = {
-    "pair": ("boolq", "gpt2-bpe"),
-    "loop": (),
-    "order": ("movie-reviews",),
-    "merges": ("shakespeare",),
-    "masking": ("xsum",),
-    "ids": ("xsum", "gpt2-bpe"),
+ASSETS = {
     "anew": ("xsum", "gpt2-bpe"),
+    "ids": ("xsum", "gpt2-bpe"),
+    "order": ("movie-reviews",),
+    "pair": ("boolq", "gpt2-bpe"),
+    "masking": ("xsum",),
+    "merges": ("shakespeare",),
+    "loop": (),
+    "law": ("multi-lexsum",),
+    "plays": ("shakespeare",),
+    "records": ("people",),
 }
-TARGET_ASSETS = {"law": "multi-lexsum", "plays": "shakespeare", "records": "people"}
-USES_ENCODER = {"pair", "order", "masking"}
+TARGETS = {"law": "court cases", "plays": "Shakespeare's plays", "records": "rows of a table"}
+LABELS = {
+    "pair": "pairs of texts",
+    "loop": "a training step",
+    "order": "order of the training data",
+    "merges": "BPE merges",
+    "masking": "masked language modelling",
+    "ids": "ids of another tokenizer",
+    **TARGETS,
+}
+SHARES = {
+    "shuffled_accuracy": Share("tested"),
+    "sorted_accuracy": Share("tested"),
+    "shuffled": Share(),  # curves
+    "sorted": Share(),
+}
 
 
 class ConceptsSettings(StudySettings):
@@ -49,7 +67,7 @@ class ConceptsSettings(StudySettings):
     seeds: int = setting("independent repetitions of every part", 5, smoke=3, ge=1)
     parts: tuple[Part, ...] = setting(
         "the parts to run",
-        PARTS,
+        tuple(PARTS),
         smoke=("anew", "order", "pair", "masking", "merges", "loop"),
         min_length=1,
     )
@@ -134,6 +152,28 @@ class ConceptsSettings(StudySettings):
         return self
 
 
+class Evidence(Arms):
+    """Arms are parts and targets; counts are summed over seeds."""
+
+    def rows(self, arm: str) -> list[Row]:
+        """One row per seed of a part or of a target, sorted by seed."""
+        columns = {"part": "anew", "target": arm} if arm in TARGETS else {"part": arm}
+        return sorted(self.table.where(**columns), key=lambda row: row.seed)
+
+    def total(self, arm: str, metric: str) -> int:
+        """A count summed over seeds."""
+        return sum(int(row[metric]) for row in self.rows(arm))
+
+    def share(self, arm: str, count: str, of: str) -> Estimate:
+        """A share of all items; the interval covers other seeds and other items."""
+        return share_interval([(int(row[count]), int(row[of])) for row in self.rows(arm)])
+
+    def document(self, arm: str, name: str) -> Any:
+        """A JSON document of the first seed that has it, else None."""
+        documents = (row.documents for row in self.rows(arm))
+        return next((json.loads(texts[name]) for texts in documents if name in texts), None)
+
+
 class Concepts(Study):
     """Each part is one concept; its claims say what running it shows."""
 
@@ -161,25 +201,21 @@ class Concepts(Study):
         from attnlab import assets
 
         s = self.settings
-        needed = {name for part in s.parts for name in PART_ASSETS[part]}
-        needed |= {TARGET_ASSETS[target] for target in s.targets} if "anew" in s.parts else set()
-        models = {s.encoder} if USES_ENCODER & set(s.parts) else set()
-        models |= {s.reader} if "ids" in s.parts else set()
+        used = [*s.parts, *(s.targets if "anew" in s.parts else ())]
+        needed = {name for part in used for name in ASSETS[part]}
+        settings = {setting for part in s.parts for setting in PARTS[part].split()}
+        models = {getattr(s, name) for name in settings & {"encoder", "reader"}}
         for name in sorted(needed | (models & set(assets.names()))):
             assets.get(name)
 
     def trials(self) -> Sequence[Trial]:
         """Every part (for "anew": every target) with every seed."""
-        settings, configs = self.settings_json(), []
-        for part in sorted(self.settings.parts, key=PARTS.index):
-            config = {key: settings[key] for key in PART_SETTINGS[part].split()} | {"part": part}
-            if part == "anew":
-                configs += [config | {"target": target} for target in self.settings.targets]
-            else:
-                configs.append(config)
-        return [
-            self.trial(seed, **config) for config in configs for seed in range(self.settings.seeds)
-        ]
+        s, settings, trials = self.settings, self.settings_json(), []
+        for part in sorted(s.parts, key=list(PARTS).index):
+            config = {key: settings[key] for key in PARTS[part].split()} | {"part": part}
+            for target in [{"target": t} for t in s.targets] if part == "anew" else [{}]:
+                trials += [self.trial(seed, **config, **target) for seed in range(s.seeds)]
+        return trials
 
     def evidence(self, table: Table) -> Evidence:
         """The trials by part; those of "anew" by target."""

@@ -49,11 +49,6 @@ def byte_count(documents: Sequence[str]) -> int:
     return sum(len(d.encode()) for d in documents)
 
 
-def word_count(documents: Sequence[str]) -> int:
-    """Words separated by white space."""
-    return sum(len(d.split()) for d in documents)
-
-
 def gpt2_tokenizer() -> Any:
     """GPT-2's byte-level BPE tokenizer, from the two files of the asset."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers

@@ -1,10 +1,21 @@
-"""A question and its passage as an encoder reads them; what attention mask and segment ids do.
+"""What an encoder reads, pairs of texts and masked sentences, and what the parts of it do.
+
+A question and its passage:
 
     [CLS] question [SEP] passage [SEP] [PAD] [PAD]
     segments  0 0 0 0 1 1 1   0 0        mask  1 1 1 1 1 1 1  0 0
 
 Each pair is read alone, then padded with its mask, padded without it, with all segment ids 0, and
 as one text without [SEP] between. The distance is 1 − cosine of the pooled vectors.
+
+The labels of a masked language model:
+
+    text    the  film  is   a    masterpiece        15 % of the tokens are selected; of these
+    input   the [MASK] is   a    stone              80 % become [MASK], 10 % another token,
+    label    ·   film  ·    ·    masterpiece        10 % stay; · = −100, not scored
+
+The collator of transformers selects; we count. A random token is the token itself once in the
+size of the vocabulary.
 """
 
 import json
@@ -17,17 +28,22 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnlab.core.seeds import Seed
+from attnlab.core.tokens import IGNORE
 from attnlab.lab.trial import Outcome
 from attnlab.models.encoder import Encoder, Texts, open_encoder, pool
 from attnlab.studies.concepts.study import ConceptsSettings
-from attnlab.studies.concepts.texts import gpt2_tokenizer
+from attnlab.studies.concepts.texts import gpt2_tokenizer, sample_bytes, text_splits
 from attnlab.tasks.boolq import boolq
+from attnlab.tasks.corpus import split_sentences
 from attnlab.tasks.encoder_inputs import encode_examples
 from attnlab.tasks.labelled import Example
 
 SHOWN = 24  # tokens of the pair in the figure
 SHOWN_WORDS = 8  # of its passage
+SHOWN_MASKED = 14  # tokens of the masked example
 PADDING = 16  # tokens added to a pair
+SENTENCE_BYTES = 250  # more than most sentences have
+MAX_TOKENS = 128  # of a sentence
 
 
 def read_pairs(s: ConceptsSettings, seed: Seed) -> Outcome:
@@ -144,3 +160,75 @@ def roberta_tokens(one: str, other: str) -> list[str]:
         (end, tokenizer.token_to_id(end)), (start, tokenizer.token_to_id(start))
     )
     return tokenizer.encode(one, other).tokens
+
+
+def mask_sentences(s: ConceptsSettings, seed: Seed) -> Outcome:
+    """Sentences of the news as the collator gives them to a model."""
+    tokenizer = open_encoder(s.encoder).tokenizer
+    news = text_splits("news").train
+    articles = sample_bytes(news, SENTENCE_BYTES * s.masked, seed.child("texts"))
+    texts = [text for article in articles for text in split_sentences(article)][: s.masked]
+    ids = tokenizer(texts, truncation=True, max_length=MAX_TOKENS)["input_ids"]
+    inputs, labels = mask_tokens(tokenizer, ids, seed.child("masks").number % 2**31)
+    before = tokenizer.pad({"input_ids": ids}, return_tensors="pt")["input_ids"]
+    example = masking_example(tokenizer, before, inputs, labels)
+    return Outcome(
+        count_masked(before, inputs, labels, tokenizer),
+        documents={"masked.json": json.dumps(example)},
+    )
+
+
+def mask_tokens(tokenizer: Any, ids: list[list[int]], seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs and labels of the library's collator, padded; a pure function of the seed."""
+    from transformers import DataCollatorForLanguageModeling
+
+    collate = DataCollatorForLanguageModeling(tokenizer, mlm=True, mlm_probability=0.15, seed=seed)
+    batch = collate([{"input_ids": row} for row in ids])
+    return batch["input_ids"], batch["labels"]
+
+
+def masked_outcomes(
+    tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """What became of the selected tokens: True where it is [MASK], another token, or the same."""
+    chosen = labels != IGNORE
+    mask, kept = chosen & (inputs == tokenizer.mask_token_id), chosen & (inputs == before)
+    return {"mask": mask, "random": chosen & ~mask & ~kept, "kept": kept}
+
+
+def count_masked(before: Tensor, inputs: Tensor, labels: Tensor, tokenizer: Any) -> dict[str, int]:
+    """Tokens that may be selected, that were, and what became of these; selected markers.
+
+    A token that is not scored must be unchanged.
+    """
+    special = torch.isin(before, torch.tensor(tokenizer.all_special_ids))
+    chosen = labels != IGNORE
+    assert torch.equal(before[~chosen], inputs[~chosen]), "a token without a label changed"
+    assert torch.equal(before[chosen], labels[chosen]), "a label is not the original token"
+    counted = {
+        "words": ~special,
+        "chosen": chosen,
+        **masked_outcomes(tokenizer, before, inputs, labels),
+        "markers": chosen & special,
+    }
+    return {name: int(where.sum()) for name, where in counted.items()}
+
+
+def masking_example(
+    tokenizer: Any, before: Tensor, inputs: Tensor, labels: Tensor
+) -> dict[str, list[str]]:
+    """The first stretch of SHOWN_MASKED tokens with as many of the three outcomes as any has."""
+    outcomes = torch.stack(list(masked_outcomes(tokenizer, before, inputs, labels).values()))
+    kinds = {
+        (row, start): int(outcomes[:, row, start : start + SHOWN_MASKED].any(dim=1).sum())
+        for row in range(len(before))
+        for start in range(0, before.shape[1] - SHOWN_MASKED, SHOWN_MASKED // 2)
+    }
+    row, start = max(kinds, key=kinds.__getitem__, default=(0, 0))
+    shown = (row, slice(start, start + SHOWN_MASKED))
+    name = tokenizer.convert_ids_to_tokens
+    return {
+        "text": name(before[shown].tolist()),
+        "input": name(inputs[shown].tolist()),
+        "label": [name(i) if i != IGNORE else "·" for i in labels[shown].tolist()],
+    }
