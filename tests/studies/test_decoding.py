@@ -23,9 +23,9 @@ from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import TrialContext
 from attnlab.measure.intervals import Estimate, mean_interval
 from attnlab.studies.decoding import checks, trial
-from attnlab.studies.decoding.comparison import Comparison, compare_with
 from attnlab.studies.decoding.data import Prompts, load_model, load_prompts, openings
 from attnlab.studies.decoding.evidence import TextArms, equal_tokens, jackknife, weakest_step
+from attnlab.studies.decoding.facts import Comparison, compare_with
 from attnlab.studies.decoding.prompt_similarity import against_others, by_words, prompt_similarity
 from attnlab.studies.decoding.strategies import PEOPLE, label
 from attnlab.studies.decoding.study import Decoding, DecodingSettings

@@ -9,11 +9,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
+from attnlab.report.labels import note
 from attnlab.report.plots import Series, dot
 from attnlab.report.point_labels import PointLabel, place_labels
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
-from attnlab.studies.decoding.claims import curve_of, judge_of
+from attnlab.studies.decoding.claims import curve_of
 from attnlab.studies.decoding.evidence import TextArms
 from attnlab.studies.decoding.strategies import GREEDY, KEYS, PEOPLE
 from attnlab.studies.decoding.study import Decoding
@@ -40,7 +41,7 @@ def figures(study: Decoding, arms: TextArms) -> list[Figure]:
     names, repeat = arms.names(), f"share of {study.settings.repeat}-grams"
     if not names:
         return []
-    margin = f"margin_{judge_of(study.settings)}"
+    margin = f"margin_{arms.judge}"
     alone: Columns = {
         "repetition": ("repetition", repeat),
         "self_bleu": ("self-BLEU", "one prompt's texts"),
@@ -77,24 +78,18 @@ def _series(arms: TextArms, arm: str) -> Series:
 
 def _planes(arms: TextArms, names: Sequence[str]) -> Drawing:
     real = bool(arms.real())
+    measure, over = ("across", "text of every prompt") if real else ("distinct_2", "prompt's texts")
     with house_style():
         drawing, (above, below) = panels(2, 1, height=3.1)
-        over = "one text of every prompt" if real else "one prompt's texts"
-        above.set_ylabel(f"distinct-2, {over}")
+        labels_above = _draw_plane(above, arms, [*names, PEOPLE] if real else names, measure)
+        labels_below = _draw_plane(below, arms, names, "self_bleu")
+        above.set_ylabel(f"distinct-2, one {over}")
         below.set_ylabel("self-BLEU, one prompt's texts")
-        measures = {above: "across" if real else "distinct_2", below: "self_bleu"}
-        labels = {}
-        for ax, measure in measures.items():
-            shown = [*names, PEOPLE] if real and ax is above else names
-            labels[ax] = _draw_plane(ax, arms, shown, measure)
-            log_axis(ax, "x")
-            ax.set_xlabel("perplexity of the model")
-            ax.margins(0.08)
         log_axis(below, "y")  # most are far below a strategy that writes one text only
         if real:
             _draw_band(below, arms.shown(PEOPLE, "nll", real=True))
-        for ax in measures:
-            place_labels(drawing, ax, labels[ax])
+        place_labels(drawing, above, labels_above)
+        place_labels(drawing, below, labels_below)
     return drawing
 
 
@@ -102,15 +97,8 @@ def _draw_band(ax: Axes, x: Estimate) -> None:
     """People's perplexity as a vertical band."""
     ax.axvspan(x.low, x.high, color=HUMAN.color, alpha=0.13, linewidth=0)
     ax.axvline(x.value, color=HUMAN.color, linewidth=1.0)
-    ax.annotate(
-        HUMAN.label,
-        (x.value, 1.0),
-        xycoords=("data", "axes fraction"),
-        color=HUMAN.color,
-        fontsize=8,
-        ha="center",
-        va="bottom",
-    )
+    at_top = ("data", "axes fraction")
+    note(ax, HUMAN.label, (x.value, 1.0), HUMAN.color, xycoords=at_top, ha="center", va="bottom")
 
 
 def _draw_plane(ax: Axes, arms: TextArms, names: Sequence[str], measure: str) -> list[PointLabel]:
@@ -124,16 +112,18 @@ def _draw_plane(ax: Axes, arms: TextArms, names: Sequence[str], measure: str) ->
         line = [points[arm] for arm in curve_of(arms.s, name).values() if arm in points]
         xs, ys = [x.value for x, _ in line], [y.value for _, y in line]
         ax.plot(xs, ys, color=family.color, linewidth=0.9, alpha=0.6, zorder=1)
+    labels = []
     for arm, (x, y) in points.items():
         series = _series(arms, arm)
         dot(ax, y.value, x, series)
         if y.has_interval:
             ends = [x.value, x.value], [y.low, y.high]
             ax.plot(*ends, color=series.color, linewidth=0.8, alpha=0.7)
-    return [
-        PointLabel(x, y, arms.label(arm), _series(arms, arm).color)
-        for arm, (x, y) in points.items()
-    ]
+        labels.append(PointLabel(x, y, arms.label(arm), series.color))
+    log_axis(ax, "x")
+    ax.set_xlabel("perplexity of the model")
+    ax.margins(0.08)
+    return labels
 
 
 def _curves(arms: TextArms) -> Drawing:

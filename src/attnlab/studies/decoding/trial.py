@@ -7,7 +7,7 @@ have no continuation by people, so these numbers are NaN.
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,12 +86,13 @@ def measure(
     """Measures of each text alone, and of one text per prompt together."""
     texts = [text.text or "" for text in generated]
     in_words = [words(text) for text in texts]
+    rates = [repetition_rate(text, s.repeat) for text in in_words]  # NaN: too short to repeat
     missing = len(data.prompts) - len(generated)
     arrays: dict[str, NDArray] = {
         "nll": _padded([-text.logprob for text in generated], missing),
         "tokens": _padded([len(text.ids) for text in generated], missing),
         "ended": _padded([text.ended == "token" for text in generated], missing),
-        "repetition": _padded([_repetition(text, s.repeat) for text in in_words], missing),
+        "repetition": _padded(np.nan_to_num(rates), missing),
         "ids": _id_table([text.ids for text in generated], missing, s.new_tokens),
         **prompt_similarity(texts, data, s.judge, device),
     }
@@ -151,17 +152,11 @@ def check_inputs(study: Decoding) -> None:
     prompt_similarity(data.texts, data, s.judge, "cpu")
 
 
-def _repetition(text: Sequence[str], n: int) -> float:
-    """Share of repeated n-grams; 0 for a text without an n-gram."""
-    rate = repetition_rate(text, n)
-    return 0.0 if math.isnan(rate) else rate
-
-
 def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _padded(values: Sequence[float], missing: int) -> NDArray[np.float64]:
+def _padded(values: Iterable[float], missing: int) -> NDArray[np.float64]:
     """NaN for the prompts without a text, then the values."""
     return np.array([*[math.nan] * missing, *values], dtype=np.float64)
 
