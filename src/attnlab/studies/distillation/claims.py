@@ -30,6 +30,33 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
     ("texts-over-lead", "text", "lead", f"The student of the teacher's texts {BEATS}"),
     ("people-over-lead", "human", "lead", f"The student of people's summaries {BEATS}"),
 )
+# longer and shorter leads of court cases, with other line breaks: trial `lines`
+LINE_BREAKS: dict[str, tuple[str, str, str, str]] = {
+    "line-ends": (
+        "lines",
+        "one_line",
+        "A line break after each sentence raises Lsum; the words are the same",
+        "Lsum split at newlines, with line breaks − without",
+    ),
+    "turned-round": (
+        "shorter",
+        "longer",
+        "Split at newlines, three sentences with line breaks beat four without",
+        "Lsum split at newlines, three with − four without",
+    ),
+    "not-by-sentence": (
+        "shorter_sentence",
+        "longer_sentence",
+        "Split into sentences, three sentences beat four",
+        "Lsum split into sentences, three − four",
+    ),
+}
+LSUM_REPORTED = Reported(
+    0.017,
+    COURSE,
+    comparable=False,
+    note="teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)",
+)
 Differences = dict[tuple[str, str], Estimate]  # by rival and kind
 RIVALS = ("untuned", "text", "logits", "human")
 
@@ -118,62 +145,28 @@ def decisive(plain: Differences, wide: Differences) -> tuple[tuple[str, str], Es
 
 def _line_breaks(arms: ScoredArms) -> list[Claim]:
     """The same words with and without line breaks, on summaries of several sentences; no model."""
-    row = arms.first("lines")
-    trials = [] if row is None else [row.id, *arms.ids("lead")]
-    gaps = [] if row is None else [float(row["largest_gap_on_one_line"])]
-    scores = {} if row is None else row.arrays
-
-    def compare(
-        name: str,
-        statement: str,
-        one: str,
-        other: str,
-        quantity: str,
-        reported: Reported | None = None,
-    ) -> Claim:
-        pair = [scores.get(f"{case}_rougeLsum", np.empty(0)) for case in (one, other)]
-        gaps = pair[0] - pair[1]
-        return judge(
-            name,
-            statement,
-            mean_of(gaps[None], False, name),
-            above=0.0,
-            quantity=quantity,
-            trials=trials,
-            comparison=True,
-            reported=reported,
+    row, trials = arms.first("lines"), _trials(arms, "lines")
+    check = judge_check(
+        "one-line",
+        "Without line breaks, Lsum split at newlines equals L",
+        [float(row["largest_gap_on_one_line"])] if row else [],
+        below=1e-12,
+        quantity="largest |Lsum − L| of a text on one line",
+        trials=trials,
+    )
+    claims = [check]
+    for name, (one, other, statement, quantity) in LINE_BREAKS.items():
+        scores = [row.arrays[f"{case}_rougeLsum"] if row else np.empty(0) for case in (one, other)]
+        claims.append(
+            judge(
+                name,
+                statement,
+                mean_of((scores[0] - scores[1])[None], False, name),
+                above=0.0,
+                quantity=quantity,
+                trials=trials,
+                comparison=True,
+                reported=LSUM_REPORTED if name == "turned-round" else None,
+            )
         )
-
-    note = "teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)"
-    return [
-        judge_check(
-            "one-line",
-            "Without line breaks, Lsum split at newlines equals L",
-            gaps,
-            below=1e-12,
-            quantity="largest |Lsum − L| of a text on one line",
-            trials=trials,
-        ),
-        compare(
-            "line-ends",
-            "A line break after each sentence raises Lsum; the words are the same",
-            "lines",
-            "one_line",
-            "Lsum split at newlines, with line breaks − without",
-        ),
-        compare(
-            "turned-round",
-            "Split at newlines, three sentences with line breaks beat four without",
-            "shorter",
-            "longer",
-            "Lsum split at newlines, three with − four without",
-            reported=Reported(0.017, COURSE, comparable=False, note=note),
-        ),
-        compare(
-            "not-by-sentence",
-            "Split into sentences, three sentences beat four",
-            "shorter_sentence",
-            "longer_sentence",
-            "Lsum split into sentences, three − four",
-        ),
-    ]
+    return claims

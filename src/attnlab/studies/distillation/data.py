@@ -1,12 +1,11 @@
 """Articles with summaries, the same for every arm: split by content, cut to the context."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnlab.core.errors import UsageError
-from attnlab.core.files import sha256_file
+from attnlab.core.files import sha256_of_setting
 from attnlab.tasks.made_up_articles import made_up_articles
 from attnlab.tasks.summaries import (
     SummaryRow,
@@ -25,17 +24,7 @@ if TYPE_CHECKING:
 NAMED = {"xsum": xsum, "multi-lexsum": multi_lexsum, "made-up": made_up_articles}
 
 
-@dataclass(frozen=True)
-class Articles:
-    """The rows of each split; articles are cut to the context, summaries are whole."""
-
-    train: tuple[SummaryRow, ...]
-    dev: tuple[SummaryRow, ...]
-    test: tuple[SummaryRow, ...]
-    cut: float  # share of the test articles that lost their end
-
-
-def load_articles(s: "DistilSettings", tokenizer: "HubTokenizer") -> Articles:
+def load_articles(s: "DistilSettings", tokenizer: "HubTokenizer") -> SummarySplits:
     """The first rows of each split, articles cut to whole words within `article_tokens`."""
     splits = load_splits(s)
 
@@ -45,10 +34,9 @@ def load_articles(s: "DistilSettings", tokenizer: "HubTokenizer") -> Articles:
             for row in rows[: count or None]
         )
 
-    test = shorten(splits.test, s.test)
-    whole = {row.article for row in splits.test[: s.test or None]}
-    cut = sum(row.article not in whole for row in test) / len(test)
-    return Articles(shorten(splits.train, s.train), shorten(splits.dev, s.dev), test, cut)
+    return SummarySplits(
+        shorten(splits.train, s.train), shorten(splits.dev, s.dev), shorten(splits.test, s.test)
+    )
 
 
 def load_splits(s: "DistilSettings") -> SummarySplits:
@@ -70,13 +58,6 @@ def court_cases(s: "DistilSettings") -> tuple[SummaryRow, ...]:
 def _splits(data: str, sha256: str) -> SummarySplits:
     if data in NAMED:
         return split_rows(NAMED[data]())
-    if sha256 and file_sha256(data) != sha256:
+    if sha256 and sha256_of_setting("data", data, NAMED) != sha256:
         raise UsageError(f"{data}: the file changed since this run was started")
     return split_rows(read_summaries(Path(data)))
-
-
-def file_sha256(data: str) -> str:
-    """SHA-256 of a file of rows; UsageError where there is none."""
-    if not Path(data).is_file():
-        raise UsageError(f"data {data!r}: neither {', '.join(NAMED)} nor a file")
-    return sha256_file(Path(data))

@@ -52,7 +52,7 @@ def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
         curves |= _curves(done, phase)
-        metrics[f"{phase}_loss"] = _last_loss(done)
+        metrics[f"{phase}_loss"] = done.last_loss
         if phase == "reading":
             kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
     findings += model_findings(model, "end")
@@ -81,14 +81,9 @@ def _own_rate(trial: Trial, context: TrialContext, data: Material, fresh: Model)
         phase = _Phase(trial, context, data, "reading", rate)
         settings = phase.settings(c["search_steps"])
         done = train_in_trial(context, f"rate {rate:g}", deepcopy(fresh), phase.batches(), settings)
-        return math.inf if done.ending == "diverged" else _last_loss(done)
+        return math.inf if done.ending == "diverged" else done.last_loss
 
     return search_rate(loss_at, c["perceiver_rates"])
-
-
-def _last_loss(done: TrainResult) -> float:
-    """The mean over the last tenth of the steps."""
-    return float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
 
 
 @dataclass(frozen=True)
