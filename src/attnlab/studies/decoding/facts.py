@@ -25,7 +25,6 @@ SHORT = {
     "greedy-too-likely": "greedy texts are likelier than people's",
     "sampling-too-odd": "sampled texts are less likely than people's",
 }
-FEW = 51  # prompts: with fewer, curves and people are hardly told apart
 
 
 def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
@@ -40,7 +39,6 @@ def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[s
         },
         "label": arms.label,
         "labels_of": lambda names: [arms.label(arm) for arm in names],
-        "judge": "the encoder" if arms.judge == "judge" else "shared words",
         "people": people,
         "sampling": sampling,
         "measures": measures(arms),
@@ -51,7 +49,6 @@ def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[s
         "sampling_rows": sampling.rows(arms) if sampling else [],
         "human": [decimals(arms.estimate(PEOPLE, m.name, real=True)) for m in measures(arms)],
         "real": len(arms.real()),
-        "few": FEW,
         "limits": limits,
         "limit_shares": {
             name: {"anchor": anchor, "shares": limit_shares(limits, anchor)}

@@ -1,7 +1,6 @@
 """Rows and lists that the report's template shows: scores, differences, costs, sample texts."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,31 +10,21 @@ from attnlab.studies.distillation.claims import PAIRS, REPORTED
 from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, is_result
 from attnlab.studies.distillation.study import Distillation
 
-COSTS = {
-    "train_seconds": "training",
-    "teacher_text_seconds": "the teacher's texts, written once for all",
-    "generate_seconds": "writing the test summaries",
-}
-DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensen–Shannon"}
 ARTICLE = 240  # characters of an article that are shown
 
 
 def facts(study: Distillation, arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
-    lead, student = arms.first("lead"), arms.first("untuned") or arms.first("text")
     return {
         "counts": study.answer(claims),
         "columns": KINDS,
         "scores": _scores(arms),
         "gaps": _gaps(arms),
-        "costs": {arms.label(arm): _costs(arms, arm) for arm in arms.names()},
         "samples": _samples(arms, study.settings.shown),
         "models": [arm for arm in arms.names() if arm != "lead"],
         "trained": [arm for arm in arms.names() if arm in TRAINED],
-        "lead": lead,
-        "variant": lead["rouge_variant"] if lead else "rouge-score",
-        "student": student["model"] if student else "the student",
-        "divergences": DIVERGENCES,
+        "lead": arms.first("lead"),
+        "student": arms.first("untuned") or arms.first("text"),
     }
 
 
@@ -60,19 +49,6 @@ def _gaps(arms: ScoredArms) -> list[list[str]]:
             cells = [f"{decimals(e, sign='+')}{' (real)' if is_result(e) else ''}" for e in gaps]
             rows.append([f"{arms.label(one)} − {arms.label(other)}", *cells])
     return rows
-
-
-def _costs(arms: ScoredArms, arm: str) -> list[str]:
-    """Size, time and test loss of an arm; nothing for an arm without a model."""
-    row = arms.rows(arm)[0]
-    if row.get("parameters") is None:
-        return []
-    seconds = {words: arms.mean_cost(arm, name) for name, words in COSTS.items()}
-    return [
-        f"{row['parameters']:,} parameters, {row['layers']} layers",
-        *(f"{value:,.0f} s {words}" for words, value in seconds.items() if math.isfinite(value)),
-        f"test loss {arms.mean(arm, 'test_nll'):.2f} nats per token on people's summaries",
-    ]
 
 
 def _samples(arms: ScoredArms, shown: int) -> list[dict[str, Any]]:

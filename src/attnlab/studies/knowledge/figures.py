@@ -6,6 +6,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.calibration import selective_accuracy
+from attnlab.report.labels import note
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
@@ -62,7 +63,8 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
                 shares = np.arange(1, values.size + 1) / values.size
                 left.plot(values, shares, color=colour, linewidth=0.8)
             if seeds:
-                _name(left, height, words, colour)
+                at = (0.03, 0.97 - 0.1 * height)
+                note(left, words, at, colour, xycoords="axes fraction", va="top")
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
         _calibration(middle, arms, arm)
@@ -78,11 +80,6 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
     return drawing
 
 
-def _name(ax: Axes, height: int, words: str, colour: str) -> None:
-    at = (0.03, 0.97 - 0.1 * height)
-    ax.annotate(words, at, xycoords="axes fraction", color=colour, fontsize=8, va="top")
-
-
 def _calibration(ax: Axes, arms: KnowledgeArms, arm: str) -> None:
     ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
     for b in arms.calibration(arm):
@@ -96,9 +93,8 @@ def _calibration(ax: Axes, arms: KnowledgeArms, arm: str) -> None:
 def _schedules() -> Drawing:
     with house_style():
         drawing, axes = panels(1, 2, height=2.4, share_y=True)
-        for ax, (phase, words) in zip(
-            axes, {"reading": "reading", "asked": "being asked"}.items(), strict=True
-        ):
+        phases = {"reading": "reading", "asked": "being asked"}
+        for ax, (phase, words) in zip(axes, phases.items(), strict=True):
             for name, colour in (("course", PALETTE[2]), ("fixed", PALETTE[0])):
                 values = rates(name, phase)
                 ax.plot(np.linspace(0, 1, len(values)), values, color=colour, label=name)

@@ -12,14 +12,7 @@ from attnlab.lab.arms import ArmStudy
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.knowledge.arms import (
-    BLIND,
-    LABELS,
-    READS,
-    KnowledgeArms,
-    changes,
-    shares_of,
-)
+from attnlab.studies.knowledge.arms import BLIND, LABELS, READS, KnowledgeArms, changes, shares_of
 
 Arm = Literal[
     "none",

@@ -23,10 +23,9 @@ from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver
 from attnlab.studies.knowledge.arms import schedule_of
-from attnlab.studies.knowledge.asking import Model
 from attnlab.studies.knowledge.bias import agreement, crossed
 from attnlab.studies.knowledge.data import Material, check_block, material
-from attnlab.studies.knowledge.scoring import Answers, answers, measured, recalled, together
+from attnlab.studies.knowledge.scoring import Answers, Model, answers, measured, recalled, together
 from attnlab.studies.knowledge.search import Searched, search_rate
 from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.mixed import BatchSource, MixedBatches
@@ -56,7 +55,8 @@ def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
         if phase == "reading":
             kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
     findings += model_findings(model, "end")
-    return _exam(_Sat(trial, data, model, kept), Outcome(metrics, curves=curves, findings=findings))
+    trained = Outcome(metrics, curves=curves, findings=findings)
+    return _exam(trial, data, model, kept, trained)
 
 
 def arm_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
@@ -157,35 +157,29 @@ class _Phase:
         )
 
 
-@dataclass(frozen=True)
-class _Sat:
-    """Who sits the exam; `kept`: whose sentence was completed after reading."""
+def _exam(
+    trial: Trial, data: Material, model: Model, kept: np.ndarray | None, trained: Outcome
+) -> Outcome:
+    """The outcome of the trainings, with everything that the answers show added to it.
 
-    trial: Trial
-    data: Material
-    model: Model
-    kept: np.ndarray | None
-
-
-def _exam(sat: _Sat, trained: Outcome) -> Outcome:
-    """The outcome of the trainings, with everything that the answers show added to it."""
-    trial, data, model = sat.trial, sat.data, sat.model
-    metrics: dict[str, Any] = dict(trained.metrics)
+    `kept`: whose sentence was completed after reading.
+    """
     c = trial.config
     kinds: dict[str, Answers] = {
         kind: answers(model, data, questions, c["answer_characters"], c["asked_at_once"])
         for kind, questions in data.world.as_dict().items()
     }
-    metrics |= measured(kinds, data, 7 * c["block"] // 8) | _surnames(trial, data, model)
     read = kinds["read"]
-    if sat.kept is not None:
-        metrics |= together(sat.kept, read.right)
-    constant = collapse(read.said, [str(q.place) for q in read.questions])
-    metrics |= {
+    metrics: dict[str, Any] = {
+        **trained.metrics,
+        **measured(kinds, data, 7 * c["block"] // 8),
+        **_surnames(trial, data, model),
+        **({} if kept is None else together(kept, read.right)),
         "parameters": model.parameter_count(),
         "vocabulary": data.vocabulary.size,
         "documents": len(data.world.documents),
     }
+    constant = collapse(read.said, [str(q.place) for q in read.questions])
     arrays = {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()}
     for kind, said in kinds.items():
         if len(said.said):
@@ -214,8 +208,6 @@ def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
     c, world = trial.config, data.world
     known = {q.name for kind in (world.taught, world.read, world.unread) for q in kind}
     questions = crossed(world.invented, known, c["crossed"])
-    if not questions:
-        return {}
     said = answers(model, data, questions, c["answer_characters"], c["asked_at_once"]).said
     same = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
     if same is None:
