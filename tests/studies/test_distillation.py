@@ -23,14 +23,14 @@ from attnlab.models.tiny_llama import tiny_llama, word_tokenizer
 from attnlab.models.trainable import redraw_weights, weights_sha256
 from attnlab.studies.distillation import checks, teacher_texts
 from attnlab.studies.distillation.claims import decisive
-from attnlab.studies.distillation.data import load_splits
-from attnlab.studies.distillation.evidence import ScoredArms, mean_of
-from attnlab.studies.distillation.models import (
+from attnlab.studies.distillation.data import (
     build_student,
     check_pair,
     layers_kept,
+    load_splits,
     load_teacher,
 )
+from attnlab.studies.distillation.evidence import ScoredArms, mean_of
 from attnlab.studies.distillation.scoring import on_one_line, one_sentence_per_line
 from attnlab.studies.distillation.study import Distillation, DistilSettings
 from attnlab.studies.distillation.trial import prompter_of, train_settings

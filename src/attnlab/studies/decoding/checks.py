@@ -6,6 +6,7 @@ against those of the same texts read whole, each alone. Fails above ten times th
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from attnlab.audit.catalogue import check
@@ -45,19 +46,15 @@ def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
     texts = generate(
         model, prompts, parse_strategy("sample"), max_new_tokens=most, seed=Seed(0).child(RESCORING)
     )
-    alone = logprobs(model, prompts, [text.ids for text in texts], 1)
-    pairs = [
-        (a, b)
-        for text, row in zip(texts, alone, strict=True)
-        for a, b in zip(text.logprobs, row, strict=True)
-    ]
-    gap = max(abs(a - b) for a, b in pairs)
+    reported = np.concatenate([text.logprobs for text in texts])
+    alone = np.concatenate(logprobs(model, prompts, [text.ids for text in texts], 1))
+    gap = float(np.abs(reported - alone).max())
     noise = noise_of(subject_of(model), Probe(0, LENGTH))
     # −log p is a log-sum-exp of logits minus a logit: it moves by at most twice as much
     limit = 2 * max(noise.threshold, noise.rounding)
-    evidence = {**noise.evidence(), "tokens": len(pairs), "texts": len(texts)}
+    evidence = {**noise.evidence(), "tokens": reported.size, "texts": len(texts)}
     if gap <= limit:
-        why = f"read whole and alone, {len(pairs)} tokens have the same log-probabilities"
+        why = f"read whole and alone, {reported.size} tokens have the same log-probabilities"
         return Finding(RESCORING, "pass", gap, limit, why, evidence)
     why = f"a token's log-probability differs by {gap:.2g} when its text is read whole and alone"
     return Finding(RESCORING, "fail", gap, limit, why, evidence)

@@ -93,7 +93,7 @@ class Comparison:
     def tells_apart(self, arm: str, measure: str) -> bool:
         """Whether the corrected interval of the difference excludes 0."""
         d = self.differences[arm, measure]
-        return d.has_interval and (d.low > 0 or d.high < 0)
+        return d.low > 0 or d.high < 0
 
     def nearest(self, measure: str) -> str:
         """The strategy with the smallest difference."""

@@ -30,33 +30,17 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
     ("texts-over-lead", "text", "lead", f"The student of the teacher's texts {BEATS}"),
     ("people-over-lead", "human", "lead", f"The student of people's summaries {BEATS}"),
 )
-# longer and shorter leads of court cases, with other line breaks: trial `lines`
-LINE_BREAKS: dict[str, tuple[str, str, str, str]] = {
-    "line-ends": (
-        "lines",
-        "one_line",
-        "A line break after each sentence raises Lsum; the words are the same",
-        "Lsum split at newlines, with line breaks − without",
-    ),
-    "turned-round": (
-        "shorter",
-        "longer",
-        "Split at newlines, three sentences with line breaks beat four without",
-        "Lsum split at newlines, three with − four without",
-    ),
-    "not-by-sentence": (
-        "shorter_sentence",
-        "longer_sentence",
-        "Split into sentences, three sentences beat four",
-        "Lsum split into sentences, three − four",
-    ),
-}
-LSUM_REPORTED = Reported(
-    0.017,
-    COURSE,
-    comparable=False,
-    note="teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)",
+# leads of court cases, longer and shorter, with and without line breaks: name, one, other, quantity
+LINE_BREAKS: tuple[tuple[str, str, str, str], ...] = (
+    ("line-ends", "lines", "one_line", "at newlines, with line breaks − without"),
+    ("turned-round", "shorter", "longer", "at newlines, three with − four without"),
+    ("not-by-sentence", "shorter_sentence", "longer_sentence", "into sentences, three − four"),
 )
+STATEMENTS = {
+    "line-ends": "A line break after each sentence raises Lsum; the words are the same",
+    "turned-round": "Split at newlines, three sentences with line breaks beat four without",
+    "not-by-sentence": "Split into sentences, three sentences beat four",
+}
 Differences = dict[tuple[str, str], Estimate]  # by rival and kind
 RIVALS = ("untuned", "text", "logits", "human")
 
@@ -154,19 +138,21 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
         quantity="largest |Lsum − L| of a text on one line",
         trials=trials,
     )
+    note = "teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)"
+    reported = {"turned-round": Reported(0.017, COURSE, comparable=False, note=note)}
     claims = [check]
-    for name, (one, other, statement, quantity) in LINE_BREAKS.items():
+    for name, one, other, quantity in LINE_BREAKS:
         scores = [row.arrays[f"{case}_rougeLsum"] if row else np.empty(0) for case in (one, other)]
         claims.append(
             judge(
                 name,
-                statement,
+                STATEMENTS[name],
                 mean_of((scores[0] - scores[1])[None], False, name),
                 above=0.0,
-                quantity=quantity,
+                quantity=f"Lsum split {quantity}",
                 trials=trials,
                 comparison=True,
-                reported=LSUM_REPORTED if name == "turned-round" else None,
+                reported=reported.get(name),
             )
         )
     return claims

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.lab.claim import Claim
+from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.report.prose import decimals
 from attnlab.studies.distillation.claims import PAIRS, REPORTED
-from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, is_result
+from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms
 from attnlab.studies.distillation.study import Distillation
 
 ARTICLE = 240  # characters of an article that are shown
@@ -41,13 +41,15 @@ def _scores(arms: ScoredArms) -> list[list[str]]:
 
 
 def _gaps(arms: ScoredArms) -> list[list[str]]:
-    """Every pair of arms in all columns; a word says whether the difference is a result."""
+    """Every pair of arms in all columns; (real): enough seeds, and an interval that excludes 0."""
     rows = []
     for _, one, other, _ in PAIRS:
         if {one, other} <= set(arms.names()):
-            gaps = [arms.gap(one, other, kind) for kind in KINDS]
-            cells = [f"{decimals(e, sign='+')}{' (real)' if is_result(e) else ''}" for e in gaps]
-            rows.append([f"{arms.label(one)} − {arms.label(other)}", *cells])
+            row = [f"{arms.label(one)} − {arms.label(other)}"]
+            for e in (arms.gap(one, other, kind) for kind in KINDS):
+                real = e.n >= MIN_SEEDS and (e.low > 0 or e.high < 0)
+                row.append(f"{decimals(e, sign='+')}{' (real)' if real else ''}")
+            rows.append(row)
     return rows
 
 

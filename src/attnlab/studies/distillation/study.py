@@ -11,7 +11,6 @@ from attnlab.lab.arms import ArmStudy
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.distillation.data import NAMED
 from attnlab.studies.distillation.evidence import ScoredArms
 
 Arm = Literal["teacher", "untuned", "text", "logits", "human", "lead"]
@@ -23,6 +22,7 @@ ARMS = {
     "human": "student (people's texts)",
     "lead": "first sentences",
 }
+NAMED = ("xsum", "multi-lexsum", "made-up")  # data that are not a file
 ONE = "Summarize the following article in one sentence."
 SEVERAL = "Summarize the following text in a few sentences."
 OF_LINES = ("stemmer", "tokenizer", "data", "lines")  # settings of the trial on line ends
@@ -140,7 +140,7 @@ class Distillation(ArmStudy):
     not_of_a_trial = ("arms", "metric", "shown", "lines")
     template = "report.md"
 
-    fetch = deferred(".models:check_inputs")
+    fetch = deferred(".data:check_inputs")
     run = deferred(".trial:run")
     claims = deferred(".claims:claims")
     figures = deferred(".figures:figures")

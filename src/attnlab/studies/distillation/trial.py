@@ -17,9 +17,8 @@ from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.hub import HubModel
 from attnlab.models.trainable import weights_sha256
 from attnlab.studies.distillation import checks
-from attnlab.studies.distillation.data import load_articles
+from attnlab.studies.distillation.data import build_student, load_articles, load_teacher
 from attnlab.studies.distillation.evidence import TRAINED
-from attnlab.studies.distillation.models import build_student, load_teacher
 from attnlab.studies.distillation.scoring import (
     as_json,
     columns,

@@ -68,10 +68,9 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
         _calibration(middle, arms, arm)
-        for confidence, hits in arms.judged(arm):
-            kept = selective_accuracy(confidence, hits)
-            line = {"color": PALETTE[1], "linewidth": 0.8, "drawstyle": "steps-post"}
-            right.plot(kept.coverage, kept.accuracy, **line)
+        for judged in arms.judged(arm):
+            kept = selective_accuracy(*judged)
+            right.step(kept.coverage, kept.accuracy, where="post", color=PALETTE[1], linewidth=0.8)
         right.set_xlabel("share answered")
         right.set_ylabel("accuracy of the answered")
         for ax in (middle, right):
@@ -83,8 +82,8 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
 def _calibration(ax: Axes, arms: KnowledgeArms, arm: str) -> None:
     ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
     for b in arms.calibration(arm):
-        low, high = b.accuracy.low, b.accuracy.high
-        ax.plot([b.confidence] * 2, [low, high], color=PALETTE[1], linewidth=1.0)
+        ends = [b.accuracy.low, b.accuracy.high]
+        ax.plot([b.confidence] * 2, ends, color=PALETTE[1], linewidth=1.0)
         ax.plot(b.confidence, b.accuracy.value, "o", color=PALETTE[1], markersize=4)
     ax.set_xlabel("confidence")
     ax.set_ylabel("accuracy")
