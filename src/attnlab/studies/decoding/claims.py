@@ -1,6 +1,7 @@
 """Claims: the limits, exactly; differences over prompts; the order along T, k and p."""
 
 import math
+from collections.abc import Sequence
 
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.table import Row
@@ -77,11 +78,10 @@ def curve_of(s: DecodingSettings, name: str) -> dict[float, str]:
 
 def limit_shares(row: Row | None, anchor: str) -> dict[str, float]:
     """Strategy -> smallest share of equal tokens with the strategy that it must equal."""
-    metrics = row.metrics if row else {}
     prefix = f"{anchor} = "
     return {
         key.removeprefix(prefix): float(str(value))
-        for key, value in metrics.items()
+        for key, value in (row.metrics.items() if row else ())
         if key.startswith(prefix)
     }
 
@@ -115,15 +115,8 @@ def _first(s: DecodingSettings, arm: str) -> str:
 
 def _compare(arms: TextArms, name: str, one: str, other: str, measure: str) -> Claim:
     column = f"margin_{arms.judge}" if measure == "margin" else measure
-    return judge(
-        name,
-        STATEMENTS[name],
-        arms.gap(one, other, column, real=PEOPLE in (one, other)),
-        above=0.0,
-        quantity=f"{QUANTITIES[measure]}, {one} − {other}",
-        trials=arms.ids(one, other, AUDITS),
-        comparison=True,
-    )
+    gap = arms.gap(one, other, column, real=PEOPLE in (one, other))
+    return _claim(arms, name, gap, f"{QUANTITIES[measure]}, {one} − {other}", [one, other])
 
 
 def _rise(arms: TextArms, name: str, curve: str, measure: str) -> Claim:
@@ -132,24 +125,30 @@ def _rise(arms: TextArms, name: str, curve: str, measure: str) -> Claim:
     pairs = list(zip(strategies[1:], strategies[:-1], strict=True))
     weakest, estimate = deciding_step([arms.gap(*pair, measure) for pair in pairs])
     high, low = pairs[weakest]
+    quantity = f"{QUANTITIES[measure]}, {high} − {low}: the step that decides"
+    return _claim(arms, name, estimate, quantity, strategies)
+
+
+def _above_chance(arms: TextArms) -> Claim:
+    rank = arms.estimate(SAMPLE, f"rank_{arms.judge}")
+    quantity = "share of other prompts that are less similar to the text (chance: 0.5)"
+    return _claim(arms, "on-topic", rank, quantity, [SAMPLE], above=0.5)
+
+
+def _claim(
+    arms: TextArms,
+    name: str,
+    estimate: Estimate,
+    quantity: str,
+    strategies: Sequence[str],
+    above: float = 0.0,
+) -> Claim:
     return judge(
         name,
         STATEMENTS[name],
         estimate,
-        above=0.0,
+        above=above,
+        quantity=quantity,
         trials=arms.ids(*strategies, AUDITS),
-        quantity=f"{QUANTITIES[measure]}, {high} − {low}: the step that decides",
         comparison=True,
-    )
-
-
-def _above_chance(arms: TextArms) -> Claim:
-    return judge(
-        "on-topic",
-        STATEMENTS["on-topic"],
-        arms.estimate(SAMPLE, f"rank_{arms.judge}"),
-        above=0.5,
-        trials=arms.ids(SAMPLE, AUDITS),
-        comparison=True,
-        quantity="share of other prompts that are less similar to the text (chance: 0.5)",
     )

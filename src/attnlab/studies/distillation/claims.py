@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -41,6 +42,7 @@ STATEMENTS = {
     "turned-round": "Split at newlines, three sentences with line breaks beat four without",
     "not-by-sentence": "Split into sentences, three sentences beat four",
 }
+ahead = partial(judge, above=0.0, comparison=True)  # the claim that a difference is above 0
 Differences = dict[tuple[str, str], Estimate]  # by rival and kind
 RIVALS = ("untuned", "text", "logits", "human")
 
@@ -64,15 +66,13 @@ def _trials(arms: ScoredArms, *names: str) -> list[str]:
 def _compare(
     arms: ScoredArms, metric: str, name: str, one: str, other: str, statement: str
 ) -> Claim:
-    return judge(
+    return ahead(
         name,
         f"{statement} ({KINDS[metric]})",
         arms.gap(one, other, metric),
-        above=0.0,
         quantity=f"{KINDS[metric]}, {one} − {other}",
         reported=_reported(one, other, metric),
         trials=_trials(arms, one, other),
-        comparison=True,
     )
 
 
@@ -90,15 +90,13 @@ def _best_everywhere(arms: ScoredArms, rivals: list[str]) -> Claim:
     gaps = {pair: arms.gap("teacher", *pair) for pair in pairs}
     (arm, kind), estimate = decisive_at(gaps, LEVEL)
     note = "teacher − trained on people's in Lsum; it leads in ROUGE-1, -2 and -L"
-    return judge(
+    return ahead(
         "teacher-best",
         "The teacher is best in every column",
         estimate,
-        above=0.0,
         quantity=f"{KINDS[kind]}, teacher − {arm}: the comparison that decides",
         reported=Reported(-0.017, COURSE, comparable=False, note=note),
         trials=_trials(arms, "teacher", *rivals),
-        comparison=True,
     )
 
 
@@ -144,14 +142,12 @@ def _line_breaks(arms: ScoredArms) -> list[Claim]:
     for name, one, other, quantity in LINE_BREAKS:
         scores = [row.arrays[f"{case}_rougeLsum"] if row else np.empty(0) for case in (one, other)]
         claims.append(
-            judge(
+            ahead(
                 name,
                 STATEMENTS[name],
                 mean_of((scores[0] - scores[1])[None], False, name),
-                above=0.0,
                 quantity=f"Lsum split {quantity}",
                 trials=trials,
-                comparison=True,
                 reported=reported.get(name),
             )
         )

@@ -7,6 +7,7 @@ joined                            the same after every line break became a space
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ import numpy as np
 from attnlab.audit.checks.rouge import rouge as rouge_audit
 from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.lab.trial import Outcome
-from attnlab.measure.rouge import Rouge, Scorer, Variant, rouge
+from attnlab.measure.rouge import Scorer, Variant, rouge
 from attnlab.measure.sentences import sentences
 from attnlab.studies.distillation.data import court_cases, load_splits
 from attnlab.studies.distillation.study import DistilSettings
-from attnlab.tasks.summaries import SummarySplits, lead_sentences
+from attnlab.tasks.summaries import SummaryRow, SummarySplits, lead_sentences
 
 LONGER, SHORTER = 4, 3  # sentences of the two leads whose order line breaks reverse
 
@@ -28,17 +29,27 @@ def variant_of(s: DistilSettings, splitter: str = "") -> Variant:
     return Variant(stemmer=s.stemmer, tokenizer=s.tokenizer, splitter=splitter or s.splitter)
 
 
-def score(texts: Sequence[str], references: Sequence[str], variant: Variant) -> Rouge:
-    """All columns; an empty text scores 0."""
-    scores = rouge(texts, references, variant)
-    by_line = Variant(variant.stemmer, variant.tokenizer, "newline")
+def score_texts(
+    s: DistilSettings, texts: Sequence[str], rows: Sequence[SummaryRow]
+) -> tuple[Outcome, int]:
+    """All columns against people's summaries, and how many texts are empty, which score 0."""
+    references, variant = [row.summary for row in rows], variant_of(s)
+    by_line = variant_of(s, "newline")
     flat = rouge([on_one_line(t) for t in texts], [on_one_line(r) for r in references], by_line)
-    each = {
-        **scores.each,
-        "newline": rouge(texts, references, by_line).each["rougeLsum"],
-        "joined": flat.each["rougeLsum"],
+    scores = rouge(texts, references, variant)
+    arrays = {
+        **{kind: scores.column(kind).copy() for kind in scores.each},
+        "newline": rouge(texts, references, by_line).column("rougeLsum").copy(),
+        "joined": flat.column("rougeLsum").copy(),
     }
-    return Rouge(variant, each, scores.empty, scores.dropped, scores.unsplit)
+    metrics = {name: float(values.mean()) for name, values in arrays.items()}
+    outcome = Outcome(
+        metrics | {"words": mean_words(texts)},
+        arrays=arrays,
+        samples=list(texts[: s.shown]),
+        documents={"summaries.json": as_json(texts)},
+    )
+    return outcome, scores.empty
 
 
 def on_one_line(text: str) -> str:
@@ -49,16 +60,6 @@ def on_one_line(text: str) -> str:
 def one_sentence_per_line(text: str) -> str:
     """Put a line break after every sentence, and nowhere else."""
     return "\n".join(on_one_line(sentence) for sentence in sentences(text))
-
-
-def columns(scores: Rouge) -> dict[str, np.ndarray]:
-    """The F scores of all texts, by column."""
-    return {name: scores.column(name).astype(np.float64) for name in scores.each}
-
-
-def means(scores: Rouge) -> dict[str, float]:
-    """The mean of every column."""
-    return {name: float(values.mean()) for name, values in columns(scores).items()}
 
 
 def mean_words(texts: Sequence[str]) -> float:
@@ -82,26 +83,21 @@ def first_sentences(s: DistilSettings, data: SummarySplits) -> Outcome:
     cut = [row not in splits["test"] for row in data.test]
     parts = {name: [row.article for row in rows] for name, rows in splits.items()}
     parts |= {f"{name} summaries": [r.summary for r in rows] for name, rows in splits.items()}
-    scores = score(texts, references, variant)
-    metrics = means(scores) | {
-        "words": mean_words(texts),
+    outcome, _ = score_texts(s, texts, data.test)
+    metrics = {
+        **outcome.metrics,
         "reference_words": mean_words(references),
         "articles_cut": sum(cut) / len(cut),
         "rouge_variant": str(variant),
         "reference_sentences": float(np.mean([len(sentences(r)) for r in references])),
     }
     documents = {
-        "summaries.json": as_json(texts),
+        **outcome.documents,
         "references.json": as_json(references),
         "articles.json": as_json([row.article for row in data.test[: s.shown]]),
     }
-    return Outcome(
-        metrics,
-        arrays=columns(scores),
-        samples=texts[: s.shown],
-        documents=documents,
-        findings=[rouge_audit(Scorer(variant), texts=references), split_overlap(parts)],
-    )
+    findings = [rouge_audit(Scorer(variant), texts=references), split_overlap(parts)]
+    return replace(outcome, metrics=metrics, documents=documents, findings=findings)
 
 
 def line_breaks(s: DistilSettings) -> Outcome:

@@ -20,14 +20,10 @@ from attnlab.studies.distillation import checks
 from attnlab.studies.distillation.data import build_student, load_articles, load_teacher
 from attnlab.studies.distillation.evidence import TRAINED
 from attnlab.studies.distillation.scoring import (
-    as_json,
-    columns,
     first_sentences,
     line_breaks,
     mean_words,
-    means,
-    score,
-    variant_of,
+    score_texts,
 )
 from attnlab.studies.distillation.study import Distillation, DistilSettings
 from attnlab.studies.distillation.teacher_texts import Summaries, summarize, teacher_texts
@@ -169,28 +165,20 @@ def measure(arm: ArmTrial) -> Outcome:
     s, rows, model = arm.s, arm.data.test, arm.model
     articles = [row.article for row in rows]
     written = summarize(model, arm.prompter, articles, s.summary_tokens, s.generate_batch)
-    texts = written.texts
-    scores = score(texts, [row.summary for row in rows], variant_of(s))
+    outcome, empty = score_texts(s, written.texts, rows)
     metrics = {
-        **means(scores),
-        "words": mean_words(texts),
-        "empty": scores.empty,
-        "finished": sum(written.finished) / len(texts),
-        "line_ends": sum("\n" in text for text in texts) / len(texts),
+        **outcome.metrics,
+        "empty": empty,
+        "finished": sum(written.finished) / len(rows),
+        "line_ends": sum("\n" in text for text in written.texts) / len(rows),
         "test_nll": arm.loss_of(rows),
         "dev_nll": arm.loss_of(arm.data.dev),
         "parameters": model.parameter_count(),
         "layers": int(model.library.config.num_hidden_layers),
         "model": model.name,
     }
-    return Outcome(
-        metrics,
-        arrays=columns(scores),
-        cost={"generate_seconds": written.seconds},
-        samples=texts[: s.shown],
-        documents={"summaries.json": as_json(texts)},
-        findings=model_findings(model, "end"),
-    )
+    cost, findings = {"generate_seconds": written.seconds}, model_findings(model, "end")
+    return replace(outcome, metrics=metrics, cost=cost, findings=findings)
 
 
 def _teacher_examples(arm: ArmTrial, texts: Summaries) -> list[PromptExample]:

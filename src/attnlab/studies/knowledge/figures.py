@@ -1,7 +1,6 @@
 """Pictures: accuracy by arm, memorised against asked, confidence of the four kinds, schedules."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
@@ -9,7 +8,7 @@ from attnlab.measure.calibration import selective_accuracy
 from attnlab.report.labels import note
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
-from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
+from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
 from attnlab.studies.knowledge.arms import KnowledgeArms
 from attnlab.studies.knowledge.checks import rates
 from attnlab.studies.knowledge.study import Knowledge
@@ -67,7 +66,12 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
                 note(left, words, at, colour, xycoords="axes fraction", va="top")
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
-        _calibration(middle, arms, arm)
+        middle.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
+        bins = arms.calibration(arm)
+        at = [b.confidence for b in bins]
+        errorbars(middle, at, [b.accuracy for b in bins], PALETTE[1], marker="o")
+        middle.set_xlabel("confidence")
+        middle.set_ylabel("accuracy")
         for judged in arms.judged(arm):
             kept = selective_accuracy(*judged)
             right.step(kept.coverage, kept.accuracy, where="post", color=PALETTE[1], linewidth=0.8)
@@ -77,16 +81,6 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
             ax.set_xlim(0, 1.02)
             ax.set_ylim(0, 1.02)
     return drawing
-
-
-def _calibration(ax: Axes, arms: KnowledgeArms, arm: str) -> None:
-    ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
-    for b in arms.calibration(arm):
-        ends = [b.accuracy.low, b.accuracy.high]
-        ax.plot([b.confidence] * 2, ends, color=PALETTE[1], linewidth=1.0)
-        ax.plot(b.confidence, b.accuracy.value, "o", color=PALETTE[1], markersize=4)
-    ax.set_xlabel("confidence")
-    ax.set_ylabel("accuracy")
 
 
 def _schedules() -> Drawing:
