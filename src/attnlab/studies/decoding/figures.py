@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -127,36 +128,26 @@ def _draw_plane(ax: Axes, arms: TextArms, names: Sequence[str], measure: str) ->
 
 
 def _curves(arms: TextArms) -> Drawing:
-    columns = len(FAMILIES)
-    with house_style():
-        drawing, axes = panels(len(ON_CURVES), columns, height=1.55)
-        for row, (measure, words) in enumerate(ON_CURVES.items()):
-            line = axes[row * columns : (row + 1) * columns]
-            for ax, name in zip(line, FAMILIES, strict=True):
-                _draw_curve(ax, arms, name, measure)
-            line[0].set_ylabel(words)
-            low, high = (f(ax.get_ylim()[i] for ax in line) for i, f in enumerate((min, max)))
-            for ax in line:  # the same scale for what is compared
-                ax.set_ylim(low, high)
-                ax.tick_params(labelleft=ax is line[0])
-        for column, family in enumerate(FAMILIES.values()):
-            same = axes[column::columns]
-            ends = [f(ax.get_xlim()[i] for ax in same) for i, f in enumerate((min, max))]
-            for ax in same:
-                ax.set_xlim(*ends)
-            same[-1].set_xlabel(family.label)
+    rows, columns = len(ON_CURVES), len(FAMILIES)
+    with house_style():  # the same scales for what is compared
+        drawing, axes = panels(rows, columns, height=1.55, share_x="col", share_y="row")
+        for ax, (measure, name) in zip(axes, product(ON_CURVES, FAMILIES), strict=True):
+            _draw_curve(ax, arms, name, measure)
+        for ax, words in zip(axes[::columns], ON_CURVES.values(), strict=True):
+            ax.set_ylabel(words)
+        for ax, family in zip(axes[-columns:], FAMILIES.values(), strict=True):
+            ax.set_xlabel(family.label)
     return drawing
 
 
 def _draw_curve(ax: Axes, arms: TextArms, name: str, measure: str) -> None:
     """One measure along T, k or p."""
-    strategies = {value: arm for value, arm in curve_of(arms.s, name).items() if arms.rows(arm)}
+    curve = curve_of(arms.s, name)
+    last = 4 * max(filter(math.isfinite, curve))  # the place of the whole vocabulary
+    places = {min(value, last): arm for value, arm in curve.items() if arms.rows(arm)}
     if measure == "distinct_2":  # greedy writes one text: its copies would flatten the others
-        strategies = {value: arm for value, arm in strategies.items() if arm != GREEDY}
-    estimates = [arms.shown(arm, measure) for arm in strategies.values()]
-    finite = [value for value in strategies if math.isfinite(value)]
-    last = max(finite, default=1.0) * (4 if len(finite) > 1 else 8)  # the whole vocabulary
-    xs = [value if math.isfinite(value) else last for value in strategies]
+        places = {x: arm for x, arm in places.items() if arm != GREEDY}
+    xs, estimates = list(places), [arms.shown(arm, measure) for arm in places.values()]
     series = FAMILIES[name]
     ax.plot(xs, [e.value for e in estimates], color=series.color, linewidth=1.0, alpha=0.6)
     errorbars(ax, xs, estimates, series.color, marker=series.marker)

@@ -129,18 +129,12 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
         cost["teacher_text_seconds"] = texts.seconds
     if result.tokens_per_second:
         cost["tokens_per_second"] = result.tokens_per_second
-    outcome = measure(arm)
-    return replace(
-        outcome,
-        metrics={**metrics, **outcome.metrics},
-        cost={**outcome.cost, **cost},
-        curves={
-            **result.loss_curve(),
-            "dev_step": [float(line["step"]) for line in result.evaluations],
-            "dev_nll": [float(line["value"]) for line in result.evaluations],
-        },
-        findings=[*findings, *outcome.findings],
-    )
+    curves = {
+        **result.loss_curve(),
+        "dev_step": [float(line["step"]) for line in result.evaluations],
+        "dev_nll": [float(line["value"]) for line in result.evaluations],
+    }
+    return measure(arm, Outcome(metrics, cost, curves=curves, findings=findings))
 
 
 def train_settings(s: DistilSettings, examples: int, seed: int, device: str) -> TrainSettings:
@@ -160,13 +154,18 @@ def train_settings(s: DistilSettings, examples: int, seed: int, device: str) -> 
     )
 
 
-def measure(arm: ArmTrial) -> Outcome:
-    """Summaries of the test articles, scored; the loss on people's; the audits of the model."""
+def measure(arm: ArmTrial, trained: Outcome | None = None) -> Outcome:
+    """Summaries of the test articles, scored; the loss on people's; the audits of the model.
+
+    They are added to the outcome of the training, where there was one.
+    """
+    before = trained or Outcome({})
     s, rows, model = arm.s, arm.data.test, arm.model
     articles = [row.article for row in rows]
     written = summarize(model, arm.prompter, articles, s.summary_tokens, s.generate_batch)
     outcome, empty = score_texts(s, written.texts, rows)
     metrics = {
+        **before.metrics,
         **outcome.metrics,
         "empty": empty,
         "finished": sum(written.finished) / len(rows),
@@ -177,8 +176,13 @@ def measure(arm: ArmTrial) -> Outcome:
         "layers": int(model.library.config.num_hidden_layers),
         "model": model.name,
     }
-    cost, findings = {"generate_seconds": written.seconds}, model_findings(model, "end")
-    return replace(outcome, metrics=metrics, cost=cost, findings=findings)
+    return replace(
+        outcome,
+        metrics=metrics,
+        cost={"generate_seconds": written.seconds, **before.cost},
+        curves=before.curves,
+        findings=[*before.findings, *model_findings(model, "end")],
+    )
 
 
 def _teacher_examples(arm: ArmTrial, texts: Summaries) -> list[PromptExample]:
