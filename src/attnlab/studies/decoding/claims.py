@@ -62,11 +62,13 @@ def claims(study: Decoding, arms: TextArms) -> list[Claim]:
         for name, (one, other, measure) in PAIRS.items()
         if s.has_human or PEOPLE not in (one, other)
     }
+    rank = arms.estimate(SAMPLE, f"rank_{arms.judge}")
+    less = "share of other prompts that are less similar to the text (chance: 0.5)"
     return [
         *(_limit(arms, name) for name in LIMITS),
         *(_compare(arms, name, *pair) for name, pair in pairs.items() if all(pair)),
         *(_rise(arms, name, *curve) for name, curve in CURVES.items()),
-        _above_chance(arms),
+        _claim(arms, "on-topic", rank, less, [SAMPLE], above=0.5),
     ]
 
 
@@ -127,12 +129,6 @@ def _rise(arms: TextArms, name: str, curve: str, measure: str) -> Claim:
     high, low = pairs[weakest]
     quantity = f"{QUANTITIES[measure]}, {high} − {low}: the step that decides"
     return _claim(arms, name, estimate, quantity, strategies)
-
-
-def _above_chance(arms: TextArms) -> Claim:
-    rank = arms.estimate(SAMPLE, f"rank_{arms.judge}")
-    quantity = "share of other prompts that are less similar to the text (chance: 0.5)"
-    return _claim(arms, "on-topic", rank, quantity, [SAMPLE], above=0.5)
 
 
 def _claim(

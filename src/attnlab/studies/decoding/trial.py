@@ -93,9 +93,11 @@ def measure(
         "tokens": _padded([len(text.ids) for text in generated], missing),
         "ended": _padded([text.ended == "token" for text in generated], missing),
         "repetition": _padded(np.nan_to_num(rates), missing),
-        "ids": _id_table([text.ids for text in generated], missing, s.new_tokens),
+        "ids": np.full((len(data.prompts), s.new_tokens), NONE, dtype=np.int64),
         **prompt_similarity(texts, data, s.judge, device),
     }
+    for place, text in enumerate(generated, missing):
+        arrays["ids"][place, : len(text.ids)] = text.ids
     tokens = float(np.nansum(arrays["tokens"]))
     metrics = {
         "perplexity": math.exp(float(np.nansum(arrays["nll"])) / tokens) if tokens else None,
@@ -159,11 +161,3 @@ def _number(value: float) -> float | None:
 def _padded(values: Iterable[float], missing: int) -> NDArray[np.float64]:
     """NaN for the prompts without a text, then the values."""
     return np.array([*[math.nan] * missing, *values], dtype=np.float64)
-
-
-def _id_table(rows: Sequence[Sequence[int]], missing: int, most: int) -> NDArray[np.int64]:
-    """One row of ids per prompt, filled up with NONE."""
-    table = np.full((missing + len(rows), most), NONE, dtype=np.int64)
-    for place, row in enumerate(rows, missing):
-        table[place, : len(row)] = row
-    return table

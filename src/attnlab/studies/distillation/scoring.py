@@ -21,8 +21,6 @@ from attnlab.studies.distillation.data import court_cases, load_splits
 from attnlab.studies.distillation.study import DistilSettings
 from attnlab.tasks.summaries import SummaryRow, SummarySplits, lead_sentences
 
-LONGER, SHORTER = 4, 3  # sentences of the two leads whose order line breaks reverse
-
 
 def variant_of(s: DistilSettings, splitter: str = "") -> Variant:
     """The ROUGE of the settings, or with another splitter."""
@@ -104,7 +102,8 @@ def line_breaks(s: DistilSettings) -> Outcome:
     """Leads of court cases, on one line and one sentence per line, scored against people's."""
     rows, variant = court_cases(s), variant_of(s, "newline")
     sentence = variant_of(s, "sentence")
-    longer, shorter = ([lead_sentences(row.article, k) for row in rows] for k in (LONGER, SHORTER))
+    # line breaks reverse the order of these two leads
+    longer, shorter = ([lead_sentences(row.article, k) for row in rows] for k in (4, 3))
     people = [row.summary for row in rows]
     joined, lined = (list(map(layout, people)) for layout in (on_one_line, one_sentence_per_line))
     scores = {

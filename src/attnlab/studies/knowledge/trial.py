@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from attnlab.audit.catalogue import check
 from attnlab.audit.checks.collapse import collapse
@@ -50,7 +49,14 @@ def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
         done = _Phase(trial, context, data, phase, found.rate if found else None).train(model)
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
-        curves |= _curves(done, phase)
+        loss = done.loss_curve()
+        curves |= {
+            f"{phase}_step": loss["step"],
+            f"{phase}_loss": loss["train_loss"],
+            f"{phase}_asked_step": [float(line["step"]) for line in done.evaluations],
+            f"{phase}_accuracy": [1 - float(line["value"]) for line in done.evaluations],
+            f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
+        }
         metrics[f"{phase}_loss"] = done.last_loss
         if phase == "reading":
             kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
@@ -96,14 +102,9 @@ class _Phase:
     name: str
     rate: float | None = None
 
-    @property
-    def c(self) -> Mapping[str, Any]:
-        """The settings of the trial."""
-        return self.trial.config
-
     def batches(self) -> BatchSource:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
-        c, seed = self.c, self.trial.stream.child(self.name)
+        c, seed = self.trial.config, self.trial.stream.child(self.name)
         examples = [self.data.example(q) for q in self.data.world.taught]
         if self.name == "asked":
             return PromptBatches(examples, c["batch"], seed)
@@ -121,7 +122,7 @@ class _Phase:
 
     def settings(self, steps: int | None = None) -> TrainSettings:
         """Steps (or others) and rate of the phase, the arm's schedule."""
-        c, name = self.c, self.name
+        c, name = self.trial.config, self.name
         after = name == "asked" and c["pretrain"]
         asked = "finetune_steps" if after else "alone_steps"
         count: int = steps or c["pretrain_steps" if name == "reading" else asked]
@@ -136,10 +137,10 @@ class _Phase:
             **schedule_of(c["schedule"], name),
         )
 
-    def ask(self, model: nn.Module) -> float:
+    def ask(self, model: Model) -> float:
         """Share of the first test questions not answered rightly: a curve, no choice is made."""
-        assert isinstance(model, GPT | Perceiver)
-        c, some = self.c, self.data.world.read[: self.c["watched"]]
+        c = self.trial.config
+        some = self.data.world.read[: c["watched"]]
         found = answers(model, self.data, some, c["answer_characters"], c["asked_at_once"])
         return 1 - float(found.right.mean())
 
@@ -225,15 +226,3 @@ def _coverage(model: Model) -> Finding:
     """The audit that finds a Perceiver's blindness; at least twice as long as its latents."""
     length = LENGTH if isinstance(model, GPT) else min(model.context, 2 * model.config.latents + 1)
     return check(model, only=["coverage"], length=length)["coverage"]
-
-
-def _curves(done: TrainResult, phase: str) -> dict[str, list[float]]:
-    """Training loss; accuracy on the test questions at each evaluation; the learning rate."""
-    loss = done.loss_curve()
-    return {
-        f"{phase}_step": loss["step"],
-        f"{phase}_loss": loss["train_loss"],
-        f"{phase}_asked_step": [float(line["step"]) for line in done.evaluations],
-        f"{phase}_accuracy": [1 - float(line["value"]) for line in done.evaluations],
-        f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
-    }
