@@ -1,4 +1,5 @@
-"""One trial: a strategy continues every prompt; or people's texts are read; or limits compared.
+"""One trial: a strategy continues every prompt; people's texts are read; limits are compared; or
+the model that all strategies share, the sampler and the log-probabilities are audited.
 
 Arrays have one number per prompt, ours first, then the beginnings of texts by people; our openings
 have no continuation by people, so these numbers are NaN.
@@ -11,23 +12,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from attnlab.audit.catalogue import check
+from attnlab.audit.checks.sampler_table import sampler_table
+from attnlab.audit.during_training import AUDITED, LENGTH
+from attnlab.audit.finding import Finding
+from attnlab.audit.probing.noise import noise_of
+from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.wrap import subject_of
+from attnlab.core.seeds import Seed
+from attnlab.core.tokens import IGNORE
+from attnlab.decode.draw import sample
 from attnlab.decode.generate import Generated, generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.diversity import distinct_n, repetition_rate
+from attnlab.measure.perplexity import token_nll
 from attnlab.measure.words import words
 from attnlab.models.hub import HubModel
 from attnlab.models.trainable import end_ids
-from attnlab.studies.decoding import checks
 from attnlab.studies.decoding.claims import AUDITS
 from attnlab.studies.decoding.data import Prompts, load_model, load_prompts
 from attnlab.studies.decoding.prompt_similarity import prompt_similarity
 from attnlab.studies.decoding.strategies import GREEDY_LIMITS, PEOPLE, SAMPLE_LIMITS
 from attnlab.studies.decoding.study import Decoding, DecodingSettings
+from attnlab.tasks.prompts import PromptExample, sequential_batches
 
 NONE = -1  # id after the end of a text
+OF_MODEL = (*AUDITED, "cache-parity")
+RESCORED = 7  # texts that are read again, each alone
+RESCORING = "rescoring"
+Rows = Sequence[Sequence[int]]
 
 
 def run(study: Decoding, trial: Trial, context: TrialContext) -> Outcome:
@@ -36,7 +53,7 @@ def run(study: Decoding, trial: Trial, context: TrialContext) -> Outcome:
     model = load_model(s.model, context.device)
     data = load_prompts(s, model)
     if arm == AUDITS:
-        return Outcome({}, findings=checks.shared_findings(model, data, s.new_tokens))
+        return Outcome({}, findings=shared_findings(model, data, s.new_tokens))
     if arm == "limits":
         return compare_limits(s, trial, model, data)
     if arm == PEOPLE:
@@ -71,7 +88,7 @@ def continue_prompts(
 
 def texts_by_people(model: HubModel, data: Prompts, batch: int) -> list[Generated]:
     """What people wrote after the real beginnings, with the model's log-probabilities of it."""
-    each = checks.logprobs(model, data.prompts[data.opening_count :], data.human, batch)
+    each = logprobs(model, data.prompts[data.opening_count :], data.human, batch)
     rows = zip(data.human, each, data.human_texts, strict=True)
     return [Generated(ids, logprobs, "length", text) for ids, logprobs, text in rows]
 
@@ -136,7 +153,7 @@ def compare_limits(s: DecodingSettings, trial: Trial, model: HubModel, data: Pro
             metrics[f"{anchor} = {limit}"] = min(equal_share(a, b) for a, b in pairs)
         metrics[f"{anchor} tokens"] = sum(map(len, base))
         if anchor == "greedy":
-            gap, ties = checks.smallest_lead(model, prompts, base)
+            gap, ties = smallest_lead(model, prompts, base)
             metrics |= {"smallest_gap": gap, "ties": ties}
     return Outcome(metrics)
 
@@ -145,6 +162,62 @@ def equal_share(one: Sequence[int], other: Sequence[int]) -> float:
     """Share of the longer text's positions at which both have the same token."""
     longest = max(len(one), len(other))
     return sum(a == b for a, b in zip(one, other, strict=False)) / longest if longest else 1.0
+
+
+def shared_findings(model: HubModel, data: Prompts, new_tokens: int) -> list[Finding]:
+    """What every strategy rests on: the sampler, the log-probabilities, the model."""
+    return [
+        sampler_table(sample),
+        rescoring(model, data.prompts[:RESCORED], new_tokens),
+        *check(model, only=OF_MODEL, length=LENGTH).findings,
+    ]
+
+
+def rescoring(model: HubModel, prompts: Rows, most: int) -> Finding:
+    """Compare the log-probabilities that `generate` reports with those of the texts read whole.
+
+    It generates in a batch with a cache and padding on the left; the texts are read alone. Fails
+    above ten times the model's own noise.
+    """
+    texts = generate(
+        model, prompts, parse_strategy("sample"), max_new_tokens=most, seed=Seed(0).child(RESCORING)
+    )
+    reported = np.concatenate([text.logprobs for text in texts])
+    alone = np.concatenate(logprobs(model, prompts, [text.ids for text in texts], 1))
+    gap = float(np.abs(reported - alone).max())
+    noise = noise_of(subject_of(model), Probe(0, LENGTH))
+    # −log p is a log-sum-exp of logits minus a logit: it moves by at most twice as much
+    limit = 2 * max(noise.threshold, noise.rounding)
+    evidence = {**noise.evidence(), "tokens": reported.size, "texts": len(texts)}
+    if gap <= limit:
+        why = f"read whole and alone, {reported.size} tokens have the same log-probabilities"
+        return Finding(RESCORING, "pass", gap, limit, why, evidence)
+    why = f"a token's log-probability differs by {gap:.2g} when its text is read whole and alone"
+    return Finding(RESCORING, "fail", gap, limit, why, evidence)
+
+
+@torch.no_grad()
+def logprobs(model: HubModel, prompts: Rows, answers: Rows, batch: int) -> list[tuple[float, ...]]:
+    """log p of every token of each answer after its prompt, read whole."""
+    examples = [PromptExample(tuple(p), tuple(a)) for p, a in zip(prompts, answers, strict=True)]
+    nll, logps = token_nll(model.logits), []
+    for rows in sequential_batches(examples, batch):
+        ids, targets, padding = rows.to(model.device)
+        each, scored = -nll(ids, targets, padding).double().cpu(), (targets != IGNORE).cpu()
+        logps += [tuple(row[kept].tolist()) for row, kept in zip(each, scored, strict=True)]
+    return logps
+
+
+@torch.no_grad()
+def smallest_lead(model: HubModel, prompts: Rows, answers: Rows) -> tuple[float, int]:
+    """The smallest lead in logits of the likeliest token over the second, and exact ties."""
+    leads = []
+    for prompt, answer in zip(prompts, answers, strict=True):
+        ids = torch.tensor([[*prompt, *answer]], device=model.device)
+        best = model.logits(ids)[0, len(prompt) - 1 :].topk(2, dim=-1).values
+        leads.append((best[:, 0] - best[:, 1]).double().cpu())
+    lead = torch.cat(leads)
+    return float(lead.min()), int((lead == 0).sum())
 
 
 def check_inputs(study: Decoding) -> None:
