@@ -27,44 +27,38 @@ FAMILIES = {
     "top-p": Series("top-p: p", PALETTE[2], "^"),
 }
 OTHER, HUMAN = Series("other", NEUTRAL, "D"), Series("people", "#1B7F3B", "*")
-SIMILARITY = ("similarity", "cosine above\nother prompts'")
+# title and unit of a measure in dot plots
+DOTS = {
+    "nll": ("perplexity", "of the model"),
+    "repetition": ("repetition", "share of {n}-grams"),
+    "self_bleu": ("self-BLEU", "one prompt's texts"),
+    "across": ("distinct-2", "one text of\nevery prompt"),
+    "prefix": ("as greedy", "share before the\nfirst difference"),
+    "margin": ("similarity", "cosine above\nother prompts'"),
+}
 ON_CURVES = {
     "nll": "perplexity",
     "distinct_2": "distinct-2,\none prompt's texts",
     "repetition": "repetition\n(share of n-grams)",
     "prefix": "greedy's tokens before\nthe first difference",
 }
-Columns = dict[str, tuple[str, str]]  # measure -> title and unit
 
 
 def figures(study: Decoding, arms: TextArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
-    names, repeat = arms.names(), f"share of {study.settings.repeat}-grams"
+    names = arms.names()
     if not names:
         return []
-    margin = f"margin_{arms.judge}"
-    alone: Columns = {
-        "repetition": ("repetition", repeat),
-        "self_bleu": ("self-BLEU", "one prompt's texts"),
-        "prefix": ("as greedy", "share before the\nfirst difference"),
-        margin: SIMILARITY,
-    }
-    beside: Columns = {
-        "nll": ("perplexity", "of the model"),
-        "repetition": ("repetition", repeat),
-        "across": ("distinct-2", "one text of\nevery prompt"),
-        margin: SIMILARITY,
-    }
+    alone = ("repetition", "self_bleu", "prefix", "margin")
+    beside = ("nll", "repetition", "across", "margin")
     everyone, ids = [PEOPLE, *names], arms.ids(*names)
     with_people = arms.ids(*names, PEOPLE)
+    people = with_people if arms.real() else []
     drawn: dict[str, Drawn] = {
         "plane": (lambda: _planes(arms, names), with_people),
         "curves": (lambda: _curves(arms), ids),
         "strategies": (lambda: _dots(arms, names, alone, real=False), ids),
-        "people": (
-            lambda: _dots(arms, everyone, beside, real=True),
-            with_people if arms.real() else [],
-        ),
+        "people": (lambda: _dots(arms, everyone, beside, real=True), people),
     }
     return with_words(study, drawn, real=bool(arms.real()))
 
@@ -159,13 +153,15 @@ def _draw_curve(ax: Axes, arms: TextArms, name: str, measure: str) -> None:
         ax.minorticks_off()
 
 
-def _dots(arms: TextArms, names: Sequence[str], columns: Columns, real: bool) -> Drawing:
+def _dots(arms: TextArms, names: Sequence[str], measures: Sequence[str], real: bool) -> Drawing:
     """One line per strategy and one panel per measure; people's interval is a band."""
     with house_style():
-        drawing, axes = panels(1, len(columns), height=1.0 + ROW * len(names), share_y=True)
-        for ax, (measure, (title, unit)) in zip(axes, columns.items(), strict=True):
+        drawing, axes = panels(1, len(measures), height=1.0 + ROW * len(names), share_y=True)
+        for ax, measure in zip(axes, measures, strict=True):
+            title, unit = DOTS[measure]
+            column = f"margin_{arms.judge}" if measure == "margin" else measure
             for line, arm in enumerate(names):
-                e = arms.shown(arm, measure, real=real)
+                e = arms.shown(arm, column, real=real)
                 dot(ax, line, e, _series(arms, arm))
                 if arm == PEOPLE:
                     ax.axvspan(e.low, e.high, color=HUMAN.color, alpha=0.13, linewidth=0)
@@ -173,7 +169,7 @@ def _dots(arms: TextArms, names: Sequence[str], columns: Columns, real: bool) ->
             ax.set_ylim(len(names) - 0.4, -0.6)
             ax.tick_params(axis="y", length=0)
             ax.set_title(title)
-            ax.set_xlabel(unit)
+            ax.set_xlabel(unit.format(n=arms.s.repeat))
             log = measure in ("nll", "self_bleu")  # values of very different sizes
             if log:
                 log_axis(ax, "x")

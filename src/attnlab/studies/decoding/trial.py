@@ -8,7 +8,8 @@ have no continuation by people, so these numbers are NaN.
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,20 +58,15 @@ def run(study: Decoding, trial: Trial, context: TrialContext) -> Outcome:
     if arm == "limits":
         return compare_limits(s, trial, model, data)
     if arm == PEOPLE:
-        return measure(s, texts_by_people(model, data, s.batch), data, context.device, {})
+        return measure(s, texts_by_people(model, data, s.batch), data, context.device)
     began = time.perf_counter()
-    texts = continue_prompts(s, trial, model, data.prompts, arm)
+    texts = continue_prompts(s, trial, model, data.prompts, arm, s.new_tokens)
     cost = {"generate_seconds": time.perf_counter() - began}
-    return measure(s, texts, data, context.device, cost)
+    return replace(measure(s, texts, data, context.device), cost=cost)
 
 
 def continue_prompts(
-    s: DecodingSettings,
-    trial: Trial,
-    model: HubModel,
-    prompts: Sequence[Sequence[int]],
-    strategy: str,
-    most: int = 0,
+    s: DecodingSettings, trial: Trial, model: HubModel, prompts: Rows, strategy: str, most: int
 ) -> list[Generated]:
     """One text per prompt, of `most` tokens; all strategies share the streams of a seed."""
     assert model.tokenizer is not None
@@ -78,7 +74,7 @@ def continue_prompts(
         model,
         prompts,
         parse_strategy(strategy),
-        max_new_tokens=most or s.new_tokens,
+        max_new_tokens=most,
         seed=trial.stream,
         stop_ids=end_ids(model),
         decode=model.tokenizer.decode,
@@ -94,28 +90,28 @@ def texts_by_people(model: HubModel, data: Prompts, batch: int) -> list[Generate
 
 
 def measure(
-    s: DecodingSettings,
-    generated: Sequence[Generated],
-    data: Prompts,
-    device: str,
-    cost: Mapping[str, float],
+    s: DecodingSettings, generated: Sequence[Generated], data: Prompts, device: str
 ) -> Outcome:
     """Measures of each text alone, and of one text per prompt together."""
     texts = [text.text or "" for text in generated]
     in_words = [words(text) for text in texts]
     rates = [repetition_rate(text, s.repeat) for text in in_words]  # NaN: too short to repeat
     missing = len(data.prompts) - len(generated)
+    values: dict[str, Sequence[float]] = {
+        "nll": [-text.logprob for text in generated],
+        "tokens": [len(text.ids) for text in generated],
+        "ended": [text.ended == "token" for text in generated],
+        "repetition": [0.0 if math.isnan(rate) else rate for rate in rates],
+    }
     arrays: dict[str, NDArray] = {
-        "nll": _padded([-text.logprob for text in generated], missing),
-        "tokens": _padded([len(text.ids) for text in generated], missing),
-        "ended": _padded([text.ended == "token" for text in generated], missing),
-        "repetition": _padded(np.nan_to_num(rates), missing),
+        **{name: np.array([*[math.nan] * missing, *row], float) for name, row in values.items()},
         "ids": np.full((len(data.prompts), s.new_tokens), NONE, dtype=np.int64),
         **prompt_similarity(texts, data, s.judge, device),
     }
     for place, text in enumerate(generated, missing):
         arrays["ids"][place, : len(text.ids)] = text.ids
     tokens = float(np.nansum(arrays["tokens"]))
+    distinct = {f"distinct_{n}": distinct_n(in_words, n) for n in (1, 2, 3)}
     metrics = {
         "perplexity": math.exp(float(np.nansum(arrays["nll"])) / tokens) if tokens else None,
         "texts": len(generated),
@@ -124,7 +120,7 @@ def measure(
         "tokens": tokens / len(generated),
         "ended": float(np.nanmean(arrays["ended"])),
         "repetition": float(np.nanmean(arrays["repetition"])),
-        **{f"distinct_{n}": _number(distinct_n(in_words, n)) for n in (1, 2, 3)},
+        **{name: None if math.isnan(share) else share for name, share in distinct.items()},
         **{key: float(np.nanmean(arrays[key])) for key in arrays if key.startswith("rank")},
     }
     reasons = {key: "no text has a token" for key, value in metrics.items() if value is None}
@@ -133,7 +129,7 @@ def measure(
         "texts.json": json.dumps([""] * missing + texts, ensure_ascii=False, indent=1),
         "prompts.json": json.dumps(data.texts, ensure_ascii=False, indent=1),
     }
-    return Outcome(metrics, cost, arrays, samples=shown, documents=documents, reasons=reasons)
+    return Outcome(metrics, arrays=arrays, samples=shown, documents=documents, reasons=reasons)
 
 
 def compare_limits(s: DecodingSettings, trial: Trial, model: HubModel, data: Prompts) -> Outcome:
@@ -225,12 +221,3 @@ def check_inputs(study: Decoding) -> None:
     s = study.settings
     data = load_prompts(s, load_model(s.model, "cpu"))
     prompt_similarity(data.texts, data, s.judge, "cpu")
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _padded(values: Iterable[float], missing: int) -> NDArray[np.float64]:
-    """NaN for the prompts without a text, then the values."""
-    return np.array([*[math.nan] * missing, *values], dtype=np.float64)

@@ -105,19 +105,14 @@ class _Phase:
     def batches(self) -> BatchSource:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
         c, seed = self.trial.config, self.trial.stream.child(self.name)
-        examples = [self.data.example(q) for q in self.data.world.taught]
+        world, vocabulary = self.data.world, self.data.vocabulary
+        examples = [self.data.example(q) for q in world.taught]
         if self.name == "asked":
             return PromptBatches(examples, c["batch"], seed)
         how = Corruption(c["block"], c["whole"], c["closed"], c["scored"])
         questions = round(c["mix"] * c["batch"])
-        read = CorruptedBatches(
-            self.data.world.documents,
-            self.data.vocabulary,
-            how,
-            c["batch"] - questions,
-            seed,
-            trim=True,
-        )
+        rows = c["batch"] - questions
+        read = CorruptedBatches(world.documents, vocabulary, how, rows, seed, trim=True)
         return MixedBatches(read, PromptBatches(examples, questions, seed)) if questions else read
 
     def settings(self, steps: int | None = None) -> TrainSettings:
@@ -165,7 +160,7 @@ def _exam(
 
     `kept`: whose sentence was completed after reading.
     """
-    c = trial.config
+    c, mark = trial.config, data.vocabulary.start
     kinds: dict[str, Answers] = {
         kind: answers(model, data, questions, c["answer_characters"], c["asked_at_once"])
         for kind, questions in data.world.as_dict().items()
@@ -197,9 +192,7 @@ def _exam(
             "tokenizer.json": data.vocabulary.to_json(),
             "model.json": json.dumps(model.config.to_json()),
             # a prompt is a text and ⁇, an answer ends at the next: for who opens the model later
-            "reading.json": json.dumps(
-                {"before": [], "after": [data.vocabulary.start], "end": data.vocabulary.start}
-            ),
+            "reading.json": json.dumps({"before": [], "after": [mark], "end": mark}),
         },
     )
 
