@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.core import files
-from attnlab.core.errors import IntegrityError, StorageError
+from attnlab.core.errors import IntegrityError, StorageError, UsageError
 from attnlab.core.files import (
     read_json,
     sha256_file,
+    sha256_of_setting,
     sync,
     write_bytes,
     write_json,
@@ -155,6 +156,17 @@ def test_sha256_of_a_file(tmp_path: Path) -> None:
     data = bytes(range(251)) * 4099
     (tmp_path / "a").write_bytes(data)
     assert sha256_file(tmp_path / "a") == hashlib.sha256(data).hexdigest()
+
+
+def test_sha256_of_what_a_setting_names(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    named = str(tmp_path / "a")
+    assert sha256_of_setting("data", named, ("xsum",)) == sha256_file(tmp_path / "a")
+    assert {sha256_of_setting("data", value, ("xsum",)) for value in ("", "xsum", None)} == {""}
+    with pytest.raises(UsageError, match="data 'nowhere': neither xsum nor a file"):
+        sha256_of_setting("data", "nowhere", ("xsum",))
+    with pytest.raises(UsageError, match="prompts 'nowhere': no file"):
+        sha256_of_setting("prompts", "nowhere")
 
 
 def test_new_folders_have_their_names_on_the_disk(

@@ -22,10 +22,10 @@ from attnlab.decode.strategy import parse_strategy
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import TrialContext
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.studies.decoding import checks, trial
-from attnlab.studies.decoding.comparison import Comparison, compare_with
+from attnlab.studies.decoding import trial
 from attnlab.studies.decoding.data import Prompts, load_model, load_prompts, openings
 from attnlab.studies.decoding.evidence import TextArms, equal_tokens, jackknife, weakest_step
+from attnlab.studies.decoding.facts import Comparison, compare_with
 from attnlab.studies.decoding.prompt_similarity import against_others, by_words, prompt_similarity
 from attnlab.studies.decoding.strategies import PEOPLE, label
 from attnlab.studies.decoding.study import Decoding, DecodingSettings
@@ -62,7 +62,7 @@ def test_the_smoke_scale_runs_to_its_report(done: Run) -> None:
     heads = [section.heading for section in judged.sections]
     assert heads[0] == "Which strategy is best" and len(heads) == 8
     audits = {audit["name"]: audit["verdict"] for audit in done.results["audits"]}
-    for name in ("sampler-table", "rescoring", *checks.OF_MODEL):
+    for name in ("sampler-table", "rescoring", *trial.OF_MODEL):
         assert audits[name] == "pass", name
     by_name = verdicts(done)
     assert len(by_name) == 13
@@ -304,7 +304,7 @@ def tiny() -> tuple[Any, Prompts]:
 def test_log_probabilities_that_are_off_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = tiny()
     prompts = data.prompts[:3]
-    clean = checks.rescoring(model, prompts, 5)
+    clean = trial.rescoring(model, prompts, 5)
     assert clean.verdict == "pass" and clean.number is not None and clean.number < 1e-4
 
     def wrong(*given: Any, **named: Any) -> Any:
@@ -313,14 +313,14 @@ def test_log_probabilities_that_are_off_are_found(monkeypatch: pytest.MonkeyPatc
             replace(text, logprobs=(*text.logprobs[:-1], text.logprobs[-1] - 0.1)) for text in made
         ]
 
-    monkeypatch.setattr(checks, "generate", wrong)
-    assert checks.rescoring(model, prompts, 5).verdict == "fail"
+    monkeypatch.setattr(trial, "generate", wrong)
+    assert trial.rescoring(model, prompts, 5).verdict == "fail"
 
 
 def test_people_are_scored_as_the_model_reads_them() -> None:
     """Batched and padded, or each text alone by the definition."""
     model, data = tiny()
-    found = checks.logprobs(model, data.prompts[:3], [(5, 7), (2, 3, 5), (11,)], 3)
+    found = trial.logprobs(model, data.prompts[:3], [(5, 7), (2, 3, 5), (11,)], 3)
     for prompt, answer, row in zip(data.prompts, [(5, 7), (2, 3, 5), (11,)], found, strict=False):
         logits = model.logits(torch.tensor([[*prompt, *answer]]))[0].double()
         places = range(len(prompt) - 1, len(prompt) + len(answer) - 1)
@@ -353,10 +353,10 @@ def test_a_broken_sampler_undermines_what_rests_on_draws(
     def all_tokens(logits: Any, *, generator: Any, top_k: int = 0, **rest: Any) -> Any:
         return sample(logits, generator=generator, **rest)  # k is forgotten
 
-    monkeypatch.setattr(checks, "sample", all_tokens)
+    monkeypatch.setattr(trial, "sample", all_tokens)
     model, data = tiny()
-    monkeypatch.setattr(checks, "OF_MODEL", ("non-finite",))
-    findings = checks.shared_findings(model, data, settings().new_tokens)
+    monkeypatch.setattr(trial, "OF_MODEL", ("non-finite",))
+    findings = trial.shared_findings(model, data, settings().new_tokens)
     verdicts = {finding.name: finding.verdict for finding in findings}
     assert verdicts["sampler-table"] == "fail" and verdicts["rescoring"] == "pass"
     table = changed(done.table, "audits", findings=findings)

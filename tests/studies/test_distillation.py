@@ -23,14 +23,14 @@ from attnlab.models.tiny_llama import tiny_llama, word_tokenizer
 from attnlab.models.trainable import redraw_weights, weights_sha256
 from attnlab.studies.distillation import checks, teacher_texts
 from attnlab.studies.distillation.claims import decisive
-from attnlab.studies.distillation.data import load_splits
-from attnlab.studies.distillation.evidence import ScoredArms, mean_of
-from attnlab.studies.distillation.models import (
+from attnlab.studies.distillation.data import (
     build_student,
     check_pair,
     layers_kept,
+    load_splits,
     load_teacher,
 )
+from attnlab.studies.distillation.evidence import ScoredArms, mean_of
 from attnlab.studies.distillation.scoring import on_one_line, one_sentence_per_line
 from attnlab.studies.distillation.study import Distillation, DistilSettings
 from attnlab.studies.distillation.trial import prompter_of, train_settings
@@ -170,7 +170,7 @@ def test_the_teacher_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return teacher_texts.teacher_texts(teacher, prompter_of(s, teacher), articles[:count], 7, 3)
 
     first = ask()
-    assert len(first.each) == 5 and not first.each[0].finished and first.each[0].tokens == 7
+    assert len(first.texts) == 5 and not first.finished[0]
     (file,) = (tmp_path / "made" / "teacher-texts").iterdir()
     with monkeypatch.context() as patch:
         patch.setattr(teacher_texts, "summarize", lambda *_: pytest.fail("written again"))
@@ -182,8 +182,8 @@ def test_the_teacher_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(list(file.parent.iterdir())) == 3
     with torch.no_grad():
         teacher.library.model.norm.weight.sub_(1e-3)
-    file.write_text(file.read_text().replace(first.each[0].text, "something else"))
-    assert ask().each == first.each  # a damaged file is written anew
+    file.write_text(file.read_text().replace(first.texts[0], "something else"))
+    assert ask().texts == first.texts  # a damaged file is written anew
 
 
 def test_layers_and_first_weights_of_a_student() -> None:

@@ -19,9 +19,8 @@ from attnlab.models.config import GPTConfig
 from attnlab.report.prose import study_prose
 from attnlab.studies.knowledge import checks
 from attnlab.studies.knowledge.arms import changes
-from attnlab.studies.knowledge.asking import said
 from attnlab.studies.knowledge.bias import Agreement, agreement, crossed
-from attnlab.studies.knowledge.scoring import together, told
+from attnlab.studies.knowledge.scoring import said, together, told
 from attnlab.studies.knowledge.search import search_rate
 from attnlab.studies.knowledge.study import COURSE_FILES, Knowledge
 from attnlab.studies.knowledge.trial import arm_model
@@ -103,9 +102,7 @@ def test_a_perceiver_answers_rows_together_as_it_does_alone(reads: str) -> None:
         wanted = generate(model, prompts, Strategy("greedy"), max_new_tokens=7, stop_ids=stops)
         for batch in (2, 5):
             found = said(model, prompts, 7, batch, stops)
-            assert [(t.ids, t.finished) for t in found] == [
-                (t.ids, t.ended != "length") for t in wanted
-            ]
+            assert [(t.ids, t.ended) for t in found] == [(t.ids, t.ended) for t in wanted]
     assert said(model, [], 7, 2) == []
 
 

@@ -24,3 +24,8 @@ def test_a_short_training_has_fewer_points() -> None:
     assert few.loss_curve() == {"step": [1.0, 2.0], "train_loss": [3.0, 5.0]}
     assert [line["step"] for line in few.evaluations] == [2]
     assert few.losses == pytest.approx((3.0, 5.0))
+
+
+def test_the_last_loss_is_the_mean_of_the_last_tenth() -> None:
+    assert result([float(i) for i in range(1, 24)]).last_loss == 22.5  # two of 23 steps
+    assert result([3.0, 5.0]).last_loss == 5.0

@@ -4,13 +4,13 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import content_hash
-from attnlab.core.errors import IntegrityError, StorageError, from_os_error
+from attnlab.core.errors import IntegrityError, StorageError, UsageError, from_os_error
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -91,6 +91,16 @@ def sha256_of_paths(*names: str) -> str:
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         lines += [f"{file.name} {sha256_file(file)}" for file in files if file.is_file()]
     return content_hash(lines) if lines else ""
+
+
+def sha256_of_setting(name: str, value: object, known: Collection[str] = ()) -> str:
+    """SHA-256 of the file that a setting names; '' where it names none or one of `known`."""
+    if not isinstance(value, str) or value in ("", *known):
+        return ""
+    if not Path(value).is_file():
+        why = f"neither {', '.join(known)} nor a file" if known else "no file"
+        raise UsageError(f"{name} {value!r}: {why}")
+    return sha256_file(Path(value))
 
 
 def sync(path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -104,13 +104,18 @@ def house_style() -> Iterator[None]:
 
 
 def panels(
-    rows: int = 1, cols: int = 1, *, height: float = PANEL_HEIGHT, share_y: bool = False
+    rows: int = 1,
+    cols: int = 1,
+    *,
+    height: float = PANEL_HEIGHT,
+    share_x: bool | Literal["col"] = False,
+    share_y: bool | Literal["row"] = False,
 ) -> tuple[Figure, list[Axes]]:
     """A figure of the printed width with rows × cols panels, read left to right, top to bottom."""
     figure = Figure(figsize=(PRINT_WIDTH, height * rows))
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06, wspace=0.04, hspace=0.05)
     FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, cols, sharey=share_y, squeeze=False)
+    grid = figure.subplots(rows, cols, sharex=share_x, sharey=share_y, squeeze=False)
     return figure, list(grid.flat)
 
 

@@ -58,6 +58,11 @@ class TrainResult:
         return tuple(line["loss"] for line in self.log)
 
     @property
+    def last_loss(self) -> float:
+        """The mean loss of the last tenth of the steps."""
+        return float(np.mean(self.losses[-max(1, len(self.losses) // 10) :]))
+
+    @property
     def evaluations(self) -> list[dict[str, Any]]:
         """The lines of the log at which `Hooks.evaluate` was called."""
         return [line for line in self.log if line.get("value") is not None]

@@ -5,7 +5,6 @@ real   first tokens of an article | the next     the same number of tokens as a 
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from attnlab.tasks.made_up_articles import PHRASES, made_up_articles
 from attnlab.tasks.summaries import xsum
 from attnlab.tasks.texts import read_texts
 
+ARTICLES = {"xsum": xsum, "made-up": made_up_articles}
 OPENINGS = Path(__file__).parent / "prompts.txt"
 SHARP = 12.0  # factor on the last norm of a random model, so that its likeliest token stands out
 _WORDS = re.compile(r"\w+|[^\w\s]+")
@@ -99,8 +99,10 @@ def load_prompts(s: DecodingSettings, model: HubModel) -> Prompts:
 
 def _real(s: DecodingSettings, tokenizer: HubTokenizer) -> list[tuple[int, ...]]:
     """The first texts that are long enough, no two with the same beginning."""
+    articles = ARTICLES.get(s.human)
+    known = [row.article for row in articles()] if articles else read_texts(Path(s.human))
     texts: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for text in _sources(s.human):
+    for text in known:
         ids = _ids(tokenizer, " ".join(text.split()))
         if len(ids) >= s.human_tokens + s.new_tokens:
             texts.setdefault(ids[: s.human_tokens], ids)
@@ -112,14 +114,6 @@ def _real(s: DecodingSettings, tokenizer: HubTokenizer) -> list[tuple[int, ...]]
             f"not {s.human_texts}"
         )
     return list(texts.values())
-
-
-def _sources(human: str) -> Sequence[str]:
-    if human == "xsum":
-        return [row.article for row in xsum()]
-    if human == "made-up":
-        return [row.article for row in made_up_articles()]
-    return read_texts(Path(human))
 
 
 def _ids(tokenizer: HubTokenizer, text: str) -> tuple[int, ...]:

@@ -15,58 +15,67 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.lab.arms import Arms
-from attnlab.lab.table import Row
+from attnlab.lab.table import Row, Table
 from attnlab.measure.diversity import distinct_n, self_bleu
-from attnlab.measure.intervals import LEVEL, Estimate, t_quantile
+from attnlab.measure.intervals import LEVEL, Estimate, percent, t_quantile
 from attnlab.measure.ratios import exp_estimate
 from attnlab.measure.two_way_interval import item_interval
 from attnlab.measure.words import words
 from attnlab.studies.decoding.strategies import GREEDY, PEOPLE, is_deterministic, label
-
-if TYPE_CHECKING:
-    from attnlab.studies.decoding.study import DecodingSettings
+from attnlab.studies.decoding.study import Decoding, DecodingSettings
 
 Values = NDArray[np.float64]
 GRAM = 4  # longest n-gram of BLEU
-SHARES = ("repetition", "prefix", "agreement", "ended", "distinct_", "self_bleu", "rank_")
+SHARES = ("repetition", "prefix", "agreement", "ended", "distinct_", "across", "self_bleu", "rank_")
 ACROSS = 2  # n of the n-grams counted over all prompts
+
+
+def evidence(study: Decoding, table: Table) -> "TextArms":
+    """The texts by strategy."""
+    labels = {text: label(text) for text in study.settings.strategies()}
+    return TextArms(table, labels, study.settings)
 
 
 @dataclass(frozen=True)
 class TextArms(Arms):
     """The texts of a run by strategy; "people" are an arm that `names` leaves out."""
 
-    s: "DecodingSettings"
+    s: DecodingSettings
     _cache: dict[tuple[str, str], Values] = field(default_factory=dict, compare=False, repr=False)
 
     def label(self, arm: str) -> str:
         """The short name of a strategy, or "people"."""
         return label(arm)
 
-    def items(self, arm: str, measure: str) -> Values:
-        """One number per prompt; NaN where there is none."""
+    @property
+    def judge(self) -> str:
+        """What compares texts with prompts: the encoder ("judge"), or shared words without one."""
+        return "words" if self.s.judge == "none" else "judge"
+
+    def items(self, arm: str, measure: str, real: bool = False) -> Values:
+        """One number per prompt (`real`: that begins a text by people); NaN where there is none."""
         if (arm, measure) not in self._cache:
             rows = self.rows(arm)
             self._cache[arm, measure] = self._items(rows, measure) if rows else np.empty(0)
-        return self._cache[arm, measure]
+        values = self._cache[arm, measure]
+        return values[list(self.real())] if real and values.size and measure != "across" else values
 
     def _items(self, rows: list[Row], measure: str) -> Values:
         if measure == "nll":
             nll, tokens = (
-                np.sum([row.arrays[key] for row in rows], axis=0) for key in ("nll", "tokens")
+                np.sum([row.arrays[k] for row in rows], axis=0) for k in ("nll", "tokens")
             )
             return np.divide(nll, tokens, out=np.full(len(nll), np.nan), where=tokens > 0)
         if measure in rows[0].arrays:
             return np.mean([row.arrays[measure] for row in rows], axis=0)
         if measure in ("prefix", "agreement"):
             return self._with_greedy(rows, measure == "prefix")
-        return self._between(rows, measure)
+        return self._left_out(rows) if measure == "across" else self._between(rows, measure)
 
     def _with_greedy(self, rows: list[Row], prefix: bool) -> Values:
         greedy = self.first(GREEDY)
@@ -98,17 +107,10 @@ class TextArms(Arms):
         row = self.first(PEOPLE)
         return range(0) if row is None else range(row["own_prompts"], len(row.arrays["nll"]))
 
-    def _chosen(self, real: bool) -> list[int] | slice:
-        """All prompts, or those that begin texts by people."""
-        return list(self.real()) if real else slice(None)
-
     def estimate(self, arm: str, metric: str, *, real: bool = False) -> Estimate:
         """Mean of a measure over prompts with its interval; `real`: texts by people only."""
-        if metric == "across":
-            return jackknife(self._left_out(arm)).clip()
-        values = self.items(arm, metric)
-        chosen = values[self._chosen(real)] if values.size else values
-        e = _mean(chosen, f"{arm} {metric}", LEVEL)
+        values = self.items(arm, metric, real)
+        e = jackknife(values) if metric == "across" else _mean(values, f"{arm} {metric}")
         return e.clip() if metric.startswith(SHARES) else e
 
     def shown(self, arm: str, measure: str, *, real: bool = False) -> Estimate:
@@ -116,38 +118,25 @@ class TextArms(Arms):
         e = self.estimate(arm, measure, real=real)
         return exp_estimate(e) if measure == "nll" else e
 
-    def gaps(self, one: str, other: str, measure: str, *, real: bool = False) -> Values:
-        """one − other for every prompt that has both numbers."""
-        a, b = self.items(one, measure), self.items(other, measure)
-        if not a.size or not b.size:
-            return np.empty(0)
-        gaps = (a - b)[self._chosen(real)]
-        return gaps[np.isfinite(gaps)]
-
     def gap(
         self, one: str, other: str, measure: str, *, real: bool = False, level: float = LEVEL
     ) -> Estimate:
-        """Mean over prompts of one − other."""
+        """Mean of one − other over the prompts that have both numbers."""
+        a, b = (self.items(arm, measure, real) for arm in (one, other))
+        gaps = a - b if a.size and b.size else np.empty(0)
         if measure == "across":
-            a, b = self._left_out(one), self._left_out(other)
-            return jackknife(a - b if a.size and b.size else np.empty(0), level)
-        e = _mean(self.gaps(one, other, measure, real=real), f"{one} {other} {measure}", level)
+            return jackknife(gaps, level)
+        e = _mean(gaps, f"{one} {other} {measure}", level)
         return e.transform(lambda e: replace(e, method=f"paired {e.method}")) if e.n else e
 
-    def _left_out(self, arm: str) -> Values:
+    def _left_out(self, rows: list[Row]) -> Values:
         """Distinct share over one text per prompt: of all prompts, then without each of them."""
-        rows, indices = self.rows(arm), list(self.real())
-        if not rows or not indices:
-            return np.empty(0)
-        if (arm, "across") not in self._cache:
-            chosen = [[texts[i] for i in indices] for texts in self.words(rows)]
-            each = [
-                [distinct_n(texts, ACROSS)]
-                + [distinct_n(texts[:i] + texts[i + 1 :], ACROSS) for i in range(len(texts))]
-                for texts in chosen
-            ]
-            self._cache[arm, "across"] = np.mean(each, axis=0)
-        return self._cache[arm, "across"]
+        each = []
+        for of_seed in self.words(rows):
+            texts = [of_seed[i] for i in self.real()]
+            fewer = (texts[:i] + texts[i + 1 :] for i in range(len(texts)))
+            each.append([distinct_n(some, ACROSS) for some in (texts, *fewer)])
+        return np.mean(each, axis=0) if self.real() else np.empty(0)
 
 
 def jackknife(values: Values, level: float = LEVEL) -> Estimate:
@@ -155,7 +144,7 @@ def jackknife(values: Values, level: float = LEVEL) -> Estimate:
 
     Not a bootstrap: a prompt drawn twice would count its n-grams as repetition.
     """
-    method = f"jackknife over prompts, {100 * level:.4g} %"
+    method = f"jackknife over prompts, {percent(level)}"
     if values.size < 3 or not np.isfinite(values).all():
         return Estimate(math.nan, method="too few texts")
     whole, each = float(values[0]), values[1:]
@@ -165,7 +154,7 @@ def jackknife(values: Values, level: float = LEVEL) -> Estimate:
     return Estimate(whole, whole - half, whole + half, int(each.size), method, recompute=again)
 
 
-def _mean(values: Values, name: str, level: float) -> Estimate:
+def _mean(values: Values, name: str, level: float = LEVEL) -> Estimate:
     known = values[np.isfinite(values)]
     if not known.size:
         return Estimate(math.nan, method="no prompt has a number")
@@ -196,7 +185,8 @@ def weakest_step(steps: Sequence[Estimate]) -> int:
     return min(behind or range(len(steps)), key=lambda i: (math.isfinite(lows[i]), lows[i]))
 
 
-def worst_step(steps: Sequence[Estimate], level: float = LEVEL) -> Estimate:
-    """The step that decides, each with an interval corrected for so many steps (Bonferroni)."""
+def deciding_step(steps: Sequence[Estimate], level: float = LEVEL) -> tuple[int, Estimate]:
+    """The weakest step and its index, with intervals corrected for so many steps (Bonferroni)."""
     wide = [step.at(1 - (1 - level) / len(steps)) for step in steps]
-    return replace(wide[weakest_step(wide)], recompute=lambda at: worst_step(steps, at))
+    weakest = weakest_step(wide)
+    return weakest, replace(wide[weakest], recompute=lambda at: deciding_step(steps, at)[1])

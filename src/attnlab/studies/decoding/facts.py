@@ -1,15 +1,21 @@
-"""Rows and lists that the report's template shows: measures, differences, limits, sample texts."""
+"""What the report's template shows: measures, differences, limits, sample texts.
+
+A measure tells a strategy apart from people, or from plain sampling, if the interval of their
+difference, over the same prompts, excludes 0 after Bonferroni's correction for all strategies and
+measures.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from attnlab.lab.claim import Claim
+from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.report.prose import decimals
-from attnlab.studies.decoding.claims import LIMITS, judge_of, limit_shares
-from attnlab.studies.decoding.comparison import Comparison, compare_with, measures
+from attnlab.studies.decoding.claims import LIMITS, limit_shares
 from attnlab.studies.decoding.evidence import TextArms
-from attnlab.studies.decoding.strategies import PEOPLE, SAMPLE, label
+from attnlab.studies.decoding.strategies import PEOPLE, SAMPLE
 from attnlab.studies.decoding.study import Decoding
 
 SHORT = {
@@ -19,7 +25,6 @@ SHORT = {
     "greedy-too-likely": "greedy texts are likelier than people's",
     "sampling-too-odd": "sampled texts are less likely than people's",
 }
-FEW = 51  # prompts: with fewer, curves and people are hardly told apart
 
 
 def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
@@ -32,61 +37,113 @@ def facts(study: Decoding, arms: TextArms, claims: Sequence[Claim]) -> Mapping[s
             verdict: [SHORT[c.name] for c in claims if c.name in SHORT and c.verdict == verdict]
             for verdict in ("holds", "fails", "undecided")
         },
-        "label": label,
-        "labels_of": lambda names: [label(arm) for arm in names],
-        "judge": "the encoder" if judge_of(arms.s) == "judge" else "shared words",
+        "label": arms.label,
+        "labels_of": lambda names: [arms.label(arm) for arm in names],
         "people": people,
         "sampling": sampling,
         "measures": measures(arms),
         "between": measures(arms, people=False),
         "with_unit": lambda columns: [f"{m.words} ({m.unit})" for m in columns],
         "rows": [_measured(arms, arm) for arm in arms.names()],
-        "people_rows": _differences(people, [m.name for m in measures(arms)]),
-        "sampling_rows": _differences(sampling, [m.name for m in measures(arms, people=False)]),
+        "people_rows": people.rows(arms) if people else [],
+        "sampling_rows": sampling.rows(arms) if sampling else [],
         "human": [decimals(arms.estimate(PEOPLE, m.name, real=True)) for m in measures(arms)],
         "real": len(arms.real()),
-        "few": FEW,
         "limits": limits,
         "limit_shares": {
             name: {"anchor": anchor, "shares": limit_shares(limits, anchor)}
-            for name, anchor, _, _ in LIMITS
+            for name, (anchor, _) in LIMITS.items()
         },
         **_samples(arms),
     }
 
 
-def _measured(arms: TextArms, arm: str) -> list[str]:
-    """The row of a strategy in the table of all measures."""
-    judge = judge_of(arms.s)
-    distinct = "/".join(f"{arms.estimate(arm, f'distinct_{n}').value:.2f}" for n in (1, 2, 3))
-    tokens, ended = (arms.estimate(arm, measure).value for measure in ("tokens", "ended"))
-    rank = arms.estimate(arm, f"rank_{judge}").value
+class Measure(NamedTuple):
+    """A measure of texts: its name in the evidence, in words, and its unit."""
+
+    name: str
+    words: str
+    unit: str
+
+
+def measures(arms: TextArms, people: bool = True) -> list[Measure]:
+    """Likelihood, repetition, diversity, similarity; people have only one text per prompt."""
+    across = Measure("across", "distinct-2 over prompts", "share")
+    within = Measure("self_bleu", "self-BLEU", "one prompt's texts")
+    margin = f"margin_{arms.judge}"
     return [
-        label(arm),
-        decimals(arms.shown(arm, "nll"), 2),
-        distinct,
-        decimals(arms.estimate(arm, "self_bleu")),
-        decimals(arms.estimate(arm, "repetition")),
-        f"{tokens:.1f}, {ended:.0%}",
-        f"{decimals(arms.estimate(arm, 'prefix'))} / {decimals(arms.estimate(arm, 'agreement'))}",
-        f"{decimals(arms.estimate(arm, f'margin_{judge}'))}, {rank:.2f}",
+        Measure("nll", "log-perplexity", "nats per token"),
+        Measure("repetition", "repetition", f"share of repeated {arms.s.repeat}-grams"),
+        across if people else within,
+        Measure(margin, "similarity to the prompt", "cosine above other prompts'"),
     ]
 
 
-def _differences(comparison: Comparison | None, columns: Sequence[str]) -> list[list[str]]:
-    """One row per strategy; (real) marks the differences whose corrected interval excludes 0."""
-    if comparison is None:
-        return []
+@dataclass(frozen=True)
+class Comparison:
+    """Corrected differences from people, or from one strategy, by strategy and measure."""
+
+    differences: dict[tuple[str, str], Estimate]
+
+    @property
+    def arms(self) -> list[str]:
+        """The strategies that are compared."""
+        return list(dict.fromkeys(arm for arm, _ in self.differences))
+
+    def tells_apart(self, arm: str, measure: str) -> bool:
+        """Whether the corrected interval of the difference excludes 0."""
+        d = self.differences[arm, measure]
+        return d.low > 0 or d.high < 0
+
+    def nearest(self, measure: str) -> str:
+        """The strategy with the smallest difference."""
+        return min(self.arms, key=lambda arm: abs(self.differences[arm, measure].value))
+
+    def not_told_apart(self) -> list[str]:
+        """Strategies that no measure tells apart from the other side."""
+        told = {arm for arm, measure in self.differences if self.tells_apart(arm, measure)}
+        return [arm for arm in self.arms if arm not in told]
+
+    def rows(self, arms: TextArms) -> list[list[str]]:
+        """One row per strategy; (real) marks differences whose corrected interval excludes 0."""
+        rows = {arm: [arms.label(arm)] for arm in self.arms}
+        for (arm, measure), difference in self.differences.items():
+            real = " (real)" if self.tells_apart(arm, measure) else ""
+            rows[arm].append(f"{decimals(difference, sign='+')}{real}")
+        return list(rows.values())
+
+
+def compare_with(arms: TextArms, other: str = PEOPLE) -> Comparison | None:
+    """Every strategy minus people, or minus one strategy; None where these have no texts."""
+    people = other == PEOPLE
+    names = [arm for arm in arms.names() if arm != other]
+    if not names or not arms.rows(other):
+        return None
+    pairs = [(arm, measure.name) for arm in names for measure in measures(arms, people)]
+    level = 1 - (1 - LEVEL) / len(pairs)
+    return Comparison(
+        {(arm, name): arms.gap(arm, other, name, real=people, level=level) for arm, name in pairs}
+    )
+
+
+def _measured(arms: TextArms, arm: str) -> list[str]:
+    """The row of a strategy in the table of all measures."""
+
+    def value(measure: str) -> float:
+        return arms.estimate(arm, measure).value
+
+    def shown(measure: str, digits: int = 3) -> str:
+        return decimals(arms.shown(arm, measure), digits)
+
     return [
-        [
-            label(arm),
-            *(
-                decimals(comparison.differences[arm, name], sign="+")
-                + (" (real)" if comparison.tells_apart(arm, name) else "")
-                for name in columns
-            ),
-        ]
-        for arm in dict.fromkeys(arm for arm, _ in comparison.differences)
+        arms.label(arm),
+        shown("nll", 2),
+        "/".join(f"{value(f'distinct_{n}'):.2f}" for n in (1, 2, 3)),
+        shown("self_bleu"),
+        shown("repetition"),
+        f"{value('tokens'):.1f}, {value('ended'):.0%}",
+        f"{shown('prefix')} / {shown('agreement')}",
+        f"{shown(f'margin_{arms.judge}')}, {value(f'rank_{arms.judge}'):.2f}",
     ]
 
 
@@ -99,5 +156,5 @@ def _samples(arms: TextArms) -> dict[str, Any]:
     samples = {}
     for arm in names:
         texts = dict.fromkeys(text.strip() for row in arms.rows(arm) for text in row.samples)
-        samples[label(arm)] = [text or "(nothing)" for text in list(texts)[: arms.s.shown]]
+        samples[arms.label(arm)] = [text or "(nothing)" for text in list(texts)[: arms.s.shown]]
     return {"prompt": json.loads(documents["prompts.json"])[0], "samples": samples}

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -9,11 +10,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
+from attnlab.report.labels import note
 from attnlab.report.plots import Series, dot
 from attnlab.report.point_labels import PointLabel, place_labels
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
-from attnlab.studies.decoding.claims import curve_of, judge_of
+from attnlab.studies.decoding.claims import curve_of
 from attnlab.studies.decoding.evidence import TextArms
 from attnlab.studies.decoding.strategies import GREEDY, KEYS, PEOPLE
 from attnlab.studies.decoding.study import Decoding
@@ -25,44 +27,38 @@ FAMILIES = {
     "top-p": Series("top-p: p", PALETTE[2], "^"),
 }
 OTHER, HUMAN = Series("other", NEUTRAL, "D"), Series("people", "#1B7F3B", "*")
-SIMILARITY = ("similarity", "cosine above\nother prompts'")
+# title and unit of a measure in dot plots
+DOTS = {
+    "nll": ("perplexity", "of the model"),
+    "repetition": ("repetition", "share of {n}-grams"),
+    "self_bleu": ("self-BLEU", "one prompt's texts"),
+    "across": ("distinct-2", "one text of\nevery prompt"),
+    "prefix": ("as greedy", "share before the\nfirst difference"),
+    "margin": ("similarity", "cosine above\nother prompts'"),
+}
 ON_CURVES = {
     "nll": "perplexity",
     "distinct_2": "distinct-2,\none prompt's texts",
     "repetition": "repetition\n(share of n-grams)",
     "prefix": "greedy's tokens before\nthe first difference",
 }
-Columns = dict[str, tuple[str, str]]  # measure -> title and unit
 
 
 def figures(study: Decoding, arms: TextArms) -> list[Figure]:
     """In the order of the report; a figure without trials is left out."""
-    names, repeat = arms.names(), f"share of {study.settings.repeat}-grams"
+    names = arms.names()
     if not names:
         return []
-    margin = f"margin_{judge_of(study.settings)}"
-    alone: Columns = {
-        "repetition": ("repetition", repeat),
-        "self_bleu": ("self-BLEU", "one prompt's texts"),
-        "prefix": ("as greedy", "share before the\nfirst difference"),
-        margin: SIMILARITY,
-    }
-    beside: Columns = {
-        "nll": ("perplexity", "of the model"),
-        "repetition": ("repetition", repeat),
-        "across": ("distinct-2", "one text of\nevery prompt"),
-        margin: SIMILARITY,
-    }
+    alone = ("repetition", "self_bleu", "prefix", "margin")
+    beside = ("nll", "repetition", "across", "margin")
     everyone, ids = [PEOPLE, *names], arms.ids(*names)
     with_people = arms.ids(*names, PEOPLE)
+    people = with_people if arms.real() else []
     drawn: dict[str, Drawn] = {
         "plane": (lambda: _planes(arms, names), with_people),
         "curves": (lambda: _curves(arms), ids),
         "strategies": (lambda: _dots(arms, names, alone, real=False), ids),
-        "people": (
-            lambda: _dots(arms, everyone, beside, real=True),
-            with_people if arms.real() else [],
-        ),
+        "people": (lambda: _dots(arms, everyone, beside, real=True), people),
     }
     return with_words(study, drawn, real=bool(arms.real()))
 
@@ -77,24 +73,18 @@ def _series(arms: TextArms, arm: str) -> Series:
 
 def _planes(arms: TextArms, names: Sequence[str]) -> Drawing:
     real = bool(arms.real())
+    measure, over = ("across", "text of every prompt") if real else ("distinct_2", "prompt's texts")
     with house_style():
         drawing, (above, below) = panels(2, 1, height=3.1)
-        over = "one text of every prompt" if real else "one prompt's texts"
-        above.set_ylabel(f"distinct-2, {over}")
+        labels_above = _draw_plane(above, arms, [*names, PEOPLE] if real else names, measure)
+        labels_below = _draw_plane(below, arms, names, "self_bleu")
+        above.set_ylabel(f"distinct-2, one {over}")
         below.set_ylabel("self-BLEU, one prompt's texts")
-        measures = {above: "across" if real else "distinct_2", below: "self_bleu"}
-        labels = {}
-        for ax, measure in measures.items():
-            shown = [*names, PEOPLE] if real and ax is above else names
-            labels[ax] = _draw_plane(ax, arms, shown, measure)
-            log_axis(ax, "x")
-            ax.set_xlabel("perplexity of the model")
-            ax.margins(0.08)
         log_axis(below, "y")  # most are far below a strategy that writes one text only
         if real:
             _draw_band(below, arms.shown(PEOPLE, "nll", real=True))
-        for ax in measures:
-            place_labels(drawing, ax, labels[ax])
+        place_labels(drawing, above, labels_above)
+        place_labels(drawing, below, labels_below)
     return drawing
 
 
@@ -102,15 +92,8 @@ def _draw_band(ax: Axes, x: Estimate) -> None:
     """People's perplexity as a vertical band."""
     ax.axvspan(x.low, x.high, color=HUMAN.color, alpha=0.13, linewidth=0)
     ax.axvline(x.value, color=HUMAN.color, linewidth=1.0)
-    ax.annotate(
-        HUMAN.label,
-        (x.value, 1.0),
-        xycoords=("data", "axes fraction"),
-        color=HUMAN.color,
-        fontsize=8,
-        ha="center",
-        va="bottom",
-    )
+    at_top = ("data", "axes fraction")
+    note(ax, HUMAN.label, (x.value, 1.0), HUMAN.color, xycoords=at_top, ha="center", va="bottom")
 
 
 def _draw_plane(ax: Axes, arms: TextArms, names: Sequence[str], measure: str) -> list[PointLabel]:
@@ -124,49 +107,41 @@ def _draw_plane(ax: Axes, arms: TextArms, names: Sequence[str], measure: str) ->
         line = [points[arm] for arm in curve_of(arms.s, name).values() if arm in points]
         xs, ys = [x.value for x, _ in line], [y.value for _, y in line]
         ax.plot(xs, ys, color=family.color, linewidth=0.9, alpha=0.6, zorder=1)
+    labels = []
     for arm, (x, y) in points.items():
         series = _series(arms, arm)
         dot(ax, y.value, x, series)
         if y.has_interval:
             ends = [x.value, x.value], [y.low, y.high]
             ax.plot(*ends, color=series.color, linewidth=0.8, alpha=0.7)
-    return [
-        PointLabel(x, y, arms.label(arm), _series(arms, arm).color)
-        for arm, (x, y) in points.items()
-    ]
+        labels.append(PointLabel(x, y, arms.label(arm), series.color))
+    log_axis(ax, "x")
+    ax.set_xlabel("perplexity of the model")
+    ax.margins(0.08)
+    return labels
 
 
 def _curves(arms: TextArms) -> Drawing:
-    columns = len(FAMILIES)
-    with house_style():
-        drawing, axes = panels(len(ON_CURVES), columns, height=1.55)
-        for row, (measure, words) in enumerate(ON_CURVES.items()):
-            line = axes[row * columns : (row + 1) * columns]
-            for ax, name in zip(line, FAMILIES, strict=True):
-                _draw_curve(ax, arms, name, measure)
-            line[0].set_ylabel(words)
-            low, high = (f(ax.get_ylim()[i] for ax in line) for i, f in enumerate((min, max)))
-            for ax in line:  # the same scale for what is compared
-                ax.set_ylim(low, high)
-                ax.tick_params(labelleft=ax is line[0])
-        for column, family in enumerate(FAMILIES.values()):
-            same = axes[column::columns]
-            ends = [f(ax.get_xlim()[i] for ax in same) for i, f in enumerate((min, max))]
-            for ax in same:
-                ax.set_xlim(*ends)
-            same[-1].set_xlabel(family.label)
+    rows, columns = len(ON_CURVES), len(FAMILIES)
+    with house_style():  # the same scales for what is compared
+        drawing, axes = panels(rows, columns, height=1.55, share_x="col", share_y="row")
+        for ax, (measure, name) in zip(axes, product(ON_CURVES, FAMILIES), strict=True):
+            _draw_curve(ax, arms, name, measure)
+        for ax, words in zip(axes[::columns], ON_CURVES.values(), strict=True):
+            ax.set_ylabel(words)
+        for ax, family in zip(axes[-columns:], FAMILIES.values(), strict=True):
+            ax.set_xlabel(family.label)
     return drawing
 
 
 def _draw_curve(ax: Axes, arms: TextArms, name: str, measure: str) -> None:
     """One measure along T, k or p."""
-    strategies = {value: arm for value, arm in curve_of(arms.s, name).items() if arms.rows(arm)}
+    curve = curve_of(arms.s, name)
+    last = 4 * max(filter(math.isfinite, curve))  # the place of the whole vocabulary
+    places = {min(value, last): arm for value, arm in curve.items() if arms.rows(arm)}
     if measure == "distinct_2":  # greedy writes one text: its copies would flatten the others
-        strategies = {value: arm for value, arm in strategies.items() if arm != GREEDY}
-    estimates = [arms.shown(arm, measure) for arm in strategies.values()]
-    finite = [value for value in strategies if math.isfinite(value)]
-    last = max(finite, default=1.0) * (4 if len(finite) > 1 else 8)  # the whole vocabulary
-    xs = [value if math.isfinite(value) else last for value in strategies]
+        places = {x: arm for x, arm in places.items() if arm != GREEDY}
+    xs, estimates = list(places), [arms.shown(arm, measure) for arm in places.values()]
     series = FAMILIES[name]
     ax.plot(xs, [e.value for e in estimates], color=series.color, linewidth=1.0, alpha=0.6)
     errorbars(ax, xs, estimates, series.color, marker=series.marker)
@@ -178,13 +153,15 @@ def _draw_curve(ax: Axes, arms: TextArms, name: str, measure: str) -> None:
         ax.minorticks_off()
 
 
-def _dots(arms: TextArms, names: Sequence[str], columns: Columns, real: bool) -> Drawing:
+def _dots(arms: TextArms, names: Sequence[str], measures: Sequence[str], real: bool) -> Drawing:
     """One line per strategy and one panel per measure; people's interval is a band."""
     with house_style():
-        drawing, axes = panels(1, len(columns), height=1.0 + ROW * len(names), share_y=True)
-        for ax, (measure, (title, unit)) in zip(axes, columns.items(), strict=True):
+        drawing, axes = panels(1, len(measures), height=1.0 + ROW * len(names), share_y=True)
+        for ax, measure in zip(axes, measures, strict=True):
+            title, unit = DOTS[measure]
+            column = f"margin_{arms.judge}" if measure == "margin" else measure
             for line, arm in enumerate(names):
-                e = arms.shown(arm, measure, real=real)
+                e = arms.shown(arm, column, real=real)
                 dot(ax, line, e, _series(arms, arm))
                 if arm == PEOPLE:
                     ax.axvspan(e.low, e.high, color=HUMAN.color, alpha=0.13, linewidth=0)
@@ -192,7 +169,7 @@ def _dots(arms: TextArms, names: Sequence[str], columns: Columns, real: bool) ->
             ax.set_ylim(len(names) - 0.4, -0.6)
             ax.tick_params(axis="y", length=0)
             ax.set_title(title)
-            ax.set_xlabel(unit)
+            ax.set_xlabel(unit.format(n=arms.s.repeat))
             log = measure in ("nll", "self_bleu")  # values of very different sizes
             if log:
                 log_axis(ax, "x")

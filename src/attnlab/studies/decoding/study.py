@@ -6,13 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from attnlab.core.errors import UsageError
-from attnlab.core.files import sha256_file, sha256_of_paths
+from attnlab.core.files import sha256_of_paths, sha256_of_setting
 from attnlab.lab.study import NOT_OF_A_TRIAL, Study, StudySettings, deferred, setting
-from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.decoding.evidence import TextArms
-from attnlab.studies.decoding.strategies import ANCHORS, KEYS, MORE, PEOPLE, is_deterministic, label
+from attnlab.studies.decoding.strategies import ANCHORS, KEYS, MORE, PEOPLE, is_deterministic
 
 NAMED = ("xsum", "made-up", "none")  # never files, though one may have such a name
 CURVES = ("temperatures", "ks", "ps", "more")  # settings that only add strategies
@@ -139,6 +136,7 @@ class Decoding(Study):
 
     fetch = deferred(".trial:check_inputs")
     run = deferred(".trial:run")
+    evidence = deferred(".evidence:evidence")
     claims = deferred(".claims:claims")
     figures = deferred(".figures:figures")
     facts = deferred(".facts:facts")
@@ -146,16 +144,10 @@ class Decoding(Study):
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
         """The hashes of files and of a local model become settings: another file, another run."""
-        for key in ("prompts", "human"):
-            path = overrides.get(key)
-            if isinstance(path, str) and path and not (key == "human" and path in NAMED):
-                if not Path(path).is_file():
-                    known = f"neither {', '.join(NAMED)} nor a file"
-                    raise UsageError(f"{key} {path!r}: {known if key == 'human' else 'no file'}")
-                overrides.setdefault(f"{key}_sha256", sha256_file(Path(path)))
-        model = overrides.get("model")
-        if isinstance(model, str) and Path(model).exists():
-            overrides.setdefault("model_sha256", sha256_of_paths(model))
+        for key, known in {"prompts": (), "human": NAMED}.items():
+            sha256 = sha256_of_setting(key, overrides.get(key), known)
+            overrides.setdefault(f"{key}_sha256", sha256)
+        overrides.setdefault("model_sha256", sha256_of_paths(str(overrides.get("model", ""))))
         return super().at(scale, **overrides)
 
     def trials(self) -> Sequence[Trial]:
@@ -164,8 +156,7 @@ class Decoding(Study):
         skipped = {*NOT_OF_A_TRIAL, *CURVES, "shown", "limit_tokens"}
         config = {key: value for key, value in self.settings_json().items() if key not in skipped}
         for key in ("model", "prompts", "human"):  # the name of a path, wherever it lies
-            value = config[key]
-            config[key] = Path(value).name if value and Path(value).exists() else value
+            config[key] = Path(config[key]).name if Path(config[key]).exists() else config[key]
         bare = {key: value for key, value in config.items() if key not in OF_TEXTS}
         fixed = [text for text in s.strategies() if is_deterministic(text)]
         drawn = [text for text in s.strategies() if text not in fixed]
@@ -178,8 +169,3 @@ class Decoding(Study):
             *(self.trial(i, arm=text, **config) for text in drawn for i in range(s.seeds)),
             *(self.trial(0, arm=text, **config) for text in others),
         ]
-
-    def evidence(self, table: Table) -> TextArms:
-        """The texts by strategy."""
-        labels = {text: label(text) for text in self.settings.strategies()}
-        return TextArms(table, labels, self.settings)

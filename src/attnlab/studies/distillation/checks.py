@@ -34,17 +34,27 @@ def training_findings(
 ) -> list[Finding]:
     """Which tokens are scored, against which targets, and which weights move.
 
-    The student is left as it was.
+    One step moves every tensor of the student and no bit of the teacher; then the student is put
+    back as it was.
     """
-    teacher = loss.teacher if isinstance(loss, DistillationLoss) else None
+    model, device = student.library, next(student.library.parameters()).device
+    teacher = {"teacher": loss.teacher} if isinstance(loss, DistillationLoss) else {}
+
+    def step() -> None:
+        updater = Updater(model, build_optimizer(model, settings), loss, settings)
+        updater.start(collate(examples[:1]).to(device))
+        updater.finish(0, settings.learning_rate)
+
     findings = [
         _mask(examples, prompter),
         label_shift(_shifted_loss, VOCABULARY, given="ids"),
-        _moved_weights(student.library, teacher, examples[:1], loss, settings),
+        freeze(
+            nn.ModuleDict({"student": model, **teacher}), step, lambda n: n.startswith("student.")
+        ),
     ]
     if settings.accumulate > 1:
-        batch = collate(examples[: settings.batch]).to(next(student.library.parameters()).device)
-        findings.append(gradient_accumulation(loss, student.library, batch))
+        batch = collate(examples[: settings.batch]).to(device)
+        findings.append(gradient_accumulation(loss, model, batch))
     return findings
 
 
@@ -109,9 +119,9 @@ def _mask(examples: Sequence[PromptExample], prompter: PromptBuilder) -> Finding
         last = len(example.prompt) + len(example.answer) - 1
         wanted[row, last - len(example.answer) : last] = True
     known = sorted({IGNORE, *batch.targets.unique().tolist()} - {IGNORE})
-    small = batch.targets.clone()  # few ids: a whole vocabulary in float64 is gigabytes
-    for place, token in enumerate(known):
-        small[batch.targets == token] = place
+    # few ids: a whole vocabulary in float64 is gigabytes
+    places = torch.searchsorted(torch.tensor(known), batch.targets)
+    small = places.where(batch.targets != IGNORE, IGNORE)
     finished = any(not e.cut for e in chosen)
     return loss_mask(
         lambda logits, labels: _mean_loss(logits, Batch(batch.ids, labels, batch.key_padding_mask)),
@@ -133,22 +143,3 @@ def _shifted_loss(logits: Tensor, ids: Tensor) -> Tensor:
 def _mean_loss(logits: Tensor, batch: Batch) -> Tensor:
     total, count = sequence_nll(LogitsModel(lambda _: logits), batch)
     return total / count
-
-
-def _moved_weights(
-    student: nn.Module,
-    teacher: nn.Module | None,
-    examples: Sequence[PromptExample],
-    loss: Loss,
-    settings: TrainSettings,
-) -> Finding:
-    """One step moves every tensor of the student and no bit of the teacher."""
-    both = nn.ModuleDict({"student": student} | ({"teacher": teacher} if teacher else {}))
-    batch = collate(examples).to(next(student.parameters()).device)
-
-    def step() -> None:
-        updater = Updater(student, build_optimizer(student, settings), loss, settings)
-        updater.start(batch)
-        updater.finish(0, settings.learning_rate)
-
-    return freeze(both, step, lambda name: name.startswith("student."))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -30,6 +31,18 @@ PAIRS: tuple[tuple[str, str, str, str], ...] = (
     ("texts-over-lead", "text", "lead", f"The student of the teacher's texts {BEATS}"),
     ("people-over-lead", "human", "lead", f"The student of people's summaries {BEATS}"),
 )
+# leads of court cases, longer and shorter, with and without line breaks: name, one, other, quantity
+LINE_BREAKS: tuple[tuple[str, str, str, str], ...] = (
+    ("line-ends", "lines", "one_line", "at newlines, with line breaks − without"),
+    ("turned-round", "shorter", "longer", "at newlines, three with − four without"),
+    ("not-by-sentence", "shorter_sentence", "longer_sentence", "into sentences, three − four"),
+)
+STATEMENTS = {
+    "line-ends": "A line break after each sentence raises Lsum; the words are the same",
+    "turned-round": "Split at newlines, three sentences with line breaks beat four without",
+    "not-by-sentence": "Split into sentences, three sentences beat four",
+}
+ahead = partial(judge, above=0.0, comparison=True)  # the claim that a difference is above 0
 Differences = dict[tuple[str, str], Estimate]  # by rival and kind
 RIVALS = ("untuned", "text", "logits", "human")
 
@@ -53,15 +66,13 @@ def _trials(arms: ScoredArms, *names: str) -> list[str]:
 def _compare(
     arms: ScoredArms, metric: str, name: str, one: str, other: str, statement: str
 ) -> Claim:
-    return judge(
+    return ahead(
         name,
         f"{statement} ({KINDS[metric]})",
         arms.gap(one, other, metric),
-        above=0.0,
         quantity=f"{KINDS[metric]}, {one} − {other}",
         reported=_reported(one, other, metric),
         trials=_trials(arms, one, other),
-        comparison=True,
     )
 
 
@@ -79,15 +90,13 @@ def _best_everywhere(arms: ScoredArms, rivals: list[str]) -> Claim:
     gaps = {pair: arms.gap("teacher", *pair) for pair in pairs}
     (arm, kind), estimate = decisive_at(gaps, LEVEL)
     note = "teacher − trained on people's in Lsum; it leads in ROUGE-1, -2 and -L"
-    return judge(
+    return ahead(
         "teacher-best",
         "The teacher is best in every column",
         estimate,
-        above=0.0,
         quantity=f"{KINDS[kind]}, teacher − {arm}: the comparison that decides",
         reported=Reported(-0.017, COURSE, comparable=False, note=note),
         trials=_trials(arms, "teacher", *rivals),
-        comparison=True,
     )
 
 
@@ -118,62 +127,28 @@ def decisive(plain: Differences, wide: Differences) -> tuple[tuple[str, str], Es
 
 def _line_breaks(arms: ScoredArms) -> list[Claim]:
     """The same words with and without line breaks, on summaries of several sentences; no model."""
-    row = arms.first("lines")
-    trials = [] if row is None else [row.id, *arms.ids("lead")]
-    gaps = [] if row is None else [float(row["largest_gap_on_one_line"])]
-    scores = {} if row is None else row.arrays
-
-    def compare(
-        name: str,
-        statement: str,
-        one: str,
-        other: str,
-        quantity: str,
-        reported: Reported | None = None,
-    ) -> Claim:
-        pair = [scores.get(f"{case}_rougeLsum", np.empty(0)) for case in (one, other)]
-        gaps = pair[0] - pair[1]
-        return judge(
-            name,
-            statement,
-            mean_of(gaps[None], False, name),
-            above=0.0,
-            quantity=quantity,
-            trials=trials,
-            comparison=True,
-            reported=reported,
-        )
-
+    row, trials = arms.first("lines"), _trials(arms, "lines")
+    check = judge_check(
+        "one-line",
+        "Without line breaks, Lsum split at newlines equals L",
+        [float(row["largest_gap_on_one_line"])] if row else [],
+        below=1e-12,
+        quantity="largest |Lsum − L| of a text on one line",
+        trials=trials,
+    )
     note = "teacher − trained on people's: ahead in L (+0.027), behind in Lsum (−0.017)"
-    return [
-        judge_check(
-            "one-line",
-            "Without line breaks, Lsum split at newlines equals L",
-            gaps,
-            below=1e-12,
-            quantity="largest |Lsum − L| of a text on one line",
-            trials=trials,
-        ),
-        compare(
-            "line-ends",
-            "A line break after each sentence raises Lsum; the words are the same",
-            "lines",
-            "one_line",
-            "Lsum split at newlines, with line breaks − without",
-        ),
-        compare(
-            "turned-round",
-            "Split at newlines, three sentences with line breaks beat four without",
-            "shorter",
-            "longer",
-            "Lsum split at newlines, three with − four without",
-            reported=Reported(0.017, COURSE, comparable=False, note=note),
-        ),
-        compare(
-            "not-by-sentence",
-            "Split into sentences, three sentences beat four",
-            "shorter_sentence",
-            "longer_sentence",
-            "Lsum split into sentences, three − four",
-        ),
-    ]
+    reported = {"turned-round": Reported(0.017, COURSE, comparable=False, note=note)}
+    claims = [check]
+    for name, one, other, quantity in LINE_BREAKS:
+        scores = [row.arrays[f"{case}_rougeLsum"] if row else np.empty(0) for case in (one, other)]
+        claims.append(
+            ahead(
+                name,
+                STATEMENTS[name],
+                mean_of((scores[0] - scores[1])[None], False, name),
+                quantity=f"Lsum split {quantity}",
+                trials=trials,
+                reported=reported.get(name),
+            )
+        )
+    return claims

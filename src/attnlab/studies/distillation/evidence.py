@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab.lab.arms import Arms
-from attnlab.lab.claim import MIN_SEEDS
 from attnlab.measure.intervals import LEVEL, Estimate
 from attnlab.measure.two_way_interval import item_interval, two_way_interval
 
@@ -29,8 +28,7 @@ class ScoredArms(Arms):
     def score(self, arm: str, column: str) -> Estimate:
         """The arm's mean score; its interval stays within 0 and 1."""
         values = np.array(list(self.items(arm, column).values()))
-        e = mean_of(values, self.depends_on_seed(arm), f"{arm} {column}")
-        return e.clip() if e.has_interval else e
+        return mean_of(values, self.depends_on_seed(arm), f"{arm} {column}").clip()
 
     def item_gaps(self, one: str, other: str, column: str) -> np.ndarray:
         """(seeds, articles): one − other; an arm without seeds is compared with every seed."""
@@ -60,8 +58,3 @@ def mean_of(values: np.ndarray, seeded: bool, name: str, level: float = LEVEL) -
     if seeded:
         return e.transform(lambda e: replace(e, n=1, method=f"{e.method}, of one seed"))
     return e.transform(lambda e: replace(e, method=f"{e.method}; nothing was trained"))
-
-
-def is_result(e: Estimate) -> bool:
-    """Whether a difference is a result: enough runs, and an interval that excludes 0."""
-    return e.n >= MIN_SEEDS and e.has_interval and (e.low > 0 or e.high < 0)

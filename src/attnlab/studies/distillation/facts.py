@@ -1,41 +1,30 @@
 """Rows and lists that the report's template shows: scores, differences, costs, sample texts."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attnlab.lab.claim import Claim
+from attnlab.lab.claim import MIN_SEEDS, Claim
 from attnlab.report.prose import decimals
 from attnlab.studies.distillation.claims import PAIRS, REPORTED
-from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms, is_result
+from attnlab.studies.distillation.evidence import KINDS, TRAINED, ScoredArms
 from attnlab.studies.distillation.study import Distillation
 
-COSTS = {
-    "train_seconds": "training",
-    "teacher_text_seconds": "the teacher's texts, written once for all",
-    "generate_seconds": "writing the test summaries",
-}
-DIVERGENCES = {"forward": "forward KL", "reverse": "reverse KL", "jsd": "Jensen–Shannon"}
 ARTICLE = 240  # characters of an article that are shown
 
 
 def facts(study: Distillation, arms: ScoredArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """What the template needs besides the claims."""
-    lead, student = arms.first("lead"), arms.first("untuned") or arms.first("text")
     return {
         "counts": study.answer(claims),
         "columns": KINDS,
         "scores": _scores(arms),
         "gaps": _gaps(arms),
-        "costs": {arms.label(arm): _costs(arms, arm) for arm in arms.names()},
         "samples": _samples(arms, study.settings.shown),
         "models": [arm for arm in arms.names() if arm != "lead"],
         "trained": [arm for arm in arms.names() if arm in TRAINED],
-        "lead": lead,
-        "variant": lead["rouge_variant"] if lead else "rouge-score",
-        "student": student["model"] if student else "the student",
-        "divergences": DIVERGENCES,
+        "lead": arms.first("lead"),
+        "student": arms.first("untuned") or arms.first("text"),
     }
 
 
@@ -52,27 +41,16 @@ def _scores(arms: ScoredArms) -> list[list[str]]:
 
 
 def _gaps(arms: ScoredArms) -> list[list[str]]:
-    """Every pair of arms in all columns; a word says whether the difference is a result."""
+    """Every pair of arms in all columns; (real): enough seeds, and an interval that excludes 0."""
     rows = []
     for _, one, other, _ in PAIRS:
         if {one, other} <= set(arms.names()):
-            gaps = [arms.gap(one, other, kind) for kind in KINDS]
-            cells = [f"{decimals(e, sign='+')}{' (real)' if is_result(e) else ''}" for e in gaps]
-            rows.append([f"{arms.label(one)} − {arms.label(other)}", *cells])
+            row = [f"{arms.label(one)} − {arms.label(other)}"]
+            for e in (arms.gap(one, other, kind) for kind in KINDS):
+                real = e.n >= MIN_SEEDS and (e.low > 0 or e.high < 0)
+                row.append(f"{decimals(e, sign='+')}{' (real)' if real else ''}")
+            rows.append(row)
     return rows
-
-
-def _costs(arms: ScoredArms, arm: str) -> list[str]:
-    """Size, time and test loss of an arm; nothing for an arm without a model."""
-    row = arms.rows(arm)[0]
-    if row.get("parameters") is None:
-        return []
-    seconds = {words: arms.mean_cost(arm, name) for name, words in COSTS.items()}
-    return [
-        f"{row['parameters']:,} parameters, {row['layers']} layers",
-        *(f"{value:,.0f} s {words}" for words, value in seconds.items() if math.isfinite(value)),
-        f"test loss {arms.mean(arm, 'test_nll'):.2f} nats per token on people's summaries",
-    ]
 
 
 def _samples(arms: ScoredArms, shown: int) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
-from attnlab.core.files import sha256_of_paths
+from attnlab.core.files import sha256_of_paths, sha256_of_setting
 from attnlab.lab.arms import ArmStudy
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
@@ -22,6 +22,7 @@ ARMS = {
     "human": "student (people's texts)",
     "lead": "first sentences",
 }
+NAMED = ("xsum", "multi-lexsum", "made-up")  # data that are not a file
 ONE = "Summarize the following article in one sentence."
 SEVERAL = "Summarize the following text in a few sentences."
 OF_LINES = ("stemmer", "tokenizer", "data", "lines")  # settings of the trial on line ends
@@ -139,7 +140,7 @@ class Distillation(ArmStudy):
     not_of_a_trial = ("arms", "metric", "shown", "lines")
     template = "report.md"
 
-    fetch = deferred(".models:check_inputs")
+    fetch = deferred(".data:check_inputs")
     run = deferred(".trial:run")
     claims = deferred(".claims:claims")
     figures = deferred(".figures:figures")
@@ -148,19 +149,16 @@ class Distillation(ArmStudy):
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
         """Defaults that suit the data; the hashes of files and local models become settings."""
-        from attnlab.studies.distillation.data import NAMED, file_sha256
-
         data = overrides.get("data")
         pair = [str(overrides.get(key, "")) for key in ("teacher", "student")]
-        if any(pair) and not overrides.get("models_sha256"):
-            overrides["models_sha256"] = sha256_of_paths(*pair)
-        if not isinstance(data, str):
-            return super().at(scale, **overrides)
-        if data != "made-up":
-            overrides = {"teacher": "smollm2", **overrides}
-        if data not in NAMED and not overrides.get("data_sha256"):
-            overrides["data_sha256"] = file_sha256(data)
-        return super().at(scale, **{**cls.by_data.get(data, {}), **overrides})
+        hashes = {
+            "models_sha256": overrides.get("models_sha256") or sha256_of_paths(*pair),
+            "data_sha256": overrides.get("data_sha256") or sha256_of_setting("data", data, NAMED),
+        }
+        suited: dict[str, object] = {}
+        if data not in (None, "made-up"):
+            suited = {"teacher": "smollm2", **cls.by_data.get(str(data), {})}
+        return super().at(scale, **{**suited, **overrides, **hashes})
 
     def trials(self) -> Sequence[Trial]:
         """Trained arms with every seed, the longest first; the others once."""

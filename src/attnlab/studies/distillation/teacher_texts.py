@@ -8,22 +8,19 @@ another. So a trial stays a pure function of its configuration: the texts are th
 without the file.
 """
 
-import hashlib
 import importlib.metadata
-import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from attnlab.assets import cache
 from attnlab.assets.stream import NoProgress
-from attnlab.core.config import canonical_json, content_hash
-from attnlab.core.errors import AttnlabError
-from attnlab.core.files import read_json, write_json
+from attnlab.core.config import content_hash
+from attnlab.core.errors import IntegrityError
+from attnlab.core.signed import read_signed, write_signed
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
 from attnlab.models.gguf import cache_dir
@@ -33,25 +30,12 @@ from attnlab.tasks.prompts import PromptBuilder
 
 
 @dataclass(frozen=True)
-class Summary:
-    """A generated summary, and whether the model ended it itself."""
-
-    text: str
-    finished: bool
-    tokens: int
-
-
-@dataclass(frozen=True)
 class Summaries:
-    """Summaries in the order of their articles, and what they cost."""
+    """Summaries in the order of their articles, whether the model ended each, and their cost."""
 
-    each: tuple[Summary, ...]
+    texts: list[str]
+    finished: list[bool]
     seconds: float
-
-    @property
-    def texts(self) -> list[str]:
-        """The words alone."""
-        return [summary.text for summary in self.each]
 
 
 def summarize(
@@ -70,11 +54,9 @@ def summarize(
         stop_ids={prompter.end} | end_ids(model),
         decode=prompter.tokenizer.decode,
     )
-    each = tuple(
-        Summary((text.text or "").strip(), text.ended == "token", len(text.ids))
-        for text in generated
-    )
-    return Summaries(each, time.perf_counter() - began)
+    texts = [(summary.text or "").strip() for summary in generated]
+    finished = [summary.ended == "token" for summary in generated]
+    return Summaries(texts, finished, time.perf_counter() - began)
 
 
 def teacher_texts(
@@ -83,7 +65,7 @@ def teacher_texts(
     """`summarize`, once for all trials and runs in which it would give the same."""
     key = content_hash(
         {
-            "format": 1,
+            "format": 2,
             "weights": weights_sha256(teacher.library),
             "prompts": [list(prompter.prompt(article)) for article in articles],
             "most": most,
@@ -96,27 +78,8 @@ def teacher_texts(
     )
     path = cache_dir("teacher-texts") / f"{key}.json"
     with cache.write_lock(f"teacher-texts-{key}", NoProgress()):
-        summaries = _read(path)
-        if summaries is None:
-            summaries = summarize(teacher, prompter, articles, most, batch)
-            texts = [[t.text, t.finished, t.tokens] for t in summaries.each]
-            seconds = summaries.seconds
-            write_json(path, {"texts": texts, "seconds": seconds, "sha256": _sha256(texts)})
+        with suppress(IntegrityError):  # missing or damaged: written anew
+            return Summaries(**read_signed(path))
+        summaries = summarize(teacher, prompter, articles, most, batch)
+        write_signed(path, vars(summaries))
     return summaries
-
-
-def _sha256(texts: list[list[Any]]) -> str:
-    return hashlib.sha256(canonical_json(texts).encode()).hexdigest()
-
-
-def _read(path: Path) -> Summaries | None:
-    """The content of the file; None where it is missing or damaged."""
-    if not path.is_file():
-        return None
-    try:
-        value = read_json(path)
-        if value["sha256"] != _sha256(value["texts"]):
-            return None
-        return Summaries(tuple(Summary(*t) for t in value["texts"]), float(value["seconds"]))
-    except (AttnlabError, KeyError, TypeError, ValueError, json.JSONDecodeError):
-        return None

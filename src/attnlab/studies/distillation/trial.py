@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -18,22 +17,18 @@ from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.hub import HubModel
 from attnlab.models.trainable import weights_sha256
 from attnlab.studies.distillation import checks
-from attnlab.studies.distillation.baseline import first_sentences, line_breaks
-from attnlab.studies.distillation.data import Articles, load_articles
+from attnlab.studies.distillation.data import build_student, load_articles, load_teacher
 from attnlab.studies.distillation.evidence import TRAINED
-from attnlab.studies.distillation.models import build_student, load_teacher
 from attnlab.studies.distillation.scoring import (
-    as_json,
-    columns,
+    first_sentences,
+    line_breaks,
     mean_words,
-    means,
-    score,
-    variant_of,
+    score_texts,
 )
 from attnlab.studies.distillation.study import Distillation, DistilSettings
 from attnlab.studies.distillation.teacher_texts import Summaries, summarize, teacher_texts
 from attnlab.tasks.prompts import PromptBatches, PromptBuilder, PromptExample, sequential_batches
-from attnlab.tasks.summaries import SummaryRow
+from attnlab.tasks.summaries import SummaryRow, SummarySplits
 from attnlab.training.distillation import DistillationLoss, sequence_nll
 from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
@@ -65,7 +60,7 @@ class ArmTrial:
     trial: Trial
     context: TrialContext
     model: HubModel
-    data: Articles
+    data: SummarySplits
 
     @cached_property
     def prompter(self) -> PromptBuilder:
@@ -97,7 +92,10 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
     """Train the student on its arm's texts with its arm's loss, then measure it."""
     s, name = arm.s, arm.trial.config["arm"]
     from_people = name == "human" or (name == "logits" and s.logits_on == "human")
-    texts = None if from_people else _write_teacher_texts(arm, teacher)
+    texts = None
+    if not from_people:
+        articles, most = [row.article for row in arm.data.train], s.summary_tokens
+        texts = teacher_texts(teacher, prompter_of(s, teacher), articles, most, s.generate_batch)
     examples = arm.examples(arm.data.train) if texts is None else _teacher_examples(arm, texts)
     before = weights_sha256(teacher.library)
     on_logits = DistillationLoss(teacher.library, s.divergence, s.temperature)
@@ -114,16 +112,16 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
     if result.ending == "diverged":
         return Outcome({"rougeL": math.nan}, reasons={"rougeL": result.problem})
     unchanged = weights_sha256(teacher.library) == before, not teacher.library.training
-    last_tenth = result.losses[-max(1, len(result.losses) // 10) :]
+    best_step = result.steps if result.best_step is None else result.best_step
     metrics |= {
         "teacher_unchanged": unchanged[0],
         "teacher_in_eval": unchanged[1],
         "steps": result.steps,
-        "scored_step": _scored_step(s, result),
+        "scored_step": best_step if s.weights == "best" else result.steps,
         "train_tokens": result.tokens,
         "examples": len(examples),
         "cut_answers": sum(e.cut for e in examples),
-        "last_divergence" if name == "logits" else "last_nll": float(np.mean(last_tenth)),
+        "last_divergence" if name == "logits" else "last_nll": result.last_loss,
     }
     findings.append(checks.teacher_unchanged(*unchanged))
     if texts is not None:
@@ -131,14 +129,12 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
         cost["teacher_text_seconds"] = texts.seconds
     if result.tokens_per_second:
         cost["tokens_per_second"] = result.tokens_per_second
-    outcome = measure(arm)
-    return replace(
-        outcome,
-        metrics={**metrics, **outcome.metrics},
-        cost={**outcome.cost, **cost},
-        curves=curves_of(result),
-        findings=[*findings, *outcome.findings],
-    )
+    curves = {
+        **result.loss_curve(),
+        "dev_step": [float(line["step"]) for line in result.evaluations],
+        "dev_nll": [float(line["value"]) for line in result.evaluations],
+    }
+    return measure(arm, Outcome(metrics, cost, curves=curves, findings=findings))
 
 
 def train_settings(s: DistilSettings, examples: int, seed: int, device: str) -> TrainSettings:
@@ -158,59 +154,43 @@ def train_settings(s: DistilSettings, examples: int, seed: int, device: str) -> 
     )
 
 
-def measure(arm: ArmTrial) -> Outcome:
-    """Summaries of the test articles, scored; the loss on people's; the audits of the model."""
+def measure(arm: ArmTrial, trained: Outcome | None = None) -> Outcome:
+    """Summaries of the test articles, scored; the loss on people's; the audits of the model.
+
+    They are added to the outcome of the training, where there was one.
+    """
+    before = trained or Outcome({})
     s, rows, model = arm.s, arm.data.test, arm.model
     articles = [row.article for row in rows]
     written = summarize(model, arm.prompter, articles, s.summary_tokens, s.generate_batch)
-    texts = written.texts
-    scores = score(texts, [row.summary for row in rows], variant_of(s))
-    findings = model_findings(model, "end")
+    outcome, empty = score_texts(s, written.texts, rows)
     metrics = {
-        **means(scores),
-        "words": mean_words(texts),
-        "empty": scores.empty,
-        "finished": sum(summary.finished for summary in written.each) / len(texts),
-        "line_ends": sum("\n" in text for text in texts) / len(texts),
+        **before.metrics,
+        **outcome.metrics,
+        "empty": empty,
+        "finished": sum(written.finished) / len(rows),
+        "line_ends": sum("\n" in text for text in written.texts) / len(rows),
         "test_nll": arm.loss_of(rows),
         "dev_nll": arm.loss_of(arm.data.dev),
         "parameters": model.parameter_count(),
         "layers": int(model.library.config.num_hidden_layers),
         "model": model.name,
     }
-    return Outcome(
-        metrics,
-        arrays=columns(scores),
-        cost={"generate_seconds": written.seconds},
-        samples=texts[: s.shown],
-        documents={"summaries.json": as_json(texts)},
-        findings=findings,
+    return replace(
+        outcome,
+        metrics=metrics,
+        cost={"generate_seconds": written.seconds, **before.cost},
+        curves=before.curves,
+        findings=[*before.findings, *model_findings(model, "end")],
     )
-
-
-def curves_of(result: TrainResult) -> dict[str, list[float]]:
-    """The training loss, and the dev loss at each evaluation."""
-    return {
-        **result.loss_curve(),
-        "dev_step": [float(line["step"]) for line in result.evaluations],
-        "dev_nll": [float(line["value"]) for line in result.evaluations],
-    }
-
-
-def _write_teacher_texts(arm: ArmTrial, teacher: HubModel) -> Summaries:
-    articles = [row.article for row in arm.data.train]
-    prompter = prompter_of(arm.s, teacher)
-    return teacher_texts(teacher, prompter, articles, arm.s.summary_tokens, arm.s.generate_batch)
 
 
 def _teacher_examples(arm: ArmTrial, texts: Summaries) -> list[PromptExample]:
     """The teacher's summaries in the student's tokens; one that was cut off teaches no end."""
     examples = [
-        arm.prompter.example(
-            row.article, summary.text, arm.s.summary_tokens, finished=summary.finished
-        )
-        for row, summary in zip(arm.data.train, texts.each, strict=True)
-        if summary.finished or summary.text
+        arm.prompter.example(row.article, text, arm.s.summary_tokens, finished=finished)
+        for row, text, finished in zip(arm.data.train, texts.texts, texts.finished, strict=True)
+        if finished or text
     ]
     if not examples:
         raise UsageError("the teacher wrote nothing, so the student cannot learn from its texts")
@@ -235,8 +215,3 @@ def _train(
     if arm.s.weights == "best":
         best.restore()
     return result
-
-
-def _scored_step(s: DistilSettings, result: TrainResult) -> int:
-    """The step after which the weights were taken that write the summaries."""
-    return result.steps if s.weights == "last" or result.best_step is None else result.best_step

@@ -63,25 +63,16 @@ def _rates_inside(arms: KnowledgeArms, claims: Sequence[Claim]) -> list[Finding]
 
 def _schedules(s: KnowledgeSettings) -> Finding:
     """The corrected schedule must pass; the course's, where it is an arm, must fail and be told."""
-    fixed = {phase: rates("fixed", phase) for phase in ("reading", "asked")}
-    corrected = {phase: schedule(values) for phase, values in fixed.items()}
-    bad = next((f for f in corrected.values() if f.verdict != "pass"), None)
-    if bad is not None:
-        return bad
-    one = corrected["reading"]
-    if "course-schedule" not in s.arms:
+    phases = ("reading", "asked")
+    corrected = [schedule(rates("fixed", phase)) for phase in phases]
+    one = next((finding for finding in corrected if finding.verdict != "pass"), corrected[0])
+    if one.verdict != "pass" or "course-schedule" not in s.arms:
         return one
-    course = {phase: schedule(rates("course", phase), floor=0.1) for phase in fixed}
+    course = {phase: schedule(rates("course", phase), floor=0.1) for phase in phases}
     evidence: Mapping[str, Any] = {phase: f.as_json() for phase, f in course.items()}
     if any(f.verdict == "pass" for f in course.values()):
-        return Finding(
-            "schedule",
-            "fail",
-            None,
-            None,
-            "the course's schedule passes, though it must fail",
-            evidence,
-        )
+        why = "the course's schedule passes, though it must fail"
+        return Finding("schedule", "fail", None, None, why, evidence)
     told = "; ".join(f"{phase}: {f.why}" for phase, f in course.items())
     why = f"{one.why}; the course's schedule fails, as it must ({told})"
     return Finding("schedule", "pass", one.number, one.threshold, why, evidence)

@@ -6,29 +6,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from attnlab.core.config import canonical_json
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.studies.knowledge.study import files_sha256
+from attnlab.studies.knowledge.study import FILES, files_sha256
 from attnlab.tasks.birthplaces import Question, Sizes, World, draw_world, read_world
 from attnlab.tasks.people import real_people
 from attnlab.tasks.prompts import PromptExample
 from attnlab.tasks.span_corruption import train_character_tokenizer
 from attnlab.tasks.tokenizer import Tokenizer
 
-KEYS = (
-    "source",
-    "pretrain_text",
-    "train",
-    "dev",
-    "files_sha256",
-    "people",
-    "places",
-    "phrasings",
-    "unread",
-    "invented",
-    "min_count",
-)
+SIZES = ("people", "places", "phrasings", "unread", "invented", "min_count")
+KEYS = ("source", *FILES, "files_sha256", *SIZES)  # the settings that a world depends on
 
 
 @dataclass(frozen=True)
@@ -50,16 +38,14 @@ class Material:
 
 def material(config: Mapping[str, Any], seed: int) -> Material:
     """The world that these settings and this seed draw, or that the files hold."""
-    return _material(canonical_json({key: config[key] for key in KEYS}), seed)
+    return _material(tuple((key, config[key]) for key in KEYS), seed)
 
 
 @lru_cache(maxsize=2)
-def _material(text: str, seed: int) -> Material:
-    import json
-
-    c = json.loads(text)
+def _material(settings: tuple[tuple[str, Any], ...], seed: int) -> Material:
+    c = dict(settings)
     if c["source"] == "files":
-        paths = [Path(c[name]) for name in ("pretrain_text", "train", "dev")]
+        paths = [Path(c[name]) for name in FILES]
         if c["files_sha256"] and files_sha256(*paths) != c["files_sha256"]:
             raise UsageError("the files changed since this run was started")
         world = read_world(*paths, invented=c["invented"], seed=Seed(seed))

@@ -7,10 +7,10 @@ from typing import Any
 
 from attnlab.lab.claim import Claim
 from attnlab.measure.intervals import Estimate
+from attnlab.report.prose import percent
 from attnlab.studies.knowledge.arms import READS, KnowledgeArms
 from attnlab.studies.knowledge.study import Knowledge
 
-ALPHA = 0.05
 REPORTED = {
     "none": 0.020,
     "pretrained": 0.186,
@@ -30,7 +30,8 @@ def facts(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> Map
     """Shares of people by arm, confidence, answers to people who do not exist."""
     names = arms.names()
     # with a course's files there are no real people who are not in the text
-    known = {kind: words for kind, words in KNOWN.items() if kind != "unread" or _unread(arms)}
+    unread = any(arms.values(arm, "unread_accuracy") for arm in names)
+    known = {kind: words for kind, words in KNOWN.items() if kind != "unread" or unread}
     readers = [arm for arm in names if arms.share(arm, "recalled").n]
 
     def shares(rows: Sequence[str], kinds: Sequence[str]) -> list[list[str]]:
@@ -42,21 +43,15 @@ def facts(study: Knowledge, arms: KnowledgeArms, claims: Sequence[Claim]) -> Map
         "rates": [[arms.label(arm), *_rates(arms, arm)] for arm in names if arm in READS],
         "perceivers": any(arm in READS for arm in study.settings.arms),
         "memorised": shares(readers, ("recalled", "memorised", "forgotten")),
-        "people": PEOPLE,
         "confidence": [[arms.label(arm), *_confidence(arms, arm)] for arm in names],
         "surnames": {
             arm: list(arms.values(arm, "surname_p").values())
             for arm in ("none", "pretrained")
             if arms.values(arm, "surname_p")
         },
-        "surname_verdict": _surname_verdict,
         "reported": {arm: value for arm, value in REPORTED.items() if arms.rows(arm)},
         "share": lambda arm: share_text(arms.share(arm, "read")),
     }
-
-
-def _unread(arms: KnowledgeArms) -> bool:
-    return any(arms.values(arm, "unread_accuracy") for arm in arms.names())
 
 
 def _rates(arms: KnowledgeArms, arm: str) -> list[str]:
@@ -69,10 +64,7 @@ def _rates(arms: KnowledgeArms, arm: str) -> list[str]:
 
 def share_text(e: Estimate) -> str:
     """'71.0 % [52.1, 84.6]'; a single seed, which says nothing of others, is named."""
-    if not math.isfinite(e.value):
-        return "not measured"
-    seeds = ", 1 seed" if e.n == 1 else ""
-    return f"{100 * e.value:.1f} % [{100 * e.low:.1f}, {100 * e.high:.1f}]{seeds}"
+    return f"{percent(e)}{', 1 seed' if e.n == 1 else ''}"
 
 
 def _confidence(arms: KnowledgeArms, arm: str) -> list[str]:
@@ -86,10 +78,3 @@ def _confidence(arms: KnowledgeArms, arm: str) -> list[str]:
             top[answer] += int(count) if count.isdigit() else 0
     often = ", ".join(f"{answer or '(nothing)'} {n}" for answer, n in top.most_common(3) if n)
     return [*(f"{value:.2f}" if math.isfinite(value) else "–" for value in values), often]
-
-
-def _surname_verdict(ps: Sequence[float]) -> str:
-    """Each seed has a world of its own, and a permutation test of its own."""
-    if max(ps) < ALPHA:
-        return "the surname decides, in part"
-    return "not in every world more than chance" if min(ps) < ALPHA else "no more than chance"

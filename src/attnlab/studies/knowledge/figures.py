@@ -1,14 +1,14 @@
 """Pictures: accuracy by arm, memorised against asked, confidence of the four kinds, schedules."""
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.calibration import selective_accuracy
+from attnlab.report.labels import note
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
-from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
+from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
 from attnlab.studies.knowledge.arms import KnowledgeArms
 from attnlab.studies.knowledge.checks import rates
 from attnlab.studies.knowledge.study import Knowledge
@@ -62,14 +62,19 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
                 shares = np.arange(1, values.size + 1) / values.size
                 left.plot(values, shares, color=colour, linewidth=0.8)
             if seeds:
-                _name(left, height, words, colour)
+                at = (0.03, 0.97 - 0.1 * height)
+                note(left, words, at, colour, xycoords="axes fraction", va="top")
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
-        _calibration(middle, arms, arm)
-        for confidence, hits in arms.judged(arm):
-            kept = selective_accuracy(confidence, hits)
-            line = {"color": PALETTE[1], "linewidth": 0.8, "drawstyle": "steps-post"}
-            right.plot(kept.coverage, kept.accuracy, **line)
+        middle.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
+        bins = arms.calibration(arm)
+        at = [b.confidence for b in bins]
+        errorbars(middle, at, [b.accuracy for b in bins], PALETTE[1], marker="o")
+        middle.set_xlabel("confidence")
+        middle.set_ylabel("accuracy")
+        for judged in arms.judged(arm):
+            kept = selective_accuracy(*judged)
+            right.step(kept.coverage, kept.accuracy, where="post", color=PALETTE[1], linewidth=0.8)
         right.set_xlabel("share answered")
         right.set_ylabel("accuracy of the answered")
         for ax in (middle, right):
@@ -78,27 +83,11 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
     return drawing
 
 
-def _name(ax: Axes, height: int, words: str, colour: str) -> None:
-    at = (0.03, 0.97 - 0.1 * height)
-    ax.annotate(words, at, xycoords="axes fraction", color=colour, fontsize=8, va="top")
-
-
-def _calibration(ax: Axes, arms: KnowledgeArms, arm: str) -> None:
-    ax.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
-    for b in arms.calibration(arm):
-        low, high = b.accuracy.low, b.accuracy.high
-        ax.plot([b.confidence] * 2, [low, high], color=PALETTE[1], linewidth=1.0)
-        ax.plot(b.confidence, b.accuracy.value, "o", color=PALETTE[1], markersize=4)
-    ax.set_xlabel("confidence")
-    ax.set_ylabel("accuracy")
-
-
 def _schedules() -> Drawing:
     with house_style():
         drawing, axes = panels(1, 2, height=2.4, share_y=True)
-        for ax, (phase, words) in zip(
-            axes, {"reading": "reading", "asked": "being asked"}.items(), strict=True
-        ):
+        phases = {"reading": "reading", "asked": "being asked"}
+        for ax, (phase, words) in zip(axes, phases.items(), strict=True):
             for name, colour in (("course", PALETTE[2]), ("fixed", PALETTE[0])):
                 values = rates(name, phase)
                 ax.plot(np.linspace(0, 1, len(values)), values, color=colour, label=name)

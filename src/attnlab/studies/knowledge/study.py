@@ -12,41 +12,21 @@ from attnlab.lab.arms import ArmStudy
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Table
 from attnlab.lab.trial import Trial
-from attnlab.studies.knowledge.arms import (
-    BLIND,
-    LABELS,
-    READS,
-    KnowledgeArms,
-    changes,
-    shares_of,
-)
+from attnlab.studies.knowledge.arms import BLIND, LABELS, READS, KnowledgeArms, changes, shares_of
 
-Arm = Literal[
-    "none",
-    "pretrained",
-    "one-phrasing",
-    "perceiver-course",
-    "perceiver-wide-6",
-    "perceiver-weights-6",
-    "perceiver-local",
-    "rotary",
-    "course-schedule",
+GPTArm = Literal["none", "pretrained", "one-phrasing", "rotary", "course-schedule"]
+PerceiverArm = Literal[
+    "perceiver-course", "perceiver-wide-6", "perceiver-weights-6", "perceiver-local"
 ]
+Arm = Literal[GPTArm, PerceiverArm]
 Rate = Annotated[float, Field(gt=0)]
 QUICK: tuple[Arm, ...] = ("none", "pretrained")
 FILES = ("pretrain_text", "train", "dev")
 # the files behind the reported numbers (files_sha256): ours on them can be compared with those
 COURSE_FILES = "e08c0f0bbdd7b8dde1170b9d98e0cf190d103bec4465fb348978fac6899ab7b5"
 # settings that a model without pretraining does not depend on
-OF_PRETRAINING = (
-    "pretrain_steps",
-    "finetune_steps",
-    "finetune_rate",
-    "whole",
-    "closed",
-    "scored",
-    "mix",
-)
+OF_PRETRAINING = ("pretrain_steps", "whole", "closed", "scored", "mix")
+AFTER_PRETRAINING = ("finetune_steps", "finetune_rate")
 OF_PERCEIVERS = ("latents", "perceiver_rates", "search_steps")  # no GPT depends on these
 
 
@@ -242,7 +222,7 @@ class Knowledge(ArmStudy):
     def arm_settings(self, arm: str) -> Mapping[str, Any]:
         """What the arm changes; without pretraining its settings do not matter."""
         ignored = [] if arm in READS else [*OF_PERCEIVERS]
-        ignored += OF_PRETRAINING if arm == "none" else ()
+        ignored += (*OF_PRETRAINING, *AFTER_PRETRAINING) if arm == "none" else ()
         own = {"pretrain_steps": self.settings.perceiver_steps} if arm in READS else {}
         return changes(arm) | own | dict.fromkeys(ignored)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from attnlab.audit.catalogue import check
 from attnlab.audit.checks.collapse import collapse
@@ -23,10 +22,9 @@ from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.models.perceiver import Perceiver
 from attnlab.studies.knowledge.arms import schedule_of
-from attnlab.studies.knowledge.asking import Model
 from attnlab.studies.knowledge.bias import agreement, crossed
 from attnlab.studies.knowledge.data import Material, check_block, material
-from attnlab.studies.knowledge.scoring import Answers, answers, measured, recalled, together
+from attnlab.studies.knowledge.scoring import Answers, Model, answers, measured, recalled, together
 from attnlab.studies.knowledge.search import Searched, search_rate
 from attnlab.studies.knowledge.study import Knowledge
 from attnlab.tasks.mixed import BatchSource, MixedBatches
@@ -51,12 +49,20 @@ def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
         done = _Phase(trial, context, data, phase, found.rate if found else None).train(model)
         if done.ending == "diverged":
             return Outcome({"read_accuracy": math.nan}, reasons={"read_accuracy": done.problem})
-        curves |= _curves(done, phase)
-        metrics[f"{phase}_loss"] = _last_loss(done)
+        loss = done.loss_curve()
+        curves |= {
+            f"{phase}_step": loss["step"],
+            f"{phase}_loss": loss["train_loss"],
+            f"{phase}_asked_step": [float(line["step"]) for line in done.evaluations],
+            f"{phase}_accuracy": [1 - float(line["value"]) for line in done.evaluations],
+            f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
+        }
+        metrics[f"{phase}_loss"] = done.last_loss
         if phase == "reading":
             kept = recalled(model, data, c["answer_characters"], c["asked_at_once"])
     findings += model_findings(model, "end")
-    return _exam(_Sat(trial, data, model, kept), Outcome(metrics, curves=curves, findings=findings))
+    trained = Outcome(metrics, curves=curves, findings=findings)
+    return _exam(trial, data, model, kept, trained)
 
 
 def arm_model(c: Mapping[str, Any], vocabulary: int, seed: Seed) -> Model:
@@ -81,14 +87,9 @@ def _own_rate(trial: Trial, context: TrialContext, data: Material, fresh: Model)
         phase = _Phase(trial, context, data, "reading", rate)
         settings = phase.settings(c["search_steps"])
         done = train_in_trial(context, f"rate {rate:g}", deepcopy(fresh), phase.batches(), settings)
-        return math.inf if done.ending == "diverged" else _last_loss(done)
+        return math.inf if done.ending == "diverged" else done.last_loss
 
     return search_rate(loss_at, c["perceiver_rates"])
-
-
-def _last_loss(done: TrainResult) -> float:
-    """The mean over the last tenth of the steps."""
-    return float(np.mean(done.losses[-max(1, len(done.losses) // 10) :]))
 
 
 @dataclass(frozen=True)
@@ -101,32 +102,22 @@ class _Phase:
     name: str
     rate: float | None = None
 
-    @property
-    def c(self) -> Mapping[str, Any]:
-        """The settings of the trial."""
-        return self.trial.config
-
     def batches(self) -> BatchSource:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
-        c, seed = self.c, self.trial.stream.child(self.name)
-        examples = [self.data.example(q) for q in self.data.world.taught]
+        c, seed = self.trial.config, self.trial.stream.child(self.name)
+        world, vocabulary = self.data.world, self.data.vocabulary
+        examples = [self.data.example(q) for q in world.taught]
         if self.name == "asked":
             return PromptBatches(examples, c["batch"], seed)
         how = Corruption(c["block"], c["whole"], c["closed"], c["scored"])
         questions = round(c["mix"] * c["batch"])
-        read = CorruptedBatches(
-            self.data.world.documents,
-            self.data.vocabulary,
-            how,
-            c["batch"] - questions,
-            seed,
-            trim=True,
-        )
+        rows = c["batch"] - questions
+        read = CorruptedBatches(world.documents, vocabulary, how, rows, seed, trim=True)
         return MixedBatches(read, PromptBatches(examples, questions, seed)) if questions else read
 
     def settings(self, steps: int | None = None) -> TrainSettings:
         """Steps (or others) and rate of the phase, the arm's schedule."""
-        c, name = self.c, self.name
+        c, name = self.trial.config, self.name
         after = name == "asked" and c["pretrain"]
         asked = "finetune_steps" if after else "alone_steps"
         count: int = steps or c["pretrain_steps" if name == "reading" else asked]
@@ -141,10 +132,10 @@ class _Phase:
             **schedule_of(c["schedule"], name),
         )
 
-    def ask(self, model: nn.Module) -> float:
+    def ask(self, model: Model) -> float:
         """Share of the first test questions not answered rightly: a curve, no choice is made."""
-        assert isinstance(model, GPT | Perceiver)
-        c, some = self.c, self.data.world.read[: self.c["watched"]]
+        c = self.trial.config
+        some = self.data.world.read[: c["watched"]]
         found = answers(model, self.data, some, c["answer_characters"], c["asked_at_once"])
         return 1 - float(found.right.mean())
 
@@ -162,35 +153,29 @@ class _Phase:
         )
 
 
-@dataclass(frozen=True)
-class _Sat:
-    """Who sits the exam; `kept`: whose sentence was completed after reading."""
+def _exam(
+    trial: Trial, data: Material, model: Model, kept: np.ndarray | None, trained: Outcome
+) -> Outcome:
+    """The outcome of the trainings, with everything that the answers show added to it.
 
-    trial: Trial
-    data: Material
-    model: Model
-    kept: np.ndarray | None
-
-
-def _exam(sat: _Sat, trained: Outcome) -> Outcome:
-    """The outcome of the trainings, with everything that the answers show added to it."""
-    trial, data, model = sat.trial, sat.data, sat.model
-    metrics: dict[str, Any] = dict(trained.metrics)
-    c = trial.config
+    `kept`: whose sentence was completed after reading.
+    """
+    c, mark = trial.config, data.vocabulary.start
     kinds: dict[str, Answers] = {
         kind: answers(model, data, questions, c["answer_characters"], c["asked_at_once"])
         for kind, questions in data.world.as_dict().items()
     }
-    metrics |= measured(kinds, data, 7 * c["block"] // 8) | _surnames(trial, data, model)
     read = kinds["read"]
-    if sat.kept is not None:
-        metrics |= together(sat.kept, read.right)
-    constant = collapse(read.said, [str(q.place) for q in read.questions])
-    metrics |= {
+    metrics: dict[str, Any] = {
+        **trained.metrics,
+        **measured(kinds, data, 7 * c["block"] // 8),
+        **_surnames(trial, data, model),
+        **({} if kept is None else together(kept, read.right)),
         "parameters": model.parameter_count(),
         "vocabulary": data.vocabulary.size,
         "documents": len(data.world.documents),
     }
+    constant = collapse(read.said, [str(q.place) for q in read.questions])
     arrays = {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()}
     for kind, said in kinds.items():
         if len(said.said):
@@ -207,9 +192,7 @@ def _exam(sat: _Sat, trained: Outcome) -> Outcome:
             "tokenizer.json": data.vocabulary.to_json(),
             "model.json": json.dumps(model.config.to_json()),
             # a prompt is a text and ⁇, an answer ends at the next: for who opens the model later
-            "reading.json": json.dumps(
-                {"before": [], "after": [data.vocabulary.start], "end": data.vocabulary.start}
-            ),
+            "reading.json": json.dumps({"before": [], "after": [mark], "end": mark}),
         },
     )
 
@@ -219,8 +202,6 @@ def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
     c, world = trial.config, data.world
     known = {q.name for kind in (world.taught, world.read, world.unread) for q in kind}
     questions = crossed(world.invented, known, c["crossed"])
-    if not questions:
-        return {}
     said = answers(model, data, questions, c["answer_characters"], c["asked_at_once"]).said
     same = agreement([q.name for q in questions], said, trial.stream.child("shuffles"))
     if same is None:
@@ -238,15 +219,3 @@ def _coverage(model: Model) -> Finding:
     """The audit that finds a Perceiver's blindness; at least twice as long as its latents."""
     length = LENGTH if isinstance(model, GPT) else min(model.context, 2 * model.config.latents + 1)
     return check(model, only=["coverage"], length=length)["coverage"]
-
-
-def _curves(done: TrainResult, phase: str) -> dict[str, list[float]]:
-    """Training loss; accuracy on the test questions at each evaluation; the learning rate."""
-    loss = done.loss_curve()
-    return {
-        f"{phase}_step": loss["step"],
-        f"{phase}_loss": loss["train_loss"],
-        f"{phase}_asked_step": [float(line["step"]) for line in done.evaluations],
-        f"{phase}_accuracy": [1 - float(line["value"]) for line in done.evaluations],
-        f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
-    }
