@@ -1,13 +1,11 @@
 """Show the progress of a run on stderr: bars on a terminal, a line now and then in a pipe."""
 
-import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab.core.notes import note
+from attnlab.core.notes import draws_bars, note
 from attnlab.lab.execute import Progress
 from attnlab.lab.trial import Trial
 from attnlab.report.text import counted, duration
@@ -134,5 +132,4 @@ def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainPr
     """A bar on a terminal, lines in a pipe, nothing when quiet."""
     if quiet:
         return None
-    drawn = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-    return BarProgress(trials) if drawn else PlainProgress()
+    return BarProgress(trials) if draws_bars() else PlainProgress()

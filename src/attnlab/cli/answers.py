@@ -4,13 +4,12 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.console import RUNS, JsonOption, OutOption, note, say, say_json
+from attnlab.cli.console import RUNS, JsonOption, OutOption, align, note, say, say_json
 
 if TYPE_CHECKING:
     from attnlab.api.answers import Document, Question, StoredAnswer
@@ -186,7 +185,7 @@ def _plain(text: str) -> Iterator[str]:
         if kind == "code":
             yield from (f"    {line}".rstrip() for line in lines)
         else:
-            yield from _aligned(lines) if kind == "table" else _wrapped(lines, kind)
+            yield from align(_cells(lines)) if kind == "table" else _wrapped(lines, kind)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
@@ -216,13 +215,10 @@ def _kind(line: str, before: str) -> str:
     return "item" if line.startswith("- ") or before == "item" else "text"
 
 
-def _aligned(lines: list[str]) -> Iterator[str]:
-    """A Markdown table as padded columns."""
+def _cells(lines: list[str]) -> list[list[str]]:
+    """The rows of a Markdown table, without the line below its head."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    rows = [row for row in rows if not all(set(cell) <= set("-: ") for cell in row)]
-    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
-    for row in rows:
-        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=False)).rstrip()
+    return [row for row in rows if not all(set(cell) <= set("-: ") for cell in row)]
 
 
 def _wrapped(lines: list[str], kind: str) -> list[str]:

@@ -1,7 +1,5 @@
 """attnlab assets: list, download, verify and remove data sets and weights."""
 
-import os
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import JsonOption, command_group, note, say, say_json, say_table
+from attnlab.core.notes import draws_bars
 from attnlab.core.plural import counted
 
 NameArgument = Annotated[
@@ -183,5 +182,4 @@ class BarProgress:
 
 
 def _progress() -> PlainProgress | BarProgress:
-    drawn = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-    return BarProgress() if drawn else PlainProgress()
+    return BarProgress() if draws_bars() else PlainProgress()

@@ -4,9 +4,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, redirect_stdout, suppress
 from io import TextIOWrapper
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,9 +116,15 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if sys.stdout.isatty():
         _draw(columns, rows)
         return
-    widths = [max(len(str(r[i])) for r in (columns, *rows)) for i in range(len(columns))]
-    for row in (columns, *rows):
-        say("  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    for line in align((columns, *rows)):
+        say(line)
+
+
+def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Each row as one line, its cells padded to the width of their columns."""
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def terminal_width() -> int | None:

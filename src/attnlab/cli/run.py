@@ -65,11 +65,15 @@ def run(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.progress import progress_for
     from attnlab.api.running import plan
     from attnlab.api.running import run as execute
-    from attnlab.cli.settings import settings_from
+    from attnlab.core.config import parse_assignments, read_toml
     from attnlab.lab.engine import engine_named
 
     chosen = engine_named(engine, address)
-    settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
+    # a later one overrides an earlier one: the file, --set, then --seeds and --device
+    settings = {**(read_toml(config) if config else {}), **parse_assignments(set_)}
+    settings |= {} if seeds is None else {"seeds": seeds}
+    if device != "auto" or settings.get("device", "auto") == "auto":
+        settings["device"] = device if chosen.elsewhere else _on_this_machine(device)
     with guard_stdout():
         planned = plan(study, scale, settings)
     name, trials, made = planned.name, planned.trials, planned.study
@@ -102,6 +106,13 @@ def run(  # noqa: PLR0913  (each is one documented option)
         say(f"{done.report}")
     if done.failed or done.failed_audits:
         raise typer.Exit(1)
+
+
+def _on_this_machine(device: str) -> str:
+    """The device, which must exist here; auto is resolved with the plan, after its settings."""
+    from attnlab.core.devices import resolve_device
+
+    return device if device == "auto" else resolve_device(device)
 
 
 def print_results(results: Mapping[str, Any]) -> None:

@@ -117,6 +117,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key, raw
 
 
+def parse_assignments(texts: Iterable[str] | None) -> dict[str, Any]:
+    """All `--set KEY=VALUE` of a command; the last value of a key is used."""
+    return dict(map(parse_assignment, texts or ()))
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The settings in a TOML file; a UsageError in one line if it cannot be read."""
     try:
