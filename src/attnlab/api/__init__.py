@@ -2,5 +2,5 @@
 
 running.run, running.plan    a study            training.train       a GPT on one's own text
 questions.attend, .audit …   any model          finetuning.finetune  a classifier
-generating.generate          texts              loading.load         a model by its name
+generating.generate          texts              targets.load         a model by its name
 """

@@ -211,27 +211,23 @@ def _candidates(evidence: Evidence, out: Path, refused: list[str]) -> Iterator[S
         if info.study != evidence.study or info.scale not in SCALES or not info.complete:
             continue
         try:
-            found = _stored(Record.open(out / info.name), evidence.claims, info.created)
+            yield _stored(Record.open(out / info.name), evidence.claims, info.created)
         except AttnlabError as error:
             refused.append(f"run {info.name} is not used: {error}")
-            continue
-        if isinstance(found, str):
-            refused.append(f"run {info.name} is not used: {found}")
-        else:
-            yield found
 
 
-def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswer | str:
-    """The answer of one run, or why it has none."""
+def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswer:
+    """The answer of one run; UsageError that says why it has none."""
     from attnlab.lab.source import load_study_class, read_source
 
     spec = record.spec
     kind = load_study_class(spec.study)
     if spec.version != kind.version:
-        return f"it was made by version {spec.version} of {spec.study}; now it is {kind.version}"
+        made = f"it was made by version {spec.version} of {spec.study}"
+        raise UsageError(f"{made}; now it is {kind.version}")
     claims = [c for c in record.read_results().get("claims", []) if c.get("name") in names]
     if not claims:
-        return f"it has none of the claims {', '.join(names)}"
+        raise UsageError(f"it has none of the claims {', '.join(names)}")
     usual = kind.at(spec.scale).settings_json() | {"device": spec.settings.get("device")}
     hashed = record.sessions()[-1].get("source_sha256") or spec.source_sha256
     return StoredAnswer(

@@ -3,18 +3,18 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attnlab.api.following import follow
 from attnlab.api.progress import ProgressChoice
 from attnlab.api.running import Run, plan, run
-from attnlab.core.errors import UsageError
+from attnlab.core.errors import AttnlabError, UsageError
+from attnlab.lab.manifest import CHECKPOINTS
+from attnlab.lab.plan import Plan
+from attnlab.lab.record import Record
+from attnlab.lab.run_spec import STUDY
+from attnlab.lab.stop import stop_on_signals
+from attnlab.lab.trial import TrialContext, TrialStopped
 
-if TYPE_CHECKING:
-    from attnlab.lab.plan import Plan
-
-# settings that are parameters of `train`
-NAMED = ("text", "tokenizer", "size", "position", "steps", "prompt", "threads", "device")
 LIMITS = ("trial_seconds", "trial_memory_gb")  # of workers; a training runs in this process
 
 
@@ -56,13 +56,13 @@ def train(  # noqa: PLR0913  (each is one choice of a training)
 
 def plan_training(
     chosen: Mapping[str, Any], more: Mapping[str, Any], sharded: bool = False
-) -> "Plan":
+) -> Plan:
     """Plan one training; `more` holds settings that `train` has no parameter for."""
     from attnlab.lab.engine.pool import default_workers
 
     if not str(chosen["text"]).strip():
         raise UsageError("--text is empty: name a file, a folder of .txt files, or shakespeare")
-    for key in more.keys() & set(NAMED):
+    for key in more.keys() & (chosen.keys() - {"first_seed"}):
         raise UsageError(f"--set {key}: use the option --{key} instead")
     for key in more.keys() & set(LIMITS):
         raise UsageError(f"--set {key}: `attnlab train` has no such limit; leave it out")
@@ -75,7 +75,7 @@ def plan_training(
 
 
 def train_distributed(
-    planned: "Plan", out: Path, sharded: bool, progress: ProgressChoice = None
+    planned: Plan, out: Path, sharded: bool, progress: ProgressChoice = None
 ) -> Run | None:
     """One training on the processes that torchrun, or `--processes`, has started.
 
@@ -87,8 +87,32 @@ def train_distributed(
     with join_process_group(settings.device, sharded) as group:
         if group.is_main:
             return run(planned, out=out, engine="inline", progress=progress)
-        follow(planned, out)
+        _follow(planned, out)
         return None
+
+
+def _follow(plan: Plan, out: Path) -> None:
+    """Run the same trials as the first process, from its checkpoints, and store nothing."""
+    study, folder = plan.study, out / plan.name
+    finished = Record.open(folder).finished_ids() if (folder / STUDY).exists() else set[str]()
+    with stop_on_signals() as stop:
+        for trial in plan.trials:
+            if trial.id in finished:
+                continue
+            context = TrialContext(
+                device=study.settings.device,
+                checkpoints=folder / CHECKPOINTS / trial.id,
+                stopping=lambda: bool(stop.signal_number),
+            )
+            try:
+                study.run(trial, context)
+            except TrialStopped:
+                break
+            except AttnlabError:
+                raise
+            except Exception:  # the first process gets the same error and records it
+                continue
+        stop.raise_if_asked("the first process stores a checkpoint")
 
 
 def training_summary(done: Run) -> dict[str, Any]:

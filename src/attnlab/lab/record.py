@@ -26,8 +26,7 @@ from attnlab.lab.artefacts import (
     write_artefacts,
 )
 from attnlab.lab.environment import session
-from attnlab.lab.folder import create_folder, open_manifest, remove_partial
-from attnlab.lab.lock import run_lock
+from attnlab.lab.folder import create_folder, open_manifest, remove_partial, run_lock
 from attnlab.lab.manifest import FORMAT, Manifest, files_of, read_manifest, write_manifest
 from attnlab.lab.plan import Plan
 from attnlab.lab.rows import artefacts_of, checked_row, stored_row

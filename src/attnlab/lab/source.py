@@ -60,6 +60,8 @@ def read_source(text: str) -> Source:
         return Source(text)
     path = Path(text)
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe, say
+            raise UsageError(f"{text}: not a file")
         if path.stat().st_size > CONFIG_FILE_LIMIT:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
         code = path.read_bytes().decode("utf-8")

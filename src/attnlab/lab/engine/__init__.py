@@ -77,14 +77,10 @@ def engine_named(name: str, address: str | None = None) -> Engine:
     """The engine of that name; loaded only when asked for. `address`: of a Ray cluster."""
     if address is not None and name != "ray":
         raise UsageError(f"an address belongs to engine 'ray', not to {name!r}")
-    if name == "local":
-        from attnlab.lab.engine.local import LocalEngine
+    if name in ("local", "inline"):
+        from attnlab.lab.engine.local import InlineEngine, LocalEngine
 
-        return LocalEngine()
-    if name == "inline":
-        from attnlab.lab.engine.inline import InlineEngine
-
-        return InlineEngine()
+        return LocalEngine() if name == "local" else InlineEngine()
     if name == "ray":
         from attnlab.lab.engine.ray import RayEngine
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.errors import StorageError, storage_errors
-from attnlab.lab.engine.text import tail
-from attnlab.lab.engine.wire import Unpacker, pack
+from attnlab.lab.engine.wire import Unpacker, pack, tail
 from attnlab.lab.trial import Trial
 
 THREADS = {  # one thread a worker, or the number of workers would change the bits

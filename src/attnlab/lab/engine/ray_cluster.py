@@ -10,24 +10,30 @@ import secrets
 import shutil
 import signal
 import socket
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.core.extras import require
-from attnlab.lab.engine.scratch import own_folder
 from attnlab.lab.stop import SIGNALS
 
 FLOOR = (2, 54)  # CVE-2026-27482
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 ONE_TRY = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # of 40 s each, for a cluster that is not there
 REACH_SECONDS = 5.0
+YOUNG_SECONDS = 60.0  # a temporary folder may be without its lock for a moment
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+_locks: list[FileLock] = []  # held until this process ends
 
 
 def require_ray() -> None:
@@ -75,6 +81,19 @@ def check_address(address: str | None) -> None:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise MissingError(f"no Ray cluster at {address:.60}: {why}") from None
+
+
+def own_folder(prefix: str) -> str:
+    """A new temporary folder of this process; those of processes that are dead are removed."""
+    for found in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError, Timeout):
+            if time.time() - found.stat().st_mtime > YOUNG_SECONDS:
+                with FileLock(found / ".lock", timeout=0):
+                    shutil.rmtree(found, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=prefix)
+    _locks.append(FileLock(Path(folder, ".lock")))
+    _locks[-1].acquire()
+    return folder
 
 
 def _start(ray: ModuleType, **where: Any) -> None:

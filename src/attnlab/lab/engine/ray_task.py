@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine.pool import Pool, Terms, default_workers
-from attnlab.lab.engine.scratch import own_folder
+from attnlab.lab.engine.ray_cluster import own_folder
 from attnlab.lab.engine.wire import pack
 from attnlab.lab.environment import versions
 from attnlab.lab.trial import FINISHED, Trial
@@ -97,18 +97,18 @@ def _terms_on_this_node(told: dict[str, Any]) -> Terms:
     from them; elsewhere they are lost with the node, and the trial starts again.
     """
     terms = Terms(**told["terms"])
-    shared = Path(terms.scratch, told["mark"]).is_file()
+    shared = Path(terms.introduction["scratch"], told["mark"]).is_file()
     scratch = own_folder(SCRATCH)
     introduction = {**terms.introduction, "scratch": scratch}
     if not shared:
         introduction["checkpoints"] = str(Path(scratch, "checkpoints"))
-    return Terms(**{**vars(terms), "introduction": introduction, "scratch": scratch})
+    return replace(terms, introduction=introduction)
 
 
 def _drop_checkpoints(terms: Terms, trial: Trial) -> None:
     """Those in the run's folder are the driver's to remove, once the trial is committed."""
     folder = Path(terms.introduction["checkpoints"])
-    if folder.is_relative_to(terms.scratch):
+    if folder.is_relative_to(terms.introduction["scratch"]):
         shutil.rmtree(folder / trial.id, ignore_errors=True)
 
 

@@ -4,15 +4,19 @@
 """
 
 import json
+import re
 import struct
 from typing import Any
 
 HEADER = struct.Struct(">IQ")
+LINES = 30  # of a log or a traceback
+NOISE = "Extension modules:"  # the list faulthandler ends with is longer than all before it
+FOLDERS = re.compile(r'File "[^"\n]*?((?:[^/"\n]+/)?[^/"\n]+)"')
 
 
 def pack(message: dict[str, Any], blob: bytes = b"") -> bytes:
     """One frame."""
-    text = json.dumps(message, allow_nan=False).encode()
+    text = json.dumps(message).encode()
     return HEADER.pack(len(text), len(blob)) + text + blob
 
 
@@ -35,3 +39,9 @@ class Unpacker:
             frames.append((message, bytes(self._buffer[start:end])))
             del self._buffer[:end]
         return frames
+
+
+def tail(text: str) -> str:
+    """The last lines of a log or a traceback, each file named by its last two parts only."""
+    said = [line for line in text.strip().splitlines() if not line.startswith(NOISE)]
+    return FOLDERS.sub(r'File "\1"', "\n".join(said[-LINES:]))
