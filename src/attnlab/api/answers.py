@@ -141,6 +141,8 @@ def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], l
     Of several runs of a study the one is taken that measured most of these claims, then the one
     of the larger scale, then the newest.
     """
+    from attnlab.lab.verify import verify_run
+
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
     told: list[StoredAnswer] = []
@@ -148,13 +150,13 @@ def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], l
     for evidence in question.evidence:
         if not evidence.claims:
             continue
-        candidates = sorted(_candidates(evidence, out, refused), key=_rank, reverse=True)
-        for candidate in candidates:
-            problem = _damage(out / candidate.run)
-            if not problem:
-                told.append(candidate)
+        for found in sorted(_candidates(evidence, out, refused), key=_rank, reverse=True):
+            verification = verify_run(out / found.run)
+            if verification.ok:
+                told.append(found)
                 break
-            refused.append(f"run {candidate.run} is not used: {problem}")
+            damage = "; ".join(verification.problems[:2])
+            refused.append(f"run {found.run} is not used: it is damaged: {damage}")
     return told, refused
 
 
@@ -244,11 +246,3 @@ def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswe
 def _rank(answer: StoredAnswer) -> tuple[int, int, str]:
     measured = sum(claim.get("effect") is not None for claim in answer.claims)
     return measured, SCALES.index(answer.scale), answer.started
-
-
-def _damage(folder: Path) -> str:
-    """What is wrong with a run, or nothing."""
-    from attnlab.lab.verify import verify_run
-
-    found = verify_run(folder)
-    return "" if found.ok else f"it is damaged: {'; '.join(found.problems[:2])}"

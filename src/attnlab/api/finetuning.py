@@ -100,12 +100,7 @@ def predict(
     from attnlab.training.tune import rebuild_classifier
 
     encoder = open_encoder(str(record.spec.settings["model"]))
-    tensors = {
-        key.removeprefix("tuned."): torch.from_numpy(array.copy())
-        for key, array in row.arrays.items()
-        if key.startswith("tuned.")
-    }
-    model = rebuild_classifier(document, tensors, encoder).to(resolve_device(device))
+    model = rebuild_classifier(document, row.tensors("tuned."), encoder).to(resolve_device(device))
     rows = encode_examples(
         encoder.tokenizer, [Example(a, b, 0) for a, b in pairs], document["longest"]
     )

@@ -198,12 +198,7 @@ def own_model(name: str, row: "Row") -> Target:
     from attnlab.tasks.tokenizer import Tokenizer
 
     model = model_from_json(json.loads(row.documents[MODEL]), torch.Generator())
-    weights = {
-        key.removeprefix("model."): torch.from_numpy(array.copy())
-        for key, array in row.arrays.items()
-        if key.startswith("model.")
-    }
-    model.load_state_dict(weights)
+    model.load_state_dict(row.tensors("model."))
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
     how = json.loads(row.documents.get(READING) or "{}")  # ids around a text, if not <START>
     return Target(name, model.eval(), Reader(tokenizer, **how))

@@ -74,7 +74,10 @@ def write_lock(key: str, progress: Progress) -> Iterator[None]:
             lock.acquire(timeout=0.2)
         except Timeout:
             progress.note(f"waiting for another process that downloads {key}")
-            _wait(lock, key)
+            try:
+                lock.acquire(timeout=LOCK_SECONDS)
+            except Timeout:
+                raise RunInUseError(f"{key} is being downloaded by another process") from None
     try:
         for left in root().glob(f".partial-{key}-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -149,10 +152,3 @@ def _file_names(folder: Path, prefix: str) -> set[str]:
             inside = entry.is_dir(follow_symlinks=False)
             names |= _file_names(folder / entry.name, f"{name}/") if inside else {name}
     return names
-
-
-def _wait(lock: FileLock, key: str) -> None:
-    try:
-        lock.acquire(timeout=LOCK_SECONDS)
-    except Timeout:
-        raise RunInUseError(f"{key} is being downloaded by another process") from None

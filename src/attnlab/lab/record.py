@@ -197,12 +197,10 @@ class Record:
         write_signed(self.path / ENV, {"sessions": sessions})
         self._changing = True
 
-    def write_file(self, name: str, data: bytes) -> Path:
+    def write_file(self, name: str, data: bytes) -> None:
         """Add or replace one file of the run (a figure, the report); `seal` afterwards."""
         self.begin()
-        path = self.path / name
-        write_bytes(path, data)
-        return path
+        write_bytes(self.path / name, data)
 
     def write_results(self, results: Mapping[str, Any]) -> None:
         """Store claims, audits, answer, discussion and the list of figures."""
@@ -251,10 +249,8 @@ class Record:
         self.flush()
         known = self._rows_just_read()
         if known is None:
-            state, known = (
-                _state_of(self.path / TRIALS),
-                read_rows(self.path / TRIALS, self.spec.run),
-            )
+            state = _state_of(self.path / TRIALS)
+            known = read_rows(self.path / TRIALS, self.spec.run)
             self._read, self._parsed = (state, known) if state else None, False
         return known
 

@@ -105,7 +105,11 @@ def _hash_files(files: Mapping[str, bytes]) -> str:
 def load_study_class(source: str | Source) -> type[Study]:
     """The study class behind a name or a file; anything else is one UsageError line."""
     found = read_source(source) if isinstance(source, str) else source
-    kind = _from_file(found) if found.path else _built_in(found.name)
+    if found.path:
+        kind = _from_file(found)
+    else:
+        module, _, target = _registry()[found.name].partition(":")
+        kind = getattr(importlib.import_module(module), target)
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not STUDY_NAME.fullmatch(name):
         raise UsageError(f"study {kind.__name__}: `name` must match {STUDY_NAME.pattern}")
@@ -135,11 +139,6 @@ def _registry() -> dict[str, str]:
     for module, table in REGISTRIES:
         known |= getattr(importlib.import_module(module), table)
     return known
-
-
-def _built_in(name: str) -> type[Study]:
-    module, _, kind = _registry()[name].partition(":")
-    return getattr(importlib.import_module(module), kind)
 
 
 def _from_file(source: Source) -> type[Study]:

@@ -48,19 +48,15 @@ class Sink(Protocol):
     @property
     def stopping(self) -> bool:
         """A signal came."""
-        ...
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
         """How far a trial is, when the engine knows."""
-        ...
 
     def accept(self, result: Result) -> None:
         """A trial ended."""
-        ...
 
     def tick(self) -> None:
         """Called several times a second, also when nothing arrives."""
-        ...
 
 
 class Engine(Protocol):
@@ -70,7 +66,6 @@ class Engine(Protocol):
 
     def execute(self, job: Job, sink: Sink) -> None:
         """Hand every trial's result to the sink."""
-        ...
 
 
 def engine_named(name: str, address: str | None = None) -> Engine:

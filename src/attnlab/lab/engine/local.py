@@ -9,8 +9,9 @@ import resource
 import shutil
 from typing import Any, ClassVar
 
+from safetensors.numpy import load
+
 from attnlab.core.errors import RankLostError, StorageError, UsageError
-from attnlab.lab.artefacts import decode_arrays
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.pool import Pool, Terms, default_workers
 from attnlab.lab.engine.worker import attempt
@@ -102,7 +103,7 @@ def result_of(trial: Trial, message: dict[str, Any], blob: bytes) -> Result:
         same = ("metrics", "reasons", "curves", "samples", "documents")
         outcome = Outcome(
             **{name: message[name] for name in same},
-            arrays=decode_arrays(blob) if blob else {},
+            arrays=load(blob) if blob else {},
             findings=[finding_of(f, f"trial {trial.id}") for f in message.get("findings", ())],
         )
     return Result(trial, message["state"], outcome, message.get("error", ""), message["cost"])
