@@ -82,8 +82,9 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
     """
     evidence = call_study(study, "evidence", lambda: study.evidence(table))
     claims = call_study(study, "claims", lambda: correct(list(study.claims(evidence))))
+    runs = {c.name: c.estimate.n for c in claims if c.comparison and not c.estimate.exact}
     findings = [
-        *_comparisons(claims),
+        *([seeds_and_interval(runs)] if runs else []),
         *call_study(study, "audits", lambda: list(study.audits(evidence, claims))),
         *summarize(table, claims, study.may_fail, study.must_fail),
     ]
@@ -97,12 +98,6 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
         kept = [f for f in findings if f.name not in ABOUT_RESULTS | {SMALL_SAMPLE}]
         return Conclusions(evidence, claims, kept, answer, [])
     return Conclusions(evidence, claims, findings, answer, sections)
-
-
-def _comparisons(claims: Sequence[Claim]) -> list[Finding]:
-    """The audit of the runs behind comparisons, where the study compares anything."""
-    runs = {c.name: c.estimate.n for c in claims if c.comparison and not c.estimate.exact}
-    return [seeds_and_interval(runs)] if runs else []
 
 
 def _prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, Sequence[Section]]:

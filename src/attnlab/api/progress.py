@@ -67,24 +67,17 @@ class BarProgress:
     """One rich bar per part of the study; a single bar for a resumed run."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as Bars
 
         self.totals = Counter(stage_of(t) for t in trials)
-        self.bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        self.bars = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[rate]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(stderr=True),
         )
         self.tasks: dict[str, Any] = {}

@@ -17,9 +17,8 @@ from attnlab.cli.construct import construct
 from attnlab.cli.generate import generate
 from attnlab.cli.models import attend, audit, compare, export, perplexity
 from attnlab.cli.rouge import rouge
-from attnlab.cli.run import run
+from attnlab.cli.run import list_studies, run, show
 from attnlab.cli.runs import report, runs, table, verify
-from attnlab.cli.show import list_studies, show
 from attnlab.cli.solvable import simulate, theory
 from attnlab.cli.training import finetune, predict, train
 from attnlab.core.errors import AttnlabError, exit_code_of

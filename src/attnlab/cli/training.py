@@ -103,10 +103,10 @@ def train(  # noqa: PLR0913  (each is one documented option)
     if json:
         say_json(summary)
     else:
-        _show(summary, done.table.rows[0])
+        _say_training(summary, done.table.rows[0])
 
 
-def _show(summary: dict[str, Any], row: Any) -> None:
+def _say_training(summary: dict[str, Any], row: Any) -> None:
     best = f"{row['best_step']:,}"
     say_table(
         ["quantity", "value"],
@@ -186,10 +186,10 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     if json:
         say_json(document)
     else:
-        _show(document, done)
+        _say_finetuning(document, done)
 
 
-def _show(summary: dict[str, Any], done: Any) -> None:
+def _say_finetuning(summary: dict[str, Any], done: Any) -> None:
     """Print the answer, which names a collapse first, then the quantities and failed audits."""
     say(done.results["answer"])
     low, high = summary["interval"]

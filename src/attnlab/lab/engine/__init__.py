@@ -48,6 +48,7 @@ class Sink(Protocol):
     @property
     def stopping(self) -> bool:
         """A signal came."""
+        ...
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
         """How far a trial is, when the engine knows."""
