@@ -89,7 +89,9 @@ def predict(
 ) -> dict[str, Any]:
     """The class and the probabilities of each text, by the classifier a run holds."""
     record, row = _row(run, out)  # refuses a wrong name before torch, which loads slowly
-    document = _document(row)
+    document = json.loads(row.documents["tuned.json"])
+    if not {"labels", "longest"} <= document.keys():
+        raise IntegrityError("tuned.json does not describe a fine-tuned model: the run is damaged")
     pairs = _pairs(texts, seconds, bool(document.get("pair")))
     import torch
 
@@ -134,13 +136,6 @@ def _row(run: str, out: Path) -> "tuple[Record, Row]":
         what = f"trial {trial!r} with a classifier" if trial else "fine-tuned classifier"
         raise UsageError(f"run {record.name} has no {what}; `attnlab finetune` trains one")
     return record, rows[0]
-
-
-def _document(row: "Row") -> Mapping[str, Any]:
-    document = json.loads(row.documents["tuned.json"])
-    if not {"labels", "longest"} <= document.keys():
-        raise IntegrityError("tuned.json does not describe a fine-tuned model: the run is damaged")
-    return document
 
 
 def _pairs(

@@ -23,7 +23,7 @@ def pace(rate: float) -> str:
     return f"{rate:.1f}/s" if rate >= 1 else f"{duration(1 / rate)} each"
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """Prints a line like `12/48 trials, 3.1/s, about 12 s left` every few seconds."""
 
     def __init__(self) -> None:
@@ -58,9 +58,6 @@ class PlainProgress:
         if now - self.last >= PLAIN_SECONDS or done == of:
             self.last = now
             note(f"step {done}/{of}, {words}")
-
-    def stop(self) -> None:
-        """Do nothing: plain lines need no clean-up."""
 
 
 class BarProgress:

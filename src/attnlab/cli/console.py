@@ -80,7 +80,8 @@ def discard_stdout() -> None:
 def say_error(text: str) -> None:
     """Print an error on stderr: at most three lines, without control characters."""
     lines = [line for line in text.split("\n") if line.strip()][:ERROR_LINES]
-    note("attnlab: " + "\n  ".join(_printable(line)[:ERROR_WIDTH] for line in lines))
+    shown = ("".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines)
+    note("attnlab: " + "\n  ".join(line[:ERROR_WIDTH] for line in shown))
 
 
 def say_remark(text: str) -> None:
@@ -153,7 +154,3 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _style(cell: str) -> str:
     """The colour of a cell that begins with a mark; the mark alone says the same."""
     return {"✓": "green", "✗": "red", "?": "yellow"}.get(cell[:1], "") if cell else ""
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

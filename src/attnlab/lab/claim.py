@@ -194,22 +194,16 @@ def _mention(claim: Claim, size: int) -> Claim:
 
 def apply_audits(claims: Sequence[Claim], findings: Sequence[Finding]) -> list[Claim]:
     """Claims that an audit names which did not pass are undecided, whatever their intervals say."""
-    against = {
-        name: finding
-        for finding in findings
-        if finding.verdict != "pass"
-        for name in finding.undermines
-    }
-    return [
-        replace(claim, verdict="undecided", why=_because(against[claim.name], claim))
-        if claim.name in against
-        else claim
-        for claim in claims
-    ]
+    failed = [finding for finding in findings if finding.verdict != "pass"]
+    against = {name: f"{f.name} ({f.why})" for f in failed for name in f.undermines}
 
+    def applied(claim: Claim) -> Claim:
+        if claim.name not in against:
+            return claim
+        why = f"undermined by the audit {against[claim.name]}; before it: {claim.why}"
+        return replace(claim, verdict="undecided", why=why)
 
-def _because(finding: Finding, claim: Claim) -> str:
-    return f"undermined by the audit {finding.name} ({finding.why}); before it: {claim.why}"
+    return [applied(claim) for claim in claims]
 
 
 def _decide(e: Estimate, above: float, below: float) -> tuple[Verdict, str]:

@@ -49,23 +49,20 @@ def require_ray() -> None:
 def connected(address: str | None, workers: int) -> Iterator[Any]:
     """The `ray` module, connected; what was not connected before is disconnected afterwards."""
     with ExitStack() as stack:
-        stack.enter_context(_environment(QUIET))
-        if address is None:
-            stack.enter_context(_environment({**LOOPBACK, "RAY_AUTH_TOKEN": _token()}))
-        else:
-            stack.enter_context(_environment(ONE_TRY))
+        own = {**LOOPBACK, "RAY_AUTH_TOKEN": _token()}
+        stack.enter_context(_environment(QUIET | (own if address is None else ONE_TRY)))
         stack.enter_context(_own_signals())
         ray = importlib.import_module("ray")
         if not ray.is_initialized():
-            stack.callback(_disconnect, ray)
+            where: dict[str, Any] = {"address": address}
             if address is None:
                 folder = own_folder("attnlab-ray-")
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 stack.enter_context(_environment({"TMPDIR": folder}))  # what tasks leave goes too
-                stack.callback(_disconnect, ray)
-                _start(ray, address="local", num_cpus=workers, _temp_dir=folder)
-            else:
-                _start(ray, address=address)
+                where = {"address": "local", "num_cpus": workers, "_temp_dir": folder}
+                where["include_dashboard"] = False
+            stack.callback(_disconnect, ray)
+            _start(ray, **where)
         yield ray
 
 
@@ -97,10 +94,9 @@ def own_folder(prefix: str) -> str:
 
 
 def _start(ray: ModuleType, **where: Any) -> None:
-    own = {"include_dashboard": False} if where["address"] == "local" else {}
     with _own_signals():
         try:
-            ray.init(**where, **own, log_to_driver=False, logging_level="ERROR")
+            ray.init(**where, log_to_driver=False, logging_level="ERROR")
         except ConnectionError as error:
             raise MissingError(
                 f"no Ray cluster at {where['address']}: {_first_line(error)}"

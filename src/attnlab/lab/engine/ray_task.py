@@ -43,7 +43,9 @@ def run_group(common: bytes, asked: bytes) -> bytes:
     frames: list[bytes] = []
     try:
         _refuse_other_versions(told["versions"])
-        _run(_pool(told, common), _trials(told, asked), frames)
+        study = told["study"], told["version"]
+        trials = [Trial(*study, config, seed) for config, seed in json.loads(asked)]
+        _run(_pool(told, common), trials, frames)
     except UsageError as error:
         frames.append(pack({"unfit": str(error)}))
     except AttnlabError as error:
@@ -70,12 +72,6 @@ def _run(pool: Pool, trials: list[Trial], frames: list[bytes]) -> None:
         _kept.clear()
         pool.close()
         raise
-
-
-def _trials(told: dict[str, Any], asked: bytes) -> list[Trial]:
-    return [
-        Trial(told["study"], told["version"], config, seed) for config, seed in json.loads(asked)
-    ]
 
 
 def _pool(told: dict[str, Any], common: bytes) -> Pool:

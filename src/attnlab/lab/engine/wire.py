@@ -1,4 +1,4 @@
-"""What driver and worker say to each other: length-prefixed JSON, then raw bytes. No pickle.
+"""What driver and worker share: their frames (JSON and raw bytes, no pickle), peak memory, logs.
 
 4 bytes length of the JSON | 8 bytes length of the bytes after it | JSON | bytes (safetensors)
 """
@@ -6,6 +6,8 @@
 import json
 import re
 import struct
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 HEADER = struct.Struct(">IQ")
@@ -39,6 +41,14 @@ class Unpacker:
             frames.append((message, bytes(self._buffer[start:end])))
             del self._buffer[:end]
         return frames
+
+
+def peak_bytes(process: int | str = "self") -> int:
+    """The most memory that a process has held so far, where the system (Linux) tells it; else 0."""
+    with suppress(OSError, ValueError, IndexError):
+        status = Path(f"/proc/{process}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    return 0
 
 
 def tail(text: str) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 from attnlab.core.config import build
 from attnlab.core.errors import AttnlabError
 from attnlab.lab.artefacts import encode_arrays
-from attnlab.lab.engine.wire import Unpacker, pack, tail
+from attnlab.lab.engine.wire import Unpacker, pack, peak_bytes, tail
 from attnlab.lab.findings import stored_finding
 from attnlab.lab.source import Source, load_study_class
 from attnlab.lab.study import Study
@@ -120,10 +120,11 @@ def attempt(
     except BaseException as error:  # sys.exit in a study is its failure, not ours
         state = "oom" if _is_out_of_memory(error) else "failed"
         message, blob = {"state": state, "error": tail(_traceback_text(error)), "cost": {}}, b""
+    peak = peak_bytes() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: in bytes
     measured = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - used,
-        "peak_memory_mb": _peak_mb(),
+        "peak_memory_mb": peak / (1 << 20),
     }
     message["cost"] = {**measured, **message["cost"]}
     return message, blob
@@ -178,16 +179,6 @@ def _traceback_text(error: BaseException) -> str:
     """The traceback without our own first frame."""
     inner = error.__traceback__.tb_next if error.__traceback__ else None
     return "".join(traceback.format_exception(type(error), error, inner))
-
-
-def _peak_mb() -> float:
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # macOS: in bytes
 
 
 if __name__ == "__main__":
