@@ -117,9 +117,9 @@ def _loaded(load: Load, device: str) -> Target:
     if device != "auto":  # looking for a GPU loads torch
         resolve_device(device)
     target = load()
-    model: Any = target.model
     if (resolved := resolve_device(device)) == "cpu":
         return target
+    model: Any = target.model
     if hasattr(model, "library"):
         model.library.to(resolved)
         return target

@@ -23,6 +23,8 @@ QuestionArgument = Annotated[
 WIDTH = 80
 LABELS = {"reproduce": "How to reproduce"}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)*)([^)]+)\)")
+_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK_END = re.compile(r"\n\s*\n|\n(?=- )")
 _CODE = re.compile(r"`[^`]+`")
 _KEPT = "\x00"  # for a space inside code, where no line may end
 
@@ -94,7 +96,8 @@ def _answer(document: "Document", question: "Question", out: Path, json: bool) -
         if name == "ours":
             parts += _our_numbers(question, told, out)
         elif name in question.fields:
-            parts.append(f"**{LABELS.get(name, name.capitalize())}.** {question.fields[name]}")
+            label = LABELS.get(name, name.capitalize())
+            parts.append(_labelled(f"**{label}.**", question.fields[name]))
     _say_markdown("\n\n".join(parts))
     for line in refused:
         note(line)
@@ -130,7 +133,13 @@ def _our_numbers(question: "Question", told: "list[StoredAnswer]", out: Path) ->
         return
     without = [e.study for e in question.evidence if e.claims] if not told else []
     why = f"; no finished run of {' or '.join(without)} in `{out}`" if without else ""
-    yield f"**Ours, as recorded{' earlier' if told else ''}**{why}. {recorded}"
+    yield _labelled(f"**Ours, as recorded{' earlier' if told else ''}**{why}.", recorded)
+
+
+def _labelled(label: str, text: str) -> str:
+    """The label before the text; code, a table or a list begins on a line of its own."""
+    apart = text.startswith(("```", "|", "- "))
+    return f"{label}\n\n{text}" if apart else f"{label} {text}"
 
 
 def _origin(stored: "StoredAnswer") -> str:
@@ -190,29 +199,14 @@ def _plain(text: str) -> Iterator[str]:
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
     """The text in pieces of one kind: code, table, item (of a list), text."""
-    kind, lines = "", list[str]()
-    for line in text.splitlines():
-        fence = line.startswith("```")
-        if kind == "code" and not fence:
-            lines.append(line)
+    for place, part in enumerate(_FENCED.split(text)):
+        if place % 2:
+            yield "code", part.splitlines()
             continue
-        now = "" if kind == "code" else "code" if fence else _kind(line, kind)
-        if now != kind or line.startswith("- "):
-            if lines:
-                yield kind, lines
-            kind, lines = now, []
-        if line.strip() and not fence:
-            lines.append(line.strip())
-    if lines:
-        yield kind, lines
-
-
-def _kind(line: str, before: str) -> str:
-    if not line.strip():
-        return ""
-    if line.startswith("|"):
-        return "table"
-    return "item" if line.startswith("- ") or before == "item" else "text"
+        for block in _BLOCK_END.split(part.strip("\n")):
+            if block:
+                kind = {"|": "table", "-": "item"}.get(block[0], "text")
+                yield kind, [line.strip() for line in block.splitlines()]
 
 
 def _cells(lines: list[str]) -> list[list[str]]:

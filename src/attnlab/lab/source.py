@@ -66,7 +66,7 @@ def read_source(text: str) -> Source:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
         code = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise from_os_error(path, error, UsageError) from None
+        raise from_os_error(Path(text[:300]), error, UsageError) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a Python file: {error}") from None
     return Source(path.stem, str(path.resolve()), code)
