@@ -162,8 +162,8 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     `attnlab predict RUN` then classifies new texts. After a stop or a crash, the same command
     continues from the last checkpoint.
     """
-    from attnlab.api.finetuning import finetune_document, plan_finetuning
     from attnlab.api.running import run
+    from attnlab.api.training import finetune_document, plan_finetuning
     from attnlab.core.config import parse_assignments
 
     chosen = {
@@ -230,7 +230,7 @@ def predict(
 
     RUN comes from `attnlab finetune`. Prints each text's most probable label and its probability.
     """
-    from attnlab.api.finetuning import predict
+    from attnlab.api.training import predict
 
     document = predict(run, text, out, device, second or [])
     if json:

@@ -16,7 +16,7 @@ from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.pool import TICK_SECONDS, Terms, default_workers
-from attnlab.lab.engine.ray_cluster import check_address, connected, require_ray
+from attnlab.lab.engine.ray_cluster import check_address, connected, first_line, require_ray
 from attnlab.lab.engine.ray_task import TASK_SECONDS, run_group, terms_bytes
 from attnlab.lab.engine.wire import Unpacker
 from attnlab.lab.trial import State, Trial
@@ -137,7 +137,8 @@ class _Sweep:
                 f"a Ray task failed: {last}\nevery node needs attnlab as it is here"
             ) from None
         except (errors.RayError, TimeoutError) as error:
-            self._requeue(gpu, group, _why(error), isinstance(error, errors.OutOfMemoryError))
+            why = f"{type(error).__name__}: {first_line(error)[:200]}"
+            self._requeue(gpu, group, why, isinstance(error, errors.OutOfMemoryError))
             return
         heard: dict[int, Result] = {}
         for message, blob in Unpacker().feed(data):
@@ -178,8 +179,3 @@ def _common(job: Job) -> bytes:
     job.scratch.mkdir(parents=True, exist_ok=True)
     (job.scratch / mark).touch()
     return terms_bytes(Terms.of(job), job.study.name, job.study.version, mark)
-
-
-def _why(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

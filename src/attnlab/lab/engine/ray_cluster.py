@@ -99,12 +99,12 @@ def _start(ray: ModuleType, **where: Any) -> None:
             ray.init(**where, log_to_driver=False, logging_level="ERROR")
         except ConnectionError as error:
             raise MissingError(
-                f"no Ray cluster at {where['address']}: {_first_line(error)}"
+                f"no Ray cluster at {where['address']}: {first_line(error)}"
             ) from None
         except ray.exceptions.AuthenticationError as error:
-            raise UsageError(f"Ray cluster at {where['address']}: {_first_line(error)}") from None
+            raise UsageError(f"Ray cluster at {where['address']}: {first_line(error)}") from None
         except (RuntimeError, ValueError, OSError) as error:
-            raise AttnlabError(f"Ray at {where['address']}: {_first_line(error)}") from None
+            raise AttnlabError(f"Ray at {where['address']}: {first_line(error)}") from None
 
 
 def _disconnect(ray: ModuleType) -> None:
@@ -147,6 +147,7 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says first; its kind where it says nothing."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -157,13 +157,10 @@ def _message_of(outcome: object) -> tuple[Message, bytes]:
 
 def _as_scalar(name: str, value: Any) -> float | int | str | bool | None:
     """A Python scalar out of whatever torch or numpy gave."""
-    if value is not None and not isinstance(value, str | bool | int | float):
-        value = value.item() if hasattr(value, "item") else value
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return float(value)
-    raise TypeError(f"metric {name!r} must be a number, a text or None, got {type(value).__name__}")
+    plain = value.item() if hasattr(value, "item") else value
+    if plain is None or isinstance(plain, str | bool | int | float):
+        return plain
+    raise TypeError(f"metric {name!r} must be a number, a text or None, got {type(plain).__name__}")
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
