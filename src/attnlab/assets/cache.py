@@ -86,7 +86,7 @@ def write_lock(key: str, progress: Progress) -> Iterator[None]:
         lock.release()
 
 
-def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
+def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> None:
     """Let `fill` write the files into a temporary folder, then rename it to the asset's."""
     folder = folder_of(name)
     with storage_errors(folder):
@@ -104,7 +104,6 @@ def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
             sync(root())
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return folder
 
 
 def discard(name: str, key: str) -> bool:
