@@ -68,13 +68,10 @@ class Document:
 
     def find(self, text: str) -> Question:
         """The question of this number; UsageError with its parts or the nearest one otherwise."""
-        wanted = _plain(text)
-        for question in self.questions:
-            if _plain(question.id) == wanted:
-                return question
-        parts = [
-            question.id for question in self.questions if _plain(question.id).startswith(wanted)
-        ]
+        wanted, known = _plain(text), {_plain(q.id): q for q in self.questions}
+        if wanted in known:
+            return known[wanted]
+        parts = [question.id for number, question in known.items() if number.startswith(wanted)]
         if wanted and parts:
             named = f"{', '.join(parts[:-1])} or {parts[-1]}" if parts[1:] else parts[0]
             raise UsageError(
