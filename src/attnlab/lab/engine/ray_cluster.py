@@ -8,10 +8,8 @@ import importlib
 import os
 import secrets
 import shutil
-import signal
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.core.extras import require
-from attnlab.lab.stop import SIGNALS
+from attnlab.lab.stop import SIGNALS, restored_handlers
 
 FLOOR = (2, 54)  # CVE-2026-27482
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -51,7 +49,7 @@ def connected(address: str | None, workers: int) -> Iterator[Any]:
     with ExitStack() as stack:
         own = {**LOOPBACK, "RAY_AUTH_TOKEN": _token()}
         stack.enter_context(_environment(QUIET | (own if address is None else ONE_TRY)))
-        stack.enter_context(_own_signals())
+        stack.enter_context(restored_handlers(*SIGNALS))  # Ray replaces them
         ray = importlib.import_module("ray")
         if not ray.is_initialized():
             where: dict[str, Any] = {"address": address}
@@ -94,7 +92,7 @@ def own_folder(prefix: str) -> str:
 
 
 def _start(ray: ModuleType, **where: Any) -> None:
-    with _own_signals():
+    with restored_handlers(*SIGNALS):
         try:
             ray.init(**where, log_to_driver=False, logging_level="ERROR")
         except ConnectionError as error:
@@ -131,20 +129,6 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Ray replaces the handlers of the process that starts it: put ours back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def first_line(error: BaseException) -> str:
