@@ -112,14 +112,7 @@ ProgressChoice = Progress | bool | None  # True: a bar or lines; None and False:
 
 
 def resolve_progress(choice: ProgressChoice, trials: Sequence[Trial]) -> Progress | None:
-    """The object that shows the progress: the caller's own, a bar or lines, or None."""
-    if isinstance(choice, bool) or choice is None:
-        return progress_for(trials, quiet=not choice)
-    return choice
-
-
-def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainProgress | None":
-    """A bar on a terminal, lines in a pipe, nothing when quiet."""
-    if quiet:
-        return None
-    return BarProgress(trials) if draws_bars() else PlainProgress()
+    """The caller's own object; for True a bar on a terminal and lines in a pipe; else None."""
+    if choice is True:
+        return BarProgress(trials) if draws_bars() else PlainProgress()
+    return None if choice is False else choice

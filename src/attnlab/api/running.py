@@ -98,9 +98,7 @@ class Run:
 
 
 def plan(
-    study: str | Study | Plan,
-    scale: str = "quick",
-    settings: Mapping[str, Any] | None = None,
+    study: str | Study | Plan, scale: str = "quick", settings: Mapping[str, Any] | None = None
 ) -> Plan:
     """The study object and its trials, as `run` would run them; device 'auto' is resolved.
 

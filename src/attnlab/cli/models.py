@@ -168,14 +168,7 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
     read = text if file is None else read_text(file)
     with guard_stdout():
         scores = perplexity(
-            target,
-            str(read),
-            out,
-            device,
-            lines=lines,
-            stride=stride,
-            stop=stop,
-            remark=say_remark,
+            target, str(read), out, device, lines=lines, stride=stride, stop=stop, remark=say_remark
         )
     if json:
         say_json(scores)

@@ -38,11 +38,7 @@ def list_studies(json: JsonOption = False) -> None:
     say_table(["study", "question"], [[n, k.question] for n, k in studies])
 
 
-def show(
-    study: StudyArgument,
-    scale: ScaleOption = "quick",
-    json: JsonOption = False,
-) -> None:
+def show(study: StudyArgument, scale: ScaleOption = "quick", json: JsonOption = False) -> None:
     """Show a study's question, settings and expected time."""
     from attnlab.api.running import plan
 
@@ -52,17 +48,9 @@ def show(
     fields = type(made.settings).model_fields
     values = made.settings_json()
     if json:
-        say_json(
-            {
-                "study": made.name,
-                "question": made.question,
-                "source": made.source,
-                "scale": scale,
-                "expected": made.expected.get(scale),
-                "trials": trials,
-                "settings": values,
-            }
-        )
+        about = {"study": made.name, "question": made.question, "source": made.source}
+        about |= {"scale": scale, "expected": made.expected.get(scale), "trials": trials}
+        say_json({**about, "settings": values})
         return
     say(made.question)
     if made.source:
@@ -109,7 +97,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
     Trials that are already stored are not run again, so the same command continues a stopped run.
     Exit code 1: a trial or an audit failed.
     """
-    from attnlab.api.progress import progress_for
+    from attnlab.api.progress import resolve_progress
     from attnlab.api.running import plan
     from attnlab.api.running import run as execute
     from attnlab.core.config import parse_assignments, read_toml
@@ -133,7 +121,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         about = f", {expected}" if expected else ""
         count = counted(len(trials), "trial")
         note(f"run {name}: {count} on {made.settings.device}{about}")
-    progress = progress_for(trials, quiet)
+    progress: Any = resolve_progress(not quiet, trials)
     with guard_stdout():
         done = execute(
             planned,

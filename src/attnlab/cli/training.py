@@ -245,11 +245,11 @@ def predict(
 
 def _announce(planned: "Plan", quiet: bool, what: str) -> Any:
     """Say what will be trained, and give what shows its steps; neither when quiet."""
-    from attnlab.api.progress import progress_for
+    from attnlab.api.progress import resolve_progress
 
     if not quiet:
         note(f"run {planned.name}: {what} on {planned.study.settings.device}")
-    return progress_for(planned.trials, quiet)
+    return resolve_progress(not quiet, planned.trials)
 
 
 def _require_model(done: "Run", progress: Any, metric: str) -> None:

@@ -19,12 +19,7 @@ from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json, write_bytes, write_json
 from attnlab.core.signed import check_entry, entry_of, read_signed, write_signed
-from attnlab.lab.artefacts import (
-    ARTEFACTS,
-    remove_folder,
-    sync_artefacts,
-    write_artefacts,
-)
+from attnlab.lab.artefacts import ARTEFACTS, remove_folder, sync_artefacts, write_artefacts
 from attnlab.lab.environment import session
 from attnlab.lab.folder import create_folder, open_manifest, remove_partial, run_lock
 from attnlab.lab.manifest import FORMAT, Manifest, files_of, read_manifest, write_manifest

@@ -8,14 +8,7 @@ from typing import Any, get_args
 from attnlab.core.config import canonical_json
 from attnlab.core.errors import IntegrityError
 from attnlab.core.signed import FileEntry
-from attnlab.lab.artefacts import (
-    ARRAYS,
-    CURVES,
-    DOCUMENTS,
-    KINDS,
-    SAMPLES,
-    read_artefact,
-)
+from attnlab.lab.artefacts import ARRAYS, CURVES, DOCUMENTS, KINDS, SAMPLES, read_artefact
 from attnlab.lab.findings import finding_of, stored_finding
 from attnlab.lab.store import StoredRow, parse_object
 from attnlab.lab.table import Row
