@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from attnlab import audit as audit
     from attnlab import construct as construct
     from attnlab import solvable as solvable
-    from attnlab.api.finetuning import finetune as finetune
     from attnlab.api.generating import generate as generate
-    from attnlab.api.loading import load as load
     from attnlab.api.questions import attend as attend
     from attnlab.api.running import run as run
+    from attnlab.api.targets import load as load
+    from attnlab.api.training import finetune as finetune
     from attnlab.api.training import train as train
     from attnlab.audit import check as check
     from attnlab.lab.claim import judge as judge
@@ -56,10 +56,10 @@ def __getattr__(name: str) -> Any:
     homes = {
         "run": "attnlab.api.running",
         "train": "attnlab.api.training",
-        "finetune": "attnlab.api.finetuning",
+        "finetune": "attnlab.api.training",
         "generate": "attnlab.api.generating",
         "attend": "attnlab.api.questions",
-        "load": "attnlab.api.loading",
+        "load": "attnlab.api.targets",
         "check": "attnlab.audit",
         "Study": "attnlab.lab.study",
         "Outcome": "attnlab.lab.trial",

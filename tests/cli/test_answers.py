@@ -44,6 +44,11 @@ def test_one_document_and_its_questions(attnlab: Any, page: Path) -> None:
     assert [question["id"] for question in document["questions"]] == ["1a", "Q1.b"]
 
 
+def test_code_at_the_start_of_a_field_keeps_its_lines(attnlab: Any) -> None:
+    said = attnlab("answers", "1", "Q2.2")
+    assert "\nHow to reproduce.\n\n    import torch\n" in said.out and "```" not in said.out
+
+
 RECORDED = """\
 7, 1a. Are pebbles round?
 

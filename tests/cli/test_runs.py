@@ -167,7 +167,7 @@ def test_runs_are_listed_and_removed(attnlab: Any, copied: Path) -> None:
 
 
 def test_a_run_in_use_is_exit_5(attnlab: Any, copied: Path) -> None:
-    from attnlab.lab.lock import run_lock
+    from attnlab.lab.folder import run_lock
 
     with run_lock(copied):
         for argv in (RUN, ("runs", "--remove", copied.name)):

@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from attnlab.api.loading import load
-from attnlab.api.targets import load_target
+from attnlab.api.targets import load, load_target
 from attnlab.audit import check
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy, parse_strategy

@@ -9,8 +9,7 @@ import pytest
 from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine import Result, engine_named
 from attnlab.lab.engine.pool import default_workers
-from attnlab.lab.engine.text import tail
-from attnlab.lab.engine.wire import Unpacker, pack
+from attnlab.lab.engine.wire import Unpacker, pack, tail
 from attnlab.lab.execute import Silent, execute, running
 from attnlab.lab.plan import Plan
 from attnlab.lab.source import Source, load_study_class, read_source, source_of

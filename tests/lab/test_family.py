@@ -8,8 +8,7 @@ import pytest
 
 from attnlab.api.conclude import draw_conclusions
 from attnlab.lab.arms import Arms, ArmStudy
-from attnlab.lab.claim import Claim, judge, judge_difference
-from attnlab.lab.family import ERROR, correct
+from attnlab.lab.claim import ERROR, Claim, correct, judge, judge_difference
 from attnlab.lab.study import StudySettings, setting
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext

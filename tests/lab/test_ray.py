@@ -262,12 +262,12 @@ def test_checkpoints_lie_in_the_run_where_the_node_sees_it(
     told = json.loads(common_of(job))
     here = ray_task._terms_on_this_node  # pyright: ignore[reportPrivateUsage]
     alone = here(told)
-    assert Path(alone.introduction["checkpoints"]).is_relative_to(alone.scratch)
+    assert Path(alone.introduction["checkpoints"]).is_relative_to(alone.introduction["scratch"])
     job.scratch.mkdir()
     (job.scratch / "mark").touch()
     shared = here(told)
     assert shared.introduction["checkpoints"] == str(job.checkpoints.resolve())
-    assert shared.scratch != alone.scratch
+    assert shared.introduction["scratch"] != alone.introduction["scratch"]
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_a_clean_run_is_clean(copy: Path) -> None:
     found = verify_run(copy)
     assert found.ok and found.complete and found.problems == () and found.run == copy.name
     assert found.digest == Record.open(copy).digest()
-    assert set(found.as_json()) == {"run", "complete", "ok", "digest", "problems"}
+    assert set(vars(found)) == {"run", "complete", "ok", "digest", "problems"}
     assert before == {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in files(copy)}
     moved = copy.rename(copy.parent / "elsewhere")
     assert verify_run(moved).ok

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from attnlab.api.loading import load
+from attnlab.api.targets import load
 from attnlab.audit import check
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.seeds import Seed

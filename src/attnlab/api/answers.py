@@ -68,13 +68,10 @@ class Document:
 
     def find(self, text: str) -> Question:
         """The question of this number; UsageError with its parts or the nearest one otherwise."""
-        wanted = _plain(text)
-        for question in self.questions:
-            if _plain(question.id) == wanted:
-                return question
-        parts = [
-            question.id for question in self.questions if _plain(question.id).startswith(wanted)
-        ]
+        wanted, known = _plain(text), {_plain(q.id): q for q in self.questions}
+        if wanted in known:
+            return known[wanted]
+        parts = [question.id for number, question in known.items() if number.startswith(wanted)]
         if wanted and parts:
             named = f"{', '.join(parts[:-1])} or {parts[-1]}" if parts[1:] else parts[0]
             raise UsageError(
@@ -141,6 +138,8 @@ def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], l
     Of several runs of a study the one is taken that measured most of these claims, then the one
     of the larger scale, then the newest.
     """
+    from attnlab.lab.verify import verify_run
+
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
     told: list[StoredAnswer] = []
@@ -148,13 +147,13 @@ def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], l
     for evidence in question.evidence:
         if not evidence.claims:
             continue
-        candidates = sorted(_candidates(evidence, out, refused), key=_rank, reverse=True)
-        for candidate in candidates:
-            problem = _damage(out / candidate.run)
-            if not problem:
-                told.append(candidate)
+        for found in sorted(_candidates(evidence, out, refused), key=_rank, reverse=True):
+            verification = verify_run(out / found.run)
+            if verification.ok:
+                told.append(found)
                 break
-            refused.append(f"run {candidate.run} is not used: {problem}")
+            damage = "; ".join(verification.problems[:2])
+            refused.append(f"run {found.run} is not used: it is damaged: {damage}")
     return told, refused
 
 
@@ -211,27 +210,23 @@ def _candidates(evidence: Evidence, out: Path, refused: list[str]) -> Iterator[S
         if info.study != evidence.study or info.scale not in SCALES or not info.complete:
             continue
         try:
-            found = _stored(Record.open(out / info.name), evidence.claims, info.created)
+            yield _stored(Record.open(out / info.name), evidence.claims, info.created)
         except AttnlabError as error:
             refused.append(f"run {info.name} is not used: {error}")
-            continue
-        if isinstance(found, str):
-            refused.append(f"run {info.name} is not used: {found}")
-        else:
-            yield found
 
 
-def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswer | str:
-    """The answer of one run, or why it has none."""
+def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswer:
+    """The answer of one run; UsageError that says why it has none."""
     from attnlab.lab.source import load_study_class, read_source
 
     spec = record.spec
     kind = load_study_class(spec.study)
     if spec.version != kind.version:
-        return f"it was made by version {spec.version} of {spec.study}; now it is {kind.version}"
+        made = f"it was made by version {spec.version} of {spec.study}"
+        raise UsageError(f"{made}; now it is {kind.version}")
     claims = [c for c in record.read_results().get("claims", []) if c.get("name") in names]
     if not claims:
-        return f"it has none of the claims {', '.join(names)}"
+        raise UsageError(f"it has none of the claims {', '.join(names)}")
     usual = kind.at(spec.scale).settings_json() | {"device": spec.settings.get("device")}
     hashed = record.sessions()[-1].get("source_sha256") or spec.source_sha256
     return StoredAnswer(
@@ -248,11 +243,3 @@ def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswe
 def _rank(answer: StoredAnswer) -> tuple[int, int, str]:
     measured = sum(claim.get("effect") is not None for claim in answer.claims)
     return measured, SCALES.index(answer.scale), answer.started
-
-
-def _damage(folder: Path) -> str:
-    """What is wrong with a run, or nothing."""
-    from attnlab.lab.verify import verify_run
-
-    found = verify_run(folder)
-    return "" if found.ok else f"it is damaged: {'; '.join(found.problems[:2])}"

@@ -1,6 +1,7 @@
 """From the finished table of a run to its claims, audits, figures and report."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,8 +12,7 @@ from attnlab.audit.checks.small_sample import NAME as SMALL_SAMPLE
 from attnlab.audit.finding import Finding
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
-from attnlab.lab.claim import Claim, apply_audits
-from attnlab.lab.family import correct
+from attnlab.lab.claim import Claim, apply_audits, correct
 from attnlab.lab.findings import ABOUT_RESULTS, summarize
 from attnlab.lab.plan import call_study
 from attnlab.lab.record import Record
@@ -44,10 +44,7 @@ def conclude(record: Record, study: Study) -> None:
     figures = _figures(study, drawn.evidence)
     for figure in figures:
         picture = call_study(study, f"figure {figure.name}", figure.draw)
-        save_svg(picture, record.path / _figure_file(figure))
-    counts: dict[str, int] = {}
-    for row in table:
-        counts[row.state] = counts.get(row.state, 0) + 1
+        save_svg(picture, record.path / f"figures/{figure.name}.svg")
     results = {
         "question": study.question,
         "source": study.source,
@@ -56,7 +53,7 @@ def conclude(record: Record, study: Study) -> None:
         "discussion": call_study(study, "discussion", lambda: [asdict(s) for s in drawn.sections]),
         "audits": call_study(study, "audits", lambda: [f.as_json() for f in drawn.findings]),
         "figures": [_figure_json(figure) for figure in figures],
-        "counts": counts,
+        "counts": Counter(row.state for row in table),
         "defaults": type(study).at().settings_json(),
         "words": hash_words(study),
         "cost": {"seconds": sum(row.cost.get("seconds", 0.0) for row in table)},
@@ -85,8 +82,9 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
     """
     evidence = call_study(study, "evidence", lambda: study.evidence(table))
     claims = call_study(study, "claims", lambda: correct(list(study.claims(evidence))))
+    runs = {c.name: c.estimate.n for c in claims if c.comparison and not c.estimate.exact}
     findings = [
-        *_comparisons(claims),
+        *([seeds_and_interval(runs)] if runs else []),
         *call_study(study, "audits", lambda: list(study.audits(evidence, claims))),
         *summarize(table, claims, study.may_fail, study.must_fail),
     ]
@@ -100,12 +98,6 @@ def draw_conclusions(study: Study, table: Table, scale: str = "quick") -> Conclu
         kept = [f for f in findings if f.name not in ABOUT_RESULTS | {SMALL_SAMPLE}]
         return Conclusions(evidence, claims, kept, answer, [])
     return Conclusions(evidence, claims, findings, answer, sections)
-
-
-def _comparisons(claims: Sequence[Claim]) -> list[Finding]:
-    """The audit of the runs behind comparisons, where the study compares anything."""
-    runs = {c.name: c.estimate.n for c in claims if c.comparison and not c.estimate.exact}
-    return [seeds_and_interval(runs)] if runs else []
 
 
 def _prose(study: Study, evidence: Any, claims: Sequence[Claim]) -> tuple[str, Sequence[Section]]:
@@ -129,11 +121,7 @@ def _figures(study: Study, evidence: Any) -> list[Figure]:
 
 def _figure_json(figure: Figure) -> dict[str, Any]:
     words = {name: getattr(figure, name) for name in ("name", "title", "caption", "alt")}
-    return {**words, "file": _figure_file(figure), "trials": list(figure.trials)}
-
-
-def _figure_file(figure: Figure) -> str:
-    return f"figures/{figure.name}.svg"
+    return {**words, "file": f"figures/{figure.name}.svg", "trials": list(figure.trials)}
 
 
 def words_edited(record: Record, study: Study) -> bool:

@@ -34,7 +34,8 @@ def build_model(function: Any, text: str) -> Any:
         return function
     built = isinstance(function, type)  # by calling it
     parameters = inspect.signature(function).parameters.values()
-    needed = [p.name for p in parameters if p.default is p.empty and (not built or _is_named(p))]
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) if built else ()
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in optional]
     if needed and built:
         raise UsageError(
             f"{text} is a class that needs {', '.join(needed)}: write a function without arguments "
@@ -46,10 +47,6 @@ def build_model(function: Any, text: str) -> Any:
         return function()
     except (Exception, SystemExit) as error:  # the user's own code
         raise UsageError(f"{function.__name__}(): {type(error).__name__}: {error}") from error
-
-
-def _is_named(parameter: inspect.Parameter) -> bool:
-    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def _import_file(module: str, file: Path) -> Any:

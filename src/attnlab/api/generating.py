@@ -39,7 +39,9 @@ def generate(  # noqa: PLR0913  (what a person may choose)
             f"{narrow} gives at most {narrow.width} texts, not {n}: use a larger width"
         )
     model = location.load()
-    ids = _prompt(model, prompt)
+    ids = model.required_reader.encode(prompt)
+    if not ids:
+        raise UsageError(f"{model.name} has no start token: give a --prompt to begin with")
     unknown = model.count_unknown(prompt, listener.remark)
     for text in _remarks(model, len(ids), max_new_tokens):
         listener.remark(text)
@@ -48,32 +50,21 @@ def generate(  # noqa: PLR0913  (what a person may choose)
     return {"model": model.name, "prompt": prompt, "unknown": unknown, "strategies": answers}
 
 
-def _prompt(target: Target, prompt: str) -> list[int]:
-    if target.reader is None:
-        raise UsageError(f"{target.name} has no tokenizer: it cannot read a text")
-    ids = list(target.reader.encode(prompt))
-    if not ids:
-        raise UsageError(f"{target.name} has no start token: give a --prompt to begin with")
-    return ids
-
-
 def _answer(
     target: Target, ids: list[int], strategy: "Strategy", how: dict[str, Any], listener: Listener
 ) -> dict[str, Any]:
     from attnlab.decode.generate import generate
     from attnlab.decode.text import Stream
 
-    assert target.reader is not None  # checked by _prompt
-    stream = Stream(target.reader.decode, ids)
+    decode = target.required_reader.decode
+    stream = Stream(decode, ids)
 
     def on_token(row: int, token: int) -> None:
         if row == 0 and (piece := stream.piece(token)):
             listener.piece(piece)
 
     listener.begins(strategy)
-    texts = generate(
-        target.model, [ids], strategy, decode=target.reader.decode, on_token=on_token, **how
-    )
+    texts = generate(target.model, [ids], strategy, decode=decode, on_token=on_token, **how)
     if rest := stream.last(texts[0].text or ""):
         listener.piece(rest)
     listener.ends(texts)
@@ -87,7 +78,7 @@ def _ends(target: Target) -> set[int]:
     from attnlab.models.trainable import end_ids
 
     ends = end_ids(target.model) if isinstance(target.model, HubModel) else set[int]()
-    stop = target.reader.stop if target.reader else None
+    stop = target.required_reader.stop
     return ends if stop is None else ends | {stop}
 
 

@@ -1,13 +1,11 @@
 """Show the progress of a run on stderr: bars on a terminal, a line now and then in a pipe."""
 
-import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from attnlab.core.notes import note
+from attnlab.core.notes import draws_bars, note
 from attnlab.lab.execute import Progress
 from attnlab.lab.trial import Trial
 from attnlab.report.text import counted, duration
@@ -25,7 +23,7 @@ def pace(rate: float) -> str:
     return f"{rate:.1f}/s" if rate >= 1 else f"{duration(1 / rate)} each"
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """Prints a line like `12/48 trials, 3.1/s, about 12 s left` every few seconds."""
 
     def __init__(self) -> None:
@@ -61,32 +59,22 @@ class PlainProgress:
             self.last = now
             note(f"step {done}/{of}, {words}")
 
-    def stop(self) -> None:
-        """Do nothing: plain lines need no clean-up."""
-
 
 class BarProgress:
     """One rich bar per part of the study; a single bar for a resumed run."""
 
     def __init__(self, trials: Sequence[Trial]) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as Bars
 
         self.totals = Counter(stage_of(t) for t in trials)
-        self.bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+        self.bars = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[rate]}"),
+            progress.TimeElapsedColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(stderr=True),
         )
         self.tasks: dict[str, Any] = {}
@@ -124,15 +112,7 @@ ProgressChoice = Progress | bool | None  # True: a bar or lines; None and False:
 
 
 def resolve_progress(choice: ProgressChoice, trials: Sequence[Trial]) -> Progress | None:
-    """The object that shows the progress: the caller's own, a bar or lines, or None."""
-    if isinstance(choice, bool) or choice is None:
-        return progress_for(trials, quiet=not choice)
-    return choice
-
-
-def progress_for(trials: Sequence[Trial], quiet: bool) -> "BarProgress | PlainProgress | None":
-    """A bar on a terminal, lines in a pipe, nothing when quiet."""
-    if quiet:
-        return None
-    drawn = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-    return BarProgress(trials) if drawn else PlainProgress()
+    """The caller's own object; for True a bar on a terminal and lines in a pipe; else None."""
+    if choice is True:
+        return BarProgress(trials) if draws_bars() else PlainProgress()
+    return None if choice is False else choice

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlab.api.loading import to_gpt
-from attnlab.api.targets import Opening, Target, find_target, load_target
+from attnlab.api.targets import Opening, Target, find_target, load_target, to_gpt
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import UsageError
 
@@ -52,9 +51,8 @@ def attend(
         raise UsageError(f"{loaded.name}: a Perceiver has no attention from token to token to show")
     maps = loaded.model.attentions(torch.tensor([ids]))
     weights = np.stack([layer[0].float().cpu().numpy() for layer in maps])
-    assert loaded.reader is not None  # checked by ids()
     unknown = loaded.count_unknown(text, remark)
-    return AttentionMaps(loaded.name, tuple(loaded.reader.tokens(ids)), weights, unknown)
+    return AttentionMaps(loaded.name, tuple(loaded.required_reader.tokens(ids)), weights, unknown)
 
 
 def perplexity(  # noqa: PLR0913  (what a person may choose)
@@ -138,12 +136,11 @@ def audit(  # noqa: PLR0913  (what a person may choose)
 
 def _ids(target: Target, piece: str, stop: bool) -> list[int]:
     """The ids of a text, with the token that ends it if `stop`."""
-    if target.reader is None:
-        raise UsageError(f"{target.name} has no tokenizer: it cannot read a text")
-    end = target.reader.stop if stop else None
+    reader = target.required_reader
+    end = reader.stop if stop else None
     if stop and end is None:
         raise UsageError(f"--stop: {target.name} has no token that ends a text")
-    return [*target.reader.encode(piece), *([] if end is None else [end])]
+    return [*reader.encode(piece), *([] if end is None else [end])]
 
 
 def compare(first: str, second: str, text: str | None, out: Path, device: str) -> dict[str, Any]:

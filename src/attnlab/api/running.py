@@ -18,13 +18,12 @@ from attnlab.lab.engine import Engine, engine_named
 from attnlab.lab.execute import running
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
+from attnlab.lab.run_spec import REPORT
 from attnlab.lab.source import load_study_class, read_source, source_of
 from attnlab.lab.study import Study
 from attnlab.lab.table import Table
 from attnlab.lab.trial import FINISHED
 from attnlab.report.text import with_interval
-
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,9 +98,7 @@ class Run:
 
 
 def plan(
-    study: str | Study | Plan,
-    scale: str = "quick",
-    settings: Mapping[str, Any] | None = None,
+    study: str | Study | Plan, scale: str = "quick", settings: Mapping[str, Any] | None = None
 ) -> Plan:
     """The study object and its trials, as `run` would run them; device 'auto' is resolved.
 
@@ -115,7 +112,6 @@ def plan(
                 "a study object already has its settings: build it with Study.at(scale, name=value)"
             )
         return Plan.of(study, source_of(study), scale)
-    _refuse_special_files(study)
     source = read_source(study)
     chosen, kind = dict(settings or {}), load_study_class(source)
     if chosen.get("device", "auto") != "auto":
@@ -126,15 +122,6 @@ def plan(
     if device == "cpu":
         return on_cpu
     return Plan.of(kind.at(scale, **chosen | {"device": device}), source, scale)
-
-
-def _refuse_special_files(text: str) -> None:
-    """Raise UsageError for a study file that is no regular file, such as a device or a pipe."""
-    try:
-        if "/" in text and Path(text).exists() and not Path(text).is_file():
-            raise UsageError(f"{text}: not a file")
-    except OSError as error:
-        raise UsageError(f"{text[:60]}: {error.strerror}") from None
 
 
 def run(  # noqa: PLR0913  (the options of `attnlab run`)

@@ -23,11 +23,13 @@ from attnlab.core.files import read_json
 from attnlab.core.plural import counted
 
 if TYPE_CHECKING:
+    import torch
+
     from attnlab.lab.record import Record
     from attnlab.lab.table import Row
+    from attnlab.models.gpt import GPT
     from attnlab.models.protocol import LanguageModel
 
-GGUF = b"GGUF"
 MODEL, TOKENIZER, READING = "model.json", "tokenizer.json", "reading.json"
 
 
@@ -39,11 +41,16 @@ class Target:
     model: "LanguageModel"
     reader: Reader | None
 
-    def ids(self, text: str) -> list[int]:
-        """The token ids of the text; UsageError if there are fewer than two."""
+    @property
+    def required_reader(self) -> Reader:
+        """Its tokenizer; UsageError if it has none."""
         if self.reader is None:
             raise UsageError(f"{self.name} has no tokenizer: it cannot read a text")
-        ids = list(self.reader.encode(text))
+        return self.reader
+
+    def ids(self, text: str) -> list[int]:
+        """The token ids of the text; UsageError if there are fewer than two."""
+        ids = self.required_reader.encode(text)
         if len(ids) < 2:
             raise UsageError(
                 f"{self.name} splits the text into {counted(len(ids), 'token')}: give a longer one"
@@ -52,7 +59,7 @@ class Target:
 
     def count_unknown(self, text: str, remark: Callable[[str], None]) -> int:
         """How many characters or words of the text it does not know; `remark` is told of them."""
-        unknown = self.reader.unknown(text) if self.reader is not None else ()
+        unknown = self.reader.unknown(text) if self.reader else ()
         if unknown:
             remark(describe_unknown(unknown, self.name))
         return len(unknown)
@@ -107,26 +114,23 @@ def find_target(
 
 def _loaded(load: Load, device: str) -> Target:
     """Load the model and move it to its device; a missing device is reported before loading."""
-    if device != "auto":
-        device = resolve_device(device)
+    if device != "auto":  # looking for a GPU loads torch
+        resolve_device(device)
     target = load()
-    resolved = resolve_device(device)
-    return target if resolved == "cpu" else replace(target, model=_on(target.model, resolved))
-
-
-def _on(model: Any, device: str) -> Any:
-    """Move the model to the device."""
+    if (resolved := resolve_device(device)) == "cpu":
+        return target
+    model: Any = target.model
     if hasattr(model, "library"):
-        model.library.to(device)
-        return model
-    return model.to(device)
+        model.library.to(resolved)
+        return target
+    return replace(target, model=model.to(resolved))
 
 
 def _path(text: str, out: Path, how: Opening) -> Found | None:
     path = Path(text)
     if path.is_file() and path.suffix == ".gguf":
         with path.open("rb") as file:
-            if file.read(len(GGUF)) != GGUF:
+            if file.read(4) != b"GGUF":
                 raise IntegrityError(f"{text}: not a GGUF file")
         return _of_library(path.name, str(path), how)
     run, _, trial = text.partition("@")
@@ -194,12 +198,7 @@ def own_model(name: str, row: "Row") -> Target:
     from attnlab.tasks.tokenizer import Tokenizer
 
     model = model_from_json(json.loads(row.documents[MODEL]), torch.Generator())
-    weights = {
-        key.removeprefix("model."): torch.from_numpy(array.copy())
-        for key, array in row.arrays.items()
-        if key.startswith("model.")
-    }
-    model.load_state_dict(weights)
+    model.load_state_dict(row.tensors("model."))
     tokenizer = Tokenizer.from_json(row.documents[TOKENIZER])
     how = json.loads(row.documents.get(READING) or "{}")  # ids around a text, if not <START>
     return Target(name, model.eval(), Reader(tokenizer, **how))
@@ -260,3 +259,36 @@ def _hugging_face(name: str, source: str, how: Opening) -> Target:
 
     model = load(source, own_head=how.own_head, revision=how.revision, trust=how.trust)
     return Target(name, model, None if model.tokenizer is None else HubReader(model.tokenizer))
+
+
+def load(
+    target: str | Path,
+    *,
+    out: Path = Path("runs"),
+    device: str = "cpu",
+    dtype: "torch.dtype | None" = None,
+) -> "GPT":
+    """Load a model as our own GPT, whose parts can be inspected and changed, with its tokenizer.
+
+    `target` is a run, or anything that holds a GPT-2 or a Llama: `load("smollm2")`, a Hugging Face
+    folder, a .gguf file, a hub name. Weights keep their type unless `dtype` is given.
+    """
+    model = to_gpt(load_target(str(target), out, device))
+    return model if dtype is None else model.to(dtype)
+
+
+def to_gpt(target: Target) -> "GPT":
+    """Convert the target's model to our own GPT, in evaluation mode, with its tokenizer."""
+    from attnlab.models.convert import gpt_from_library
+    from attnlab.models.gpt import GPT
+
+    library = getattr(target.model, "library", None)
+    model = target.model if library is None else getattr(library, "gpt", None)
+    if library is not None and not isinstance(model, GPT):
+        model = gpt_from_library(library)
+    if not isinstance(model, GPT):
+        raise UsageError(
+            f"{target.name}: not a GPT; only a GPT-2 or a Llama can be converted to our parts"
+        )
+    model.tokenizer = getattr(target.reader, "tokenizer", None)
+    return model.eval()

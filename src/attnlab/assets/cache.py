@@ -74,7 +74,10 @@ def write_lock(key: str, progress: Progress) -> Iterator[None]:
             lock.acquire(timeout=0.2)
         except Timeout:
             progress.note(f"waiting for another process that downloads {key}")
-            _wait(lock, key)
+            try:
+                lock.acquire(timeout=LOCK_SECONDS)
+            except Timeout:
+                raise RunInUseError(f"{key} is being downloaded by another process") from None
     try:
         for left in root().glob(f".partial-{key}-*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -83,7 +86,7 @@ def write_lock(key: str, progress: Progress) -> Iterator[None]:
         lock.release()
 
 
-def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
+def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> None:
     """Let `fill` write the files into a temporary folder, then rename it to the asset's."""
     folder = folder_of(name)
     with storage_errors(folder):
@@ -101,7 +104,6 @@ def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> Path:
             sync(root())
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    return folder
 
 
 def discard(name: str, key: str) -> bool:
@@ -149,10 +151,3 @@ def _file_names(folder: Path, prefix: str) -> set[str]:
             inside = entry.is_dir(follow_symlinks=False)
             names |= _file_names(folder / entry.name, f"{name}/") if inside else {name}
     return names
-
-
-def _wait(lock: FileLock, key: str) -> None:
-    try:
-        lock.acquire(timeout=LOCK_SECONDS)
-    except Timeout:
-        raise RunInUseError(f"{key} is being downloaded by another process") from None

@@ -94,23 +94,16 @@ def download(
                 raise IntegrityError(f"{package.name}: SHA-256 is not the catalogue's")
             partial.restart()
             afresh = True  # the parts do not fit together: download it once more from the start
-        _download_with_retries(session, url, package, partial, progress)
-
-
-def _download_with_retries(
-    session: requests.Session, url: str, package: Package, partial: PartialFile, progress: Progress
-) -> None:
-    """Try a few times; raise only if little arrived in all of them together."""
-    before = partial.size
-    try:
-        for attempt in retry_attempts():
-            with attempt:
-                _receive(session, url, package, partial, progress)
-    except TransferError as error:
-        if not error.again or partial.size - before < package.size / PROGRESS_PARTS:
-            raise
-    finally:
-        progress.stop()
+        before = partial.size
+        try:
+            for attempt in retry_attempts():
+                with attempt:
+                    _receive(session, url, package, partial, progress)
+        except TransferError as error:  # raised only if little arrived in all attempts together
+            if not error.again or partial.size - before < package.size / PROGRESS_PARTS:
+                raise
+        finally:
+            progress.stop()
 
 
 def retry_attempts() -> Iterable[stamina.Attempt]:

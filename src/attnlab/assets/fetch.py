@@ -145,11 +145,10 @@ def _fetch(entry: Entry, damage: list[str] | None, progress: Progress) -> None:
     try:
         fetch(entry, package, progress)
     except TransferError as error:
+        hint = _offline_hint(entry, str(error))
         if damage:
-            raise IntegrityError(f"{damage[0]}; and {_offline_hint(entry, str(error))}") from None
-        raise MissingError(
-            f"{entry.name}: not cached, and {_offline_hint(entry, str(error))}"
-        ) from None
+            raise IntegrityError(f"{damage[0]}; and {hint}") from None
+        raise MissingError(f"{entry.name}: not cached, and {hint}") from None
     for each in entries_in(entry.package):
         if _damage_if_cached(each) != []:
             _install(each, lambda new, each=each: unpack(package, each, new))

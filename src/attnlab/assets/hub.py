@@ -102,7 +102,8 @@ def fill(hub: HubName, folder: Path, target: Path) -> Manifest:
         if store not in blob.parents or not blob.is_file():
             raise IntegrityError(f"{folder / name}: points outside the hub's cache")
         files[name] = _link_and_hash(blob, target / name)
-    if not files or (hub.kind == "model" and not _has_weights(files)):
+    weights = any(fnmatch.fnmatch(name, kept) for name in files for kept in WEIGHTS)
+    if not files or (hub.kind == "model" and not weights):
         raise IntegrityError(f"{hub.id}: has no safetensors and no GGUF file")
     return Manifest(name=hub.folder, source="hub", origin=folder.name, files=files)
 
@@ -112,10 +113,6 @@ def _names(folder: Path, patterns: tuple[str, ...]) -> Iterator[str]:
         name = path.relative_to(folder).as_posix()
         if not path.is_dir() and any(fnmatch.fnmatch(name, kept) for kept in patterns):
             yield name
-
-
-def _has_weights(files: dict[str, FileEntry]) -> bool:
-    return any(fnmatch.fnmatch(name, kept) for name in files for kept in WEIGHTS)
 
 
 def _link_and_hash(blob: Path, target: Path) -> FileEntry:

@@ -53,7 +53,8 @@ def read_settings(environment: Mapping[str, str] | None = None) -> PipSettings:
     values: Values = {}
     for path in _files(variables):
         values.update(_read(path))
-    values.update(_variables(variables))
+    given = {key[4:]: value for key, value in variables.items() if key.startswith("PIP_")}
+    values.update({("", _option_name(key)): value for key, value in given.items()})
     return resolve_options(values)
 
 
@@ -124,14 +125,6 @@ def _read(path: Path) -> Values:
     except UnicodeDecodeError:
         raise UsageError(f"pip's configuration cannot be read: {path} is not a text file") from None
     return parse(text, str(path))
-
-
-def _variables(variables: Mapping[str, str]) -> Values:
-    return {
-        ("", _option_name(key[4:])): value
-        for key, value in variables.items()
-        if key.startswith("PIP_")
-    }
 
 
 def _option_name(key: str) -> str:

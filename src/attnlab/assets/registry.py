@@ -106,7 +106,7 @@ def locate(source: PackageSource, entry: Entry, session: PipSession) -> Location
     if not source.is_index and (path / entry.package.name).is_file():
         return path / entry.package.name
     if source.is_index:
-        path = path / normalized_name(entry.project)
+        path = path / re.sub(r"[-_.]+", "-", entry.project).lower()  # as PEP 503 has it
     page = path / "index.html" if path.is_dir() else path
     try:
         text = page.read_bytes()
@@ -117,11 +117,6 @@ def locate(source: PackageSource, entry: Entry, session: PipSession) -> Location
     with _index_errors():
         found = pypi_simple.ProjectPage.from_html(entry.project, text, page.absolute().as_uri())
     return _package_link(found, entry.package, here=True)
-
-
-def normalized_name(project: str) -> str:
-    """The project's name in an index (PEP 503): lower case, runs of - _ . become one -."""
-    return re.sub(r"[-_.]+", "-", project).lower()
 
 
 def local_path(location: str) -> Path | None:

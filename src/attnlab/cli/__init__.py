@@ -1,3 +1,3 @@
-"""The command line: one file a command; parse, call, print. No logic lives here."""
+"""The command line: a file for each family of commands; parse, call, print. No logic lives here."""
 
 from attnlab.cli.app import main as main

@@ -4,13 +4,12 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attnlab.cli.console import RUNS, JsonOption, OutOption, note, say, say_json
+from attnlab.cli.console import RUNS, JsonOption, OutOption, align, note, say, say_json
 
 if TYPE_CHECKING:
     from attnlab.api.answers import Document, Question, StoredAnswer
@@ -24,6 +23,8 @@ QuestionArgument = Annotated[
 WIDTH = 80
 LABELS = {"reproduce": "How to reproduce"}
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(((?:\.\./)*)([^)]+)\)")
+_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK_END = re.compile(r"\n\s*\n|\n(?=- )")
 _CODE = re.compile(r"`[^`]+`")
 _KEPT = "\x00"  # for a space inside code, where no line may end
 
@@ -95,7 +96,8 @@ def _answer(document: "Document", question: "Question", out: Path, json: bool) -
         if name == "ours":
             parts += _our_numbers(question, told, out)
         elif name in question.fields:
-            parts.append(f"**{LABELS.get(name, name.capitalize())}.** {question.fields[name]}")
+            label = LABELS.get(name, name.capitalize())
+            parts.append(_labelled(f"**{label}.**", question.fields[name]))
     _say_markdown("\n\n".join(parts))
     for line in refused:
         note(line)
@@ -131,7 +133,13 @@ def _our_numbers(question: "Question", told: "list[StoredAnswer]", out: Path) ->
         return
     without = [e.study for e in question.evidence if e.claims] if not told else []
     why = f"; no finished run of {' or '.join(without)} in `{out}`" if without else ""
-    yield f"**Ours, as recorded{' earlier' if told else ''}**{why}. {recorded}"
+    yield _labelled(f"**Ours, as recorded{' earlier' if told else ''}**{why}.", recorded)
+
+
+def _labelled(label: str, text: str) -> str:
+    """The label before the text; code, a table or a list begins on a line of its own."""
+    apart = text.startswith(("```", "|", "- "))
+    return f"{label}\n\n{text}" if apart else f"{label} {text}"
 
 
 def _origin(stored: "StoredAnswer") -> str:
@@ -186,43 +194,25 @@ def _plain(text: str) -> Iterator[str]:
         if kind == "code":
             yield from (f"    {line}".rstrip() for line in lines)
         else:
-            yield from _aligned(lines) if kind == "table" else _wrapped(lines, kind)
+            yield from align(_cells(lines)) if kind == "table" else _wrapped(lines, kind)
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
     """The text in pieces of one kind: code, table, item (of a list), text."""
-    kind, lines = "", list[str]()
-    for line in text.splitlines():
-        fence = line.startswith("```")
-        if kind == "code" and not fence:
-            lines.append(line)
+    for place, part in enumerate(_FENCED.split(text)):
+        if place % 2:
+            yield "code", part.splitlines()
             continue
-        now = "" if kind == "code" else "code" if fence else _kind(line, kind)
-        if now != kind or line.startswith("- "):
-            if lines:
-                yield kind, lines
-            kind, lines = now, []
-        if line.strip() and not fence:
-            lines.append(line.strip())
-    if lines:
-        yield kind, lines
+        for block in _BLOCK_END.split(part.strip("\n")):
+            if block:
+                kind = {"|": "table", "-": "item"}.get(block[0], "text")
+                yield kind, [line.strip() for line in block.splitlines()]
 
 
-def _kind(line: str, before: str) -> str:
-    if not line.strip():
-        return ""
-    if line.startswith("|"):
-        return "table"
-    return "item" if line.startswith("- ") or before == "item" else "text"
-
-
-def _aligned(lines: list[str]) -> Iterator[str]:
-    """A Markdown table as padded columns."""
+def _cells(lines: list[str]) -> list[list[str]]:
+    """The rows of a Markdown table, without the line below its head."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    rows = [row for row in rows if not all(set(cell) <= set("-: ") for cell in row)]
-    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
-    for row in rows:
-        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=False)).rstrip()
+    return [row for row in rows if not all(set(cell) <= set("-: ") for cell in row)]
 
 
 def _wrapped(lines: list[str], kind: str) -> list[str]:

@@ -12,26 +12,15 @@ from typer.core import TyperCommand, TyperGroup
 from attnlab import __version__
 from attnlab.cli.answers import answers
 from attnlab.cli.assets import assets
-from attnlab.cli.attend import attend
-from attnlab.cli.audit import audit
-from attnlab.cli.compare import compare
 from attnlab.cli.console import discard_stdout, open_streams, say_error
 from attnlab.cli.construct import construct
-from attnlab.cli.export import export
-from attnlab.cli.finetune import finetune
 from attnlab.cli.generate import generate
-from attnlab.cli.perplexity import perplexity
-from attnlab.cli.predict import predict
-from attnlab.cli.report import report
+from attnlab.cli.models import attend, audit, compare, export, perplexity
 from attnlab.cli.rouge import rouge
-from attnlab.cli.run import run
-from attnlab.cli.runs import runs
-from attnlab.cli.show import list_studies, show
-from attnlab.cli.simulate import simulate
-from attnlab.cli.table import table
-from attnlab.cli.theory import theory
-from attnlab.cli.train import train
-from attnlab.cli.verify import verify
+from attnlab.cli.run import list_studies, run, show
+from attnlab.cli.runs import report, runs, table, verify
+from attnlab.cli.solvable import simulate, theory
+from attnlab.cli.training import finetune, predict, train
 from attnlab.core.errors import AttnlabError, exit_code_of
 
 

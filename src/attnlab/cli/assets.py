@@ -1,7 +1,5 @@
 """attnlab assets: list, download, verify and remove data sets and weights."""
 
-import os
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from attnlab.cli.console import JsonOption, command_group, note, say, say_json, say_table
+from attnlab.core.notes import draws_bars
 from attnlab.core.plural import counted
 
 NameArgument = Annotated[
@@ -142,22 +141,15 @@ class BarProgress:
     """A rich bar with rate and time left."""
 
     def __init__(self) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-            TransferSpeedColumn,
-        )
 
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
             console=Console(stderr=True),
         )
         self.task: Any = None
@@ -183,5 +175,4 @@ class BarProgress:
 
 
 def _progress() -> PlainProgress | BarProgress:
-    drawn = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-    return BarProgress() if drawn else PlainProgress()
+    return BarProgress() if draws_bars() else PlainProgress()

@@ -4,9 +4,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, redirect_stdout, suppress
 from io import TextIOWrapper
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +80,8 @@ def discard_stdout() -> None:
 def say_error(text: str) -> None:
     """Print an error on stderr: at most three lines, without control characters."""
     lines = [line for line in text.split("\n") if line.strip()][:ERROR_LINES]
-    note("attnlab: " + "\n  ".join(_printable(line)[:ERROR_WIDTH] for line in lines))
+    shown = ("".join(c if c.isprintable() else repr(c)[1:-1] for c in line) for line in lines)
+    note("attnlab: " + "\n  ".join(line[:ERROR_WIDTH] for line in shown))
 
 
 def say_remark(text: str) -> None:
@@ -115,9 +117,15 @@ def say_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if sys.stdout.isatty():
         _draw(columns, rows)
         return
-    widths = [max(len(str(r[i])) for r in (columns, *rows)) for i in range(len(columns))]
-    for row in (columns, *rows):
-        say("  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+    for line in align((columns, *rows)):
+        say(line)
+
+
+def align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Each row as one line, its cells padded to the width of their columns."""
+    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
 
 
 def terminal_width() -> int | None:
@@ -146,7 +154,3 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def _style(cell: str) -> str:
     """The colour of a cell that begins with a mark; the mark alone says the same."""
     return {"✓": "green", "✗": "red", "?": "yellow"}.get(cell[:1], "") if cell else ""
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

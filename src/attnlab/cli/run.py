@@ -1,4 +1,4 @@
-"""attnlab run STUDY: run its trials, judge its claims and write its report."""
+"""attnlab list, show and run: the studies, what one asks, and running it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +24,41 @@ from attnlab.cli.console import (
 from attnlab.core.plural import counted
 
 MOST_LINES = 20
+
+
+def list_studies(json: JsonOption = False) -> None:
+    """List the built-in studies and the question each answers."""
+    from attnlab.lab.source import load_study_class
+    from attnlab.studies import study_names
+
+    studies = [(name, load_study_class(name)) for name in study_names()]
+    if json:
+        say_json({"studies": [{"name": n, "question": k.question} for n, k in studies]})
+        return
+    say_table(["study", "question"], [[n, k.question] for n, k in studies])
+
+
+def show(study: StudyArgument, scale: ScaleOption = "quick", json: JsonOption = False) -> None:
+    """Show a study's question, settings and expected time."""
+    from attnlab.api.running import plan
+
+    with guard_stdout():
+        planned = plan(study, scale, {"device": "cpu"})  # no need to look for a GPU
+    made, trials = planned.study, len(planned.trials)
+    fields = type(made.settings).model_fields
+    values = made.settings_json()
+    if json:
+        about = {"study": made.name, "question": made.question, "source": made.source}
+        about |= {"scale": scale, "expected": made.expected.get(scale), "trials": trials}
+        say_json({**about, "settings": values})
+        return
+    say(made.question)
+    if made.source:
+        say(f"source: {made.source}")
+    expected = made.expected.get(scale, "not measured")
+    say(f"{counted(trials, 'trial')} at scale {scale}; expected time: {expected}")
+    rows = [[n, _short(str(v)), fields[n].description or ""] for n, v in values.items()]
+    say_table(["setting", "value", "meaning"], rows)
 
 
 def run(  # noqa: PLR0913  (each is one documented option)
@@ -62,14 +97,18 @@ def run(  # noqa: PLR0913  (each is one documented option)
     Trials that are already stored are not run again, so the same command continues a stopped run.
     Exit code 1: a trial or an audit failed.
     """
-    from attnlab.api.progress import progress_for
+    from attnlab.api.progress import resolve_progress
     from attnlab.api.running import plan
     from attnlab.api.running import run as execute
-    from attnlab.cli.settings import settings_from
+    from attnlab.core.config import parse_assignments, read_toml
     from attnlab.lab.engine import engine_named
 
     chosen = engine_named(engine, address)
-    settings = settings_from(config, set_, seeds, device, here=not chosen.elsewhere)
+    # a later one overrides an earlier one: the file, --set, then --seeds and --device
+    settings = {**(read_toml(config) if config else {}), **parse_assignments(set_)}
+    settings |= {} if seeds is None else {"seeds": seeds}
+    if device != "auto" or settings.get("device", "auto") == "auto":
+        settings["device"] = device if chosen.elsewhere else _on_this_machine(device)
     with guard_stdout():
         planned = plan(study, scale, settings)
     name, trials, made = planned.name, planned.trials, planned.study
@@ -82,7 +121,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         about = f", {expected}" if expected else ""
         count = counted(len(trials), "trial")
         note(f"run {name}: {count} on {made.settings.device}{about}")
-    progress = progress_for(trials, quiet)
+    progress: Any = resolve_progress(not quiet, trials)
     with guard_stdout():
         done = execute(
             planned,
@@ -102,6 +141,17 @@ def run(  # noqa: PLR0913  (each is one documented option)
         say(f"{done.report}")
     if done.failed or done.failed_audits:
         raise typer.Exit(1)
+
+
+def _on_this_machine(device: str) -> str:
+    """The device, which must exist here; auto is resolved with the plan, after its settings."""
+    from attnlab.core.devices import resolve_device
+
+    return device if device == "auto" else resolve_device(device)
+
+
+def _short(text: str, longest: int = 60) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def print_results(results: Mapping[str, Any]) -> None:

@@ -68,27 +68,16 @@ def build(model: type[S], values: Mapping[str, Any]) -> S:
     for key in values:
         if key not in model.model_fields:
             raise UsageError(f"unknown setting {key!r}: {suggest(key, model.model_fields)}")
-    try:
-        # through JSON: arrays become tuples, and Python callers follow the same rules as files
-        text = canonical_json(dict(values))
-    except (TypeError, ValueError, RecursionError):
-        raise UsageError(
-            f"setting {_key_without_json(values)!r}: must be a plain finite value"
-        ) from None
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as error:
-        raise UsageError(_describe_error(error)) from None
-
-
-def _key_without_json(values: Mapping[str, Any]) -> str:
-    """The first key whose value cannot be written as JSON."""
     for key, value in values.items():
         try:
-            canonical_json(value)
+            canonical_json({key: value})
         except (TypeError, ValueError, RecursionError):
-            return key
-    return "settings"
+            raise UsageError(f"setting {key!r}: must be a plain finite value") from None
+    try:
+        # through JSON: arrays become tuples, and Python callers follow the same rules as files
+        return model.model_validate_json(canonical_json(dict(values)))
+    except ValidationError as error:
+        raise UsageError(_describe_error(error)) from None
 
 
 def _describe_error(error: ValidationError) -> str:
@@ -115,6 +104,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"value = {raw}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError, ValueError):
         return key, raw
+
+
+def parse_assignments(texts: Iterable[str] | None) -> dict[str, Any]:
+    """All `--set KEY=VALUE` of a command; the last value of a key is used."""
+    return dict(map(parse_assignment, texts or ()))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

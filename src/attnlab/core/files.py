@@ -10,27 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import content_hash
-from attnlab.core.errors import IntegrityError, StorageError, UsageError, from_os_error
+from attnlab.core.errors import IntegrityError, UsageError, from_os_error, storage_errors
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, all or nothing, also through power loss."""
-    handle, partial = -1, ""
-    try:
+    with storage_errors(path):
         make_folder(path.parent)
         handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-        sync(path.parent)
-    except OSError as error:
-        with suppress(OSError):  # report the first error, even if the disk refuses the clean-up too
-            if partial:
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(partial, 0o644)
+            os.replace(partial, path)
+        except OSError:
+            with suppress(OSError):  # the first error is reported, whatever the clean-up meets
                 os.unlink(partial)
-        raise StorageError(f"{path}: {error.strerror or error}") from None
+            raise
+        sync(path.parent)
 
 
 def make_folder(folder: Path) -> None:

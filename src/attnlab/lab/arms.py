@@ -155,14 +155,12 @@ class Arms:
             estimates = [e.clip() for e in estimates]
         return np.array(rows[0].curves[x], dtype=float), estimates
 
-    def level(
-        self, name: str, statement: str, metric: Metric, *, quantity: str = "", **rest: Any
-    ) -> Claim:
+    def level(self, name: str, statement: str, metric: Metric, **rest: Any) -> Claim:
         """The claim that an arm's mean over seeds lies in a range; `rest` as for `judge`."""
         arm, measured = metric
-        quantity = quantity or f"{measured.replace('_', ' ')}, {self.label(arm)}"
-        estimate = self.estimate(arm, measured)
-        return judge(name, statement, estimate, quantity=quantity, trials=self.ids(arm), **rest)
+        quantity = f"{measured.replace('_', ' ')}, {self.label(arm)}"
+        rest = {"quantity": quantity, "trials": self.ids(arm), **rest}
+        return judge(name, statement, self.estimate(arm, measured), **rest)
 
     def right_answers(self, metric: str, items: int) -> dict[str, tuple[int, int]]:
         """By label, right answers and test items of the arm's seed whose accuracy is least certain.

@@ -36,11 +36,6 @@ def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     return save({name: np.asarray(arrays[name], order="C") for name in sorted(arrays)})
 
 
-def decode_arrays(data: bytes) -> dict[str, np.ndarray]:
-    """The arrays in safetensors bytes."""
-    return load(data)
-
-
 def encode_outcome(outcome: Outcome) -> dict[str, bytes]:
     """File name -> bytes for everything an outcome holds besides its metrics."""
     files: dict[str, bytes] = {}
@@ -94,7 +89,7 @@ def read_artefact(run: Path, trial_id: str, name: str, entry: FileEntry) -> Any:
     try:
         data = path.read_bytes()
         if name == ARRAYS:
-            return decode_arrays(data)
+            return load(data)
         value = json.loads(data)
     except OSError as error:
         raise from_os_error(path, error, IntegrityError) from None

@@ -33,24 +33,8 @@ ABOUT_RESULTS = frozenset(
 Exceptions = Mapping[str, Collection[str]]  # audit -> arms
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding as plain values, to be sent from a worker; `finding_from_json` reads it back."""
-    return {
-        **vars(finding),
-        "number": _finite(finding.number),
-        "threshold": _finite(finding.threshold),
-        "evidence": json.loads(canonical_json(dict(finding.evidence))),
-        "undermines": list(finding.undermines),
-    }
-
-
-def finding_from_json(values: Mapping[str, Any]) -> Finding:
-    """The finding that `finding_json` wrote."""
-    return Finding(**{**values, "undermines": tuple(values["undermines"])})
-
-
 def stored_finding(f: Finding) -> tuple[Any, ...]:
-    """The columns of the table `findings`, without trial and position."""
+    """The columns of the table `findings`, without trial and position; what a worker sends too."""
     evidence = canonical_json(dict(f.evidence))
     return (f.name, f.when, f.verdict, _finite(f.number), _finite(f.threshold), f.why, evidence)
 

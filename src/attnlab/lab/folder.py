@@ -1,18 +1,29 @@
-"""A run folder comes into being all at once, and loses what killed writes left behind."""
+"""A run folder comes into being all at once, and loses what killed writes left behind.
 
+One process owns it while it writes; the operating system frees the lock when that process dies.
+"""
+
+import json
+import os
+import platform
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
-from attnlab.core.errors import StorageError, storage_errors
+from filelock import FileLock, Timeout
+
+from attnlab.core.errors import RunInUseError, StorageError, storage_errors
 from attnlab.core.files import make_folder, sync, write_json
 from attnlab.core.signed import entry_of, write_signed
-from attnlab.lab.manifest import FORMAT, PARTIAL, Manifest, write_manifest
+from attnlab.lab.manifest import FORMAT, LOCK, OWNER, PARTIAL, Manifest, write_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, RunSpec
 from attnlab.lab.store import create_store
 
+WAIT_SECONDS = 0.5  # for the lock: long enough for a process that is just leaving
 STALE_SECONDS = 600  # a folder being made for longer than this belongs to a killed process
 
 
@@ -59,3 +70,33 @@ def _remove_stale(out: Path) -> None:
         with suppress(OSError):
             if time.time() - found.stat().st_mtime > STALE_SECONDS:
                 shutil.rmtree(found)
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Own the run, or RunInUseError naming who does."""
+    lock = FileLock(folder / LOCK)
+    with storage_errors(folder / LOCK):
+        try:
+            lock.acquire(timeout=WAIT_SECONDS, poll_interval=0.05)
+        except Timeout:
+            raise RunInUseError(f"run {folder.name} is in use by {_owner(folder)}") from None
+    try:
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        this = {"pid": os.getpid(), "host": platform.node(), "started": started}
+        write_json(folder / OWNER, this)
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / OWNER).unlink(missing_ok=True)
+        lock.release()
+
+
+def _owner(folder: Path) -> str:
+    for _ in range(10):  # the owner writes its name right after it takes the lock
+        try:
+            owner = json.loads((folder / OWNER).read_bytes())
+            return f"process {owner['pid']} on {owner['host']} since {owner['started']}"
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            time.sleep(0.1)
+    return "another process"

@@ -77,11 +77,8 @@ def check_settings(study: Study) -> None:
 def _numbers(value: object) -> list[float]:
     if isinstance(value, int | float):
         return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return (
-        [number for item in value for number in _numbers(item)] if isinstance(value, list) else []
-    )
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [number for item in items for number in _numbers(item)]
 
 
 def _checked_trials(study: Study) -> Sequence[Trial]:

@@ -19,15 +19,9 @@ from attnlab.core.devices import resolve_device
 from attnlab.core.errors import AttnlabError, IntegrityError, UsageError
 from attnlab.core.files import read_json, write_bytes, write_json
 from attnlab.core.signed import check_entry, entry_of, read_signed, write_signed
-from attnlab.lab.artefacts import (
-    ARTEFACTS,
-    remove_folder,
-    sync_artefacts,
-    write_artefacts,
-)
+from attnlab.lab.artefacts import ARTEFACTS, remove_folder, sync_artefacts, write_artefacts
 from attnlab.lab.environment import session
-from attnlab.lab.folder import create_folder, open_manifest, remove_partial
-from attnlab.lab.lock import run_lock
+from attnlab.lab.folder import create_folder, open_manifest, remove_partial, run_lock
 from attnlab.lab.manifest import FORMAT, Manifest, files_of, read_manifest, write_manifest
 from attnlab.lab.plan import Plan
 from attnlab.lab.rows import artefacts_of, checked_row, stored_row
@@ -198,12 +192,10 @@ class Record:
         write_signed(self.path / ENV, {"sessions": sessions})
         self._changing = True
 
-    def write_file(self, name: str, data: bytes) -> Path:
+    def write_file(self, name: str, data: bytes) -> None:
         """Add or replace one file of the run (a figure, the report); `seal` afterwards."""
         self.begin()
-        path = self.path / name
-        write_bytes(path, data)
-        return path
+        write_bytes(self.path / name, data)
 
     def write_results(self, results: Mapping[str, Any]) -> None:
         """Store claims, audits, answer, discussion and the list of figures."""
@@ -252,10 +244,8 @@ class Record:
         self.flush()
         known = self._rows_just_read()
         if known is None:
-            state, known = (
-                _state_of(self.path / TRIALS),
-                read_rows(self.path / TRIALS, self.spec.run),
-            )
+            state = _state_of(self.path / TRIALS)
+            known = read_rows(self.path / TRIALS, self.spec.run)
             self._read, self._parsed = (state, known) if state else None, False
         return known
 

@@ -5,18 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from attnlab.core.config import canonical_json, content_hash
+from attnlab.core.config import canonical_json
 from attnlab.core.errors import IntegrityError
 from attnlab.core.signed import FileEntry
-from attnlab.lab.artefacts import (
-    ARRAYS,
-    CURVES,
-    DOCUMENTS,
-    KINDS,
-    SAMPLES,
-    TRIAL_ID,
-    read_artefact,
-)
+from attnlab.lab.artefacts import ARRAYS, CURVES, DOCUMENTS, KINDS, SAMPLES, read_artefact
 from attnlab.lab.findings import finding_of, stored_finding
 from attnlab.lab.store import StoredRow, parse_object
 from attnlab.lab.table import Row
@@ -67,8 +59,11 @@ def checked_row(run: Path, stored: StoredRow, study: str, version: int) -> Row:
     """The row as the table shows it; arrays and curves are read, and checked, when asked for."""
     what = f"trial {stored.id!s:.40}"
     config = parse_object(stored.config, lambda _: True, what)
-    own = {"study": study, "version": version, "config": config, "seed": stored.seed}
-    if not TRIAL_ID.fullmatch(str(stored.id)) or _hash(own, what) != stored.id:
+    try:
+        same = Trial(study, version, config, stored.seed).id == stored.id
+    except (ValueError, TypeError, RecursionError):
+        raise IntegrityError(f"{what}: not what a trial writes") from None
+    if not same:
         raise IntegrityError(f"{what}: its id is not the hash of its configuration and seed")
     if stored.state not in STATES:
         raise IntegrityError(f"{what}: unknown state {stored.state!s:.40}")
@@ -95,10 +90,3 @@ def checked_row(run: Path, stored: StoredRow, study: str, version: int) -> Row:
 
 def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, float | int | str)
-
-
-def _hash(value: object, what: str) -> str:
-    try:
-        return content_hash(value, 16)
-    except (ValueError, TypeError, RecursionError):
-        raise IntegrityError(f"{what}: not what a trial writes") from None

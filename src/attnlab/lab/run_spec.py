@@ -1,7 +1,7 @@
 """study.json: what was asked, complete enough to ask it again; and the names in a run folder."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from attnlab.lab.plan import Plan
 
 STUDY, ENV, TRIALS, RESULTS = "study.json", "env.json", "trials.db", "results.json"
 REPORT, FIGURES, CSV = "report.html", "figures", "trials.csv"
+ASKED = {"study", "version", "settings"}  # the fields that a run's name is a hash of
 
 
 class RunSpec(Settings):
@@ -60,8 +61,7 @@ def read_run_spec(folder: Path) -> RunSpec:
     try:
         # through JSON, as it was written: strict fields then mean the same on both ways
         spec = RunSpec.model_validate_json(json.dumps(value))
-        own = {"study": spec.study, "version": spec.version, "settings": spec.settings}
-        same = content_hash(own, 12) == spec.run
+        same = content_hash(spec.model_dump(include=ASKED), 12) == spec.run
     except (ValueError, RecursionError):
         raise IntegrityError(f"{path}: not a study that was written here") from None
     if not same:
@@ -71,10 +71,4 @@ def read_run_spec(folder: Path) -> RunSpec:
 
 def digest_of(spec: RunSpec, row_hashes: Sequence[str]) -> str:
     """SHA-256 over everything deterministic: question, settings, and the hash of every row."""
-    asked: Mapping[str, Any] = {
-        "study": spec.study,
-        "version": spec.version,
-        "run": spec.run,
-        "settings": spec.settings,
-    }
-    return content_hash([asked, list(row_hashes)])
+    return content_hash([spec.model_dump(include={*ASKED, "run"}), list(row_hashes)])

@@ -5,13 +5,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from attnlab.core.config import suggest
 from attnlab.core.errors import AttnlabError, UsageError, storage_errors
 from attnlab.core.signed import read_signed
 from attnlab.lab.artefacts import remove_folder
-from attnlab.lab.lock import run_lock
+from attnlab.lab.folder import run_lock
 from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, read_run_spec
 from attnlab.lab.store import count_states
@@ -33,10 +32,6 @@ class RunInfo:
     created: str = ""
     size: int = 0
     problem: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The form `attnlab runs --json` prints."""
-        return dict(vars(self))
 
 
 def find_run(text: str, out: Path) -> Path:

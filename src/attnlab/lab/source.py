@@ -60,11 +60,13 @@ def read_source(text: str) -> Source:
         return Source(text)
     path = Path(text)
     try:
+        if path.exists() and not path.is_file():  # a device or a pipe, say
+            raise UsageError(f"{text}: not a file")
         if path.stat().st_size > CONFIG_FILE_LIMIT:
             raise UsageError(f"{path}: larger than {CONFIG_FILE_LIMIT} bytes, not a study")
         code = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise from_os_error(path, error, UsageError) from None
+        raise from_os_error(Path(text[:300]), error, UsageError) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a Python file: {error}") from None
     return Source(path.stem, str(path.resolve()), code)
@@ -103,7 +105,11 @@ def _hash_files(files: Mapping[str, bytes]) -> str:
 def load_study_class(source: str | Source) -> type[Study]:
     """The study class behind a name or a file; anything else is one UsageError line."""
     found = read_source(source) if isinstance(source, str) else source
-    kind = _from_file(found) if found.path else _built_in(found.name)
+    if found.path:
+        kind = _from_file(found)
+    else:
+        module, _, target = _registry()[found.name].partition(":")
+        kind = getattr(importlib.import_module(module), target)
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not STUDY_NAME.fullmatch(name):
         raise UsageError(f"study {kind.__name__}: `name` must match {STUDY_NAME.pattern}")
@@ -133,11 +139,6 @@ def _registry() -> dict[str, str]:
     for module, table in REGISTRIES:
         known |= getattr(importlib.import_module(module), table)
     return known
-
-
-def _built_in(name: str) -> type[Study]:
-    module, _, kind = _registry()[name].partition(":")
-    return getattr(importlib.import_module(module), kind)
 
 
 def _from_file(source: Source) -> type[Study]:

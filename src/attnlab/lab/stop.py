@@ -49,15 +49,24 @@ class Stop:
 def stop_on_signals() -> Iterator[Stop]:
     """Handlers for the time of the block; only the main thread can have them."""
     stop = Stop()
+    with restored_handlers(*SIGNALS, signal.SIGCHLD) as can_have_them:
+        if can_have_them:
+            for number in SIGNALS:
+                signal.signal(number, stop.note)
+            if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # left by who started us:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it would hide how a worker ended
+        yield stop
+
+
+@contextmanager
+def restored_handlers(*numbers: int) -> Iterator[bool]:
+    """Put the handlers of these signals back after the block; False outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield False
         return
-    before = {number: signal.signal(number, stop.note) for number in SIGNALS}
-    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # left by whoever started this process
-        # the system would forget how a worker ended
-        before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
-        yield stop
+        yield True
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

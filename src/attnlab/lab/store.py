@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -154,12 +154,10 @@ def inspect_store(path: Path, run: str, still: bool = False) -> tuple[list[Store
     """
     mode = "mode=ro&immutable=1" if still else "mode=rw"
     try:
-        try:
+        with suppress(sqlite3.Error):
             found = _inspect(path, run, mode)
             if not found[1]:
                 return found
-        except sqlite3.Error:
-            pass
         _probe(path)
         return _inspect(path, run, mode)  # the disk failed for a moment, or it is damage
     except (sqlite3.Error, OverflowError, ValueError, TypeError, MemoryError) as error:
@@ -170,12 +168,9 @@ def _probe(path: Path) -> None:
     """StorageError where the disk or the system refuses: SQLite calls both "malformed"."""
     try:
         os.listdir(path.parent)
-        handle, place = os.open(path, os.O_RDONLY), 0
-        try:
-            while part := os.pread(handle, CHUNK, place):
-                place += len(part)
-        finally:
-            os.close(handle)
+        with path.open("rb", buffering=0) as file:
+            while file.read(CHUNK):
+                pass
     except OSError as error:
         if error.errno in STORAGE_ERRNOS:
             raise from_os_error(path, error, IntegrityError) from None

@@ -5,7 +5,8 @@ import html
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,13 +15,12 @@ from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.lab.trial import Scalar
 
+if TYPE_CHECKING:
+    import torch
+
 FIRST = ("id", "seed", "state")
 SHOWN_ROWS = 20  # in a notebook
 Loader = Callable[[], Mapping[str, Any]]
-
-
-def _nothing() -> Mapping[str, Any]:
-    return {}
 
 
 @dataclass(frozen=True)
@@ -36,32 +36,24 @@ class Row:
     error: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
-    load_arrays: Loader = _nothing
-    load_curves: Loader = _nothing
+    load_arrays: Loader = dict
+    load_curves: Loader = dict
     load_samples: Callable[[], list[str]] = list
-    load_documents: Loader = _nothing
+    load_documents: Loader = dict
 
     def __getitem__(self, key: str) -> Any:
-        if not self.has(key):
+        if key not in self.columns:
             raise UsageError(f"trial {self.id} has no column {key!r}: {suggest(key, self.columns)}")
-        return self.get(key)
+        return self.columns[key]
 
-    def has(self, key: str) -> bool:
-        """Whether the trial has this setting or metric."""
-        return key in self.metrics or key in self.config or key in FIRST
-
-    @property
-    def columns(self) -> set[str]:
-        """The names of its settings and metrics; id, seed and state."""
-        return {*FIRST, *self.config, *self.metrics}
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        """Id, seed and state, then settings, then metrics, by name; the last of a name counts."""
+        return {**{name: getattr(self, name) for name in FIRST}, **self.config, **self.metrics}
 
     def get(self, key: str, default: Any = None) -> Any:
         """row[key], or `default` when the trial has no such column."""
-        if key in self.metrics:
-            return self.metrics[key]
-        if key in self.config:
-            return self.config[key]
-        return getattr(self, key) if key in FIRST else default
+        return self.columns.get(key, default)
 
     def failure(self, audit: str) -> Finding | None:
         """What the audit found wrong with this trial; None where it passed or did not run."""
@@ -71,6 +63,16 @@ class Row:
     def arrays(self) -> Mapping[str, np.ndarray]:
         """The trial's arrays, read from its safetensors file when asked for."""
         return self.load_arrays()
+
+    def tensors(self, prefix: str) -> "dict[str, torch.Tensor]":
+        """The arrays whose names begin with the prefix, as tensors named without it."""
+        import torch
+
+        return {
+            name.removeprefix(prefix): torch.from_numpy(array.copy())
+            for name, array in self.arrays.items()
+            if name.startswith(prefix)
+        }
 
     @property
     def curves(self) -> Mapping[str, list[float]]:
@@ -158,7 +160,7 @@ class Table:
 
     def check_column(self, key: str) -> None:
         """UsageError with the nearest name if there are rows and none has this column."""
-        if self.rows and not any(row.has(key) for row in self.rows):
+        if self.rows and not any(key in row.columns for row in self.rows):
             known = {name for row in self.rows for name in row.columns}
             raise UsageError(f"the table has no column {key!r}: {suggest(key, known)}")
 

@@ -34,15 +34,8 @@ class Trial:
     @cached_property
     def id(self) -> str:
         """Content hash: 16 hex digits."""
-        return content_hash(
-            {
-                "study": self.study,
-                "version": self.version,
-                "config": self.config,
-                "seed": self.seed,
-            },
-            digits=16,
-        )
+        names = ("study", "version", "config", "seed")
+        return content_hash({name: getattr(self, name) for name in names}, digits=16)
 
     @property
     def on_accelerator(self) -> bool:

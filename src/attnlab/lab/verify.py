@@ -6,7 +6,6 @@ Only a disk that cannot be read raises (StorageError): then nobody knows.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from attnlab.core.errors import IntegrityError
 from attnlab.core.signed import check_entry, read_signed
@@ -32,23 +31,13 @@ TRIES = 3  # a run may be resealed while we look at it
 
 @dataclass(frozen=True)
 class Verification:
-    """`ok` means nothing is damaged; an unfinished run can be ok. `digest` of what is there."""
+    """The document of `attnlab verify --json`: `ok` means nothing is damaged, unfinished or not."""
 
     run: str
     complete: bool
     ok: bool
-    digest: str | None
+    digest: str | None  # of what is there
     problems: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """The document `attnlab verify --json` prints."""
-        return {
-            "run": self.run,
-            "complete": self.complete,
-            "ok": self.ok,
-            "digest": self.digest,
-            "problems": list(self.problems),
-        }
 
 
 def verify_run(folder: Path, known: list[StoredRow] | None = None) -> Verification:

@@ -2,7 +2,7 @@
 
 Number: the fewest runs behind a comparison. Fails with fewer than 3: an interval over two runs says
 next to nothing, and one run has none. The verdicts themselves are corrected for the number of
-comparisons in lab/family.py. A comparison without any run was not made with these settings and is
+comparisons in lab/claim.py. A comparison without any run was not made with these settings and is
 only counted.
 """
 

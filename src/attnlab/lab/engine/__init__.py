@@ -52,15 +52,12 @@ class Sink(Protocol):
 
     def step(self, trial: Trial, done: int, of: int, words: str) -> None:
         """How far a trial is, when the engine knows."""
-        ...
 
     def accept(self, result: Result) -> None:
         """A trial ended."""
-        ...
 
     def tick(self) -> None:
         """Called several times a second, also when nothing arrives."""
-        ...
 
 
 class Engine(Protocol):
@@ -70,21 +67,16 @@ class Engine(Protocol):
 
     def execute(self, job: Job, sink: Sink) -> None:
         """Hand every trial's result to the sink."""
-        ...
 
 
 def engine_named(name: str, address: str | None = None) -> Engine:
     """The engine of that name; loaded only when asked for. `address`: of a Ray cluster."""
     if address is not None and name != "ray":
         raise UsageError(f"an address belongs to engine 'ray', not to {name!r}")
-    if name == "local":
-        from attnlab.lab.engine.local import LocalEngine
+    if name in ("local", "inline"):
+        from attnlab.lab.engine.local import InlineEngine, LocalEngine
 
-        return LocalEngine()
-    if name == "inline":
-        from attnlab.lab.engine.inline import InlineEngine
-
-        return InlineEngine()
+        return LocalEngine() if name == "local" else InlineEngine()
     if name == "ray":
         from attnlab.lab.engine.ray import RayEngine
 

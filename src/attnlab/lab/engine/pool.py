@@ -30,9 +30,7 @@ class Terms:
     """What a pool must know of a job; plain values, so that another machine can be told."""
 
     introduction: Message  # what a worker is told first
-    scratch: str
     seconds: float  # a trial may take
-    memory_bytes: int  # a trial may hold; 0: no limit
     shares_accelerator: bool
 
     @classmethod
@@ -43,17 +41,11 @@ class Terms:
             "source": vars(job.source),
             "settings": job.study.settings_json(),
             "device": job.device,
-            "memory_bytes": limit,
+            "memory_bytes": limit,  # a trial may hold; 0: no limit
             "scratch": str(job.scratch.resolve()),
             "checkpoints": str(job.checkpoints.resolve()),
         }
-        return cls(
-            introduction=introduction,
-            scratch=str(job.scratch.resolve()),
-            seconds=job.study.settings.trial_seconds,
-            memory_bytes=limit,
-            shares_accelerator=job.study.shares_accelerator,
-        )
+        return cls(introduction, job.study.settings.trial_seconds, job.study.shares_accelerator)
 
 
 class Pool:
@@ -91,7 +83,7 @@ class Pool:
                 self._assign(worker)
         busy = sum(w.trial is not None for w in self._workers.values())
         while len(self._workers) < min(self.size, busy + len(self.queue)):
-            worker = WorkerProcess(Path(self.terms.scratch))
+            worker = WorkerProcess(Path(self.terms.introduction["scratch"]))
             self._workers[worker.results] = worker
             self._selector.register(worker.results, selectors.EVENT_READ)
             worker.send(self.terms.introduction)
@@ -183,7 +175,7 @@ class Pool:
     def _was_out_of_memory(self, code: int, peak: int) -> bool:
         """SIGKILL near the limit: the kernel leaves no better note."""
         share = _machine_memory() // self.beside
-        limit = min(self.terms.memory_bytes or share, share)
+        limit = min(self.terms.introduction["memory_bytes"] or share, share)
         return code == -signal.SIGKILL and peak >= NEAR_LIMIT * limit
 
     def _remove(self, worker: WorkerProcess) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.core.errors import StorageError, storage_errors
-from attnlab.lab.engine.text import tail
-from attnlab.lab.engine.wire import Unpacker, pack
+from attnlab.lab.engine.wire import Unpacker, pack, peak_bytes, tail
 from attnlab.lab.trial import Trial
 
 THREADS = {  # one thread a worker, or the number of workers would change the bits
@@ -122,10 +121,7 @@ class WorkerProcess:
 
     def check(self) -> None:
         """Note its peak memory so far, where the system tells it; empty a log that is too long."""
-        with suppress(OSError, ValueError, IndexError):
-            status = Path(f"/proc/{self.process.pid}/status").read_text()
-            words = status.split("VmHWM:")[1].split()
-            self.seen_peak = max(self.seen_peak, int(words[0]) * 1024)
+        self.seen_peak = max(self.seen_peak, peak_bytes(self.process.pid))
         with suppress(OSError):
             if os.fstat(self._log).st_size > LOG_MOST:
                 os.ftruncate(self._log, 0)

@@ -16,7 +16,7 @@ from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine import Job, Result, Sink
 from attnlab.lab.engine.local import result_of
 from attnlab.lab.engine.pool import TICK_SECONDS, Terms, default_workers
-from attnlab.lab.engine.ray_cluster import check_address, connected, require_ray
+from attnlab.lab.engine.ray_cluster import check_address, connected, first_line, require_ray
 from attnlab.lab.engine.ray_task import TASK_SECONDS, run_group, terms_bytes
 from attnlab.lab.engine.wire import Unpacker
 from attnlab.lab.trial import State, Trial
@@ -60,11 +60,11 @@ class _Sweep:
         self.ahead = 1 if exactly else 2  # tasks a slot: the second waits for the first to end
         self.queues: dict[bool, deque[Trial]] = {False: deque(), True: deque()}
         for trial in job.trials:
-            self.queues[self._needs_gpu(trial)].append(trial)
-        gpus = SHARE if job.study.shares_accelerator else 1
+            self.queues[trial.config.get("device", job.device) == "cuda"].append(trial)
+        self.share = SHARE if job.study.shares_accelerator else 1
         remote = ray.remote(run_group)
         self.tasks = {
-            gpu: remote.options(num_cpus=1, num_gpus=gpus if gpu else 0, max_retries=0)
+            gpu: remote.options(num_cpus=1, num_gpus=self.share if gpu else 0, max_retries=0)
             for gpu in (False, True)
         }
         self.running: dict[Any, tuple[bool, list[Trial]]] = {}
@@ -87,9 +87,6 @@ class _Sweep:
         for task in self.running:
             self.ray.cancel(task, force=True)
 
-    def _needs_gpu(self, trial: Trial) -> bool:
-        return trial.config.get("device", self.job.device) == "cuda"
-
     def _count(self) -> None:
         """How many trials the cluster can run at once; nodes come and go."""
         now = time.monotonic()
@@ -97,11 +94,10 @@ class _Sweep:
             return
         self.counted = now
         found = self.ray.cluster_resources()
-        share = SHARE if self.job.study.shares_accelerator else 1
         most = self.job.workers or math.inf
         self.slots = {
             False: int(min(most, max(1, found.get("CPU", 0)))),
-            True: int(min(most, found.get("GPU", 0) / share)),
+            True: int(min(most, found.get("GPU", 0) / self.share)),
         }
         if self.queues[True] and not found.get("GPU"):
             raise UsageError("these trials need a GPU, and no node of the Ray cluster has one")
@@ -141,7 +137,8 @@ class _Sweep:
                 f"a Ray task failed: {last}\nevery node needs attnlab as it is here"
             ) from None
         except (errors.RayError, TimeoutError) as error:
-            self._requeue(gpu, group, _why(error), isinstance(error, errors.OutOfMemoryError))
+            why = f"{type(error).__name__}: {first_line(error)[:200]}"
+            self._requeue(gpu, group, why, isinstance(error, errors.OutOfMemoryError))
             return
         heard: dict[int, Result] = {}
         for message, blob in Unpacker().feed(data):
@@ -155,14 +152,11 @@ class _Sweep:
                 place = message.pop("place")
                 heard[place] = result_of(group[place], message, blob)
         for result in heard.values():
-            self._update_pace(result)
+            seconds = float(result.cost.get("seconds", TASK_SECONDS))
+            self.pace = 0.8 * self.pace + 0.2 * max(seconds, TASK_SECONDS / MOST)
             self.sink.accept(result)
         done = {result.trial.id for result in heard.values()}
         self.queues[gpu].extendleft(t for t in reversed(group) if t.id not in done)
-
-    def _update_pace(self, result: Result) -> None:
-        seconds = max(float(result.cost.get("seconds", TASK_SECONDS)), TASK_SECONDS / MOST)
-        self.pace = 0.8 * self.pace + 0.2 * seconds
 
     def _requeue(self, gpu: bool, group: list[Trial], why: str, out_of_memory: bool) -> None:
         """What a dead task had not told runs again, alone if memory was what it died of."""
@@ -185,8 +179,3 @@ def _common(job: Job) -> bytes:
     job.scratch.mkdir(parents=True, exist_ok=True)
     (job.scratch / mark).touch()
     return terms_bytes(Terms.of(job), job.study.name, job.study.version, mark)
-
-
-def _why(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

@@ -8,26 +8,30 @@ import importlib
 import os
 import secrets
 import shutil
-import signal
 import socket
-import threading
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
 from attnlab.core.extras import require
-from attnlab.lab.engine.scratch import own_folder
-from attnlab.lab.stop import SIGNALS
+from attnlab.lab.stop import SIGNALS, restored_handlers
 
 FLOOR = (2, 54)  # CVE-2026-27482
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 ONE_TRY = {"RAY_NUM_REDIS_GET_RETRIES": "1"}  # of 40 s each, for a cluster that is not there
 REACH_SECONDS = 5.0
+YOUNG_SECONDS = 60.0  # a temporary folder may be without its lock for a moment
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+_locks: list[FileLock] = []  # held until this process ends
 
 
 def require_ray() -> None:
@@ -43,23 +47,20 @@ def require_ray() -> None:
 def connected(address: str | None, workers: int) -> Iterator[Any]:
     """The `ray` module, connected; what was not connected before is disconnected afterwards."""
     with ExitStack() as stack:
-        stack.enter_context(_environment(QUIET))
-        if address is None:
-            stack.enter_context(_environment({**LOOPBACK, "RAY_AUTH_TOKEN": _token()}))
-        else:
-            stack.enter_context(_environment(ONE_TRY))
-        stack.enter_context(_own_signals())
+        own = {**LOOPBACK, "RAY_AUTH_TOKEN": _token()}
+        stack.enter_context(_environment(QUIET | (own if address is None else ONE_TRY)))
+        stack.enter_context(restored_handlers(*SIGNALS))  # Ray replaces them
         ray = importlib.import_module("ray")
         if not ray.is_initialized():
-            stack.callback(_disconnect, ray)
+            where: dict[str, Any] = {"address": address}
             if address is None:
                 folder = own_folder("attnlab-ray-")
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 stack.enter_context(_environment({"TMPDIR": folder}))  # what tasks leave goes too
-                stack.callback(_disconnect, ray)
-                _start(ray, address="local", num_cpus=workers, _temp_dir=folder)
-            else:
-                _start(ray, address=address)
+                where = {"address": "local", "num_cpus": workers, "_temp_dir": folder}
+                where["include_dashboard"] = False
+            stack.callback(_disconnect, ray)
+            _start(ray, **where)
         yield ray
 
 
@@ -77,19 +78,31 @@ def check_address(address: str | None) -> None:
         raise MissingError(f"no Ray cluster at {address:.60}: {why}") from None
 
 
+def own_folder(prefix: str) -> str:
+    """A new temporary folder of this process; those of processes that are dead are removed."""
+    for found in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError, Timeout):
+            if time.time() - found.stat().st_mtime > YOUNG_SECONDS:
+                with FileLock(found / ".lock", timeout=0):
+                    shutil.rmtree(found, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=prefix)
+    _locks.append(FileLock(Path(folder, ".lock")))
+    _locks[-1].acquire()
+    return folder
+
+
 def _start(ray: ModuleType, **where: Any) -> None:
-    own = {"include_dashboard": False} if where["address"] == "local" else {}
-    with _own_signals():
+    with restored_handlers(*SIGNALS):
         try:
-            ray.init(**where, **own, log_to_driver=False, logging_level="ERROR")
+            ray.init(**where, log_to_driver=False, logging_level="ERROR")
         except ConnectionError as error:
             raise MissingError(
-                f"no Ray cluster at {where['address']}: {_first_line(error)}"
+                f"no Ray cluster at {where['address']}: {first_line(error)}"
             ) from None
         except ray.exceptions.AuthenticationError as error:
-            raise UsageError(f"Ray cluster at {where['address']}: {_first_line(error)}") from None
+            raise UsageError(f"Ray cluster at {where['address']}: {first_line(error)}") from None
         except (RuntimeError, ValueError, OSError) as error:
-            raise AttnlabError(f"Ray at {where['address']}: {_first_line(error)}") from None
+            raise AttnlabError(f"Ray at {where['address']}: {first_line(error)}") from None
 
 
 def _disconnect(ray: ModuleType) -> None:
@@ -118,20 +131,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Ray replaces the handlers of the process that starts it: put ours back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says first; its kind where it says nothing."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from attnlab.core.errors import AttnlabError, UsageError
 from attnlab.lab.engine.pool import Pool, Terms, default_workers
-from attnlab.lab.engine.scratch import own_folder
+from attnlab.lab.engine.ray_cluster import own_folder
 from attnlab.lab.engine.wire import pack
 from attnlab.lab.environment import versions
 from attnlab.lab.trial import FINISHED, Trial
@@ -43,7 +43,9 @@ def run_group(common: bytes, asked: bytes) -> bytes:
     frames: list[bytes] = []
     try:
         _refuse_other_versions(told["versions"])
-        _run(_pool(told, common), _trials(told, asked), frames)
+        study = told["study"], told["version"]
+        trials = [Trial(*study, config, seed) for config, seed in json.loads(asked)]
+        _run(_pool(told, common), trials, frames)
     except UsageError as error:
         frames.append(pack({"unfit": str(error)}))
     except AttnlabError as error:
@@ -72,12 +74,6 @@ def _run(pool: Pool, trials: list[Trial], frames: list[bytes]) -> None:
         raise
 
 
-def _trials(told: dict[str, Any], asked: bytes) -> list[Trial]:
-    return [
-        Trial(told["study"], told["version"], config, seed) for config, seed in json.loads(asked)
-    ]
-
-
 def _pool(told: dict[str, Any], common: bytes) -> Pool:
     """The pool of the last task if it was of this sweep and on the same GPU, else a new one."""
     key = hashlib.sha256(common + os.environ.get(GPUS, "all").encode()).hexdigest()
@@ -97,18 +93,18 @@ def _terms_on_this_node(told: dict[str, Any]) -> Terms:
     from them; elsewhere they are lost with the node, and the trial starts again.
     """
     terms = Terms(**told["terms"])
-    shared = Path(terms.scratch, told["mark"]).is_file()
+    shared = Path(terms.introduction["scratch"], told["mark"]).is_file()
     scratch = own_folder(SCRATCH)
     introduction = {**terms.introduction, "scratch": scratch}
     if not shared:
         introduction["checkpoints"] = str(Path(scratch, "checkpoints"))
-    return Terms(**{**vars(terms), "introduction": introduction, "scratch": scratch})
+    return replace(terms, introduction=introduction)
 
 
 def _drop_checkpoints(terms: Terms, trial: Trial) -> None:
     """Those in the run's folder are the driver's to remove, once the trial is committed."""
     folder = Path(terms.introduction["checkpoints"])
-    if folder.is_relative_to(terms.scratch):
+    if folder.is_relative_to(terms.introduction["scratch"]):
         shutil.rmtree(folder / trial.id, ignore_errors=True)
 
 

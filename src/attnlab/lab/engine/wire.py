@@ -1,18 +1,24 @@
-"""What driver and worker say to each other: length-prefixed JSON, then raw bytes. No pickle.
+"""What driver and worker share: their frames (JSON and raw bytes, no pickle), peak memory, logs.
 
 4 bytes length of the JSON | 8 bytes length of the bytes after it | JSON | bytes (safetensors)
 """
 
 import json
+import re
 import struct
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 HEADER = struct.Struct(">IQ")
+LINES = 30  # of a log or a traceback
+NOISE = "Extension modules:"  # the list faulthandler ends with is longer than all before it
+FOLDERS = re.compile(r'File "[^"\n]*?((?:[^/"\n]+/)?[^/"\n]+)"')
 
 
 def pack(message: dict[str, Any], blob: bytes = b"") -> bytes:
     """One frame."""
-    text = json.dumps(message, allow_nan=False).encode()
+    text = json.dumps(message).encode()
     return HEADER.pack(len(text), len(blob)) + text + blob
 
 
@@ -35,3 +41,17 @@ class Unpacker:
             frames.append((message, bytes(self._buffer[start:end])))
             del self._buffer[:end]
         return frames
+
+
+def peak_bytes(process: int | str = "self") -> int:
+    """The most memory that a process has held so far, where the system (Linux) tells it; else 0."""
+    with suppress(OSError, ValueError, IndexError):
+        status = Path(f"/proc/{process}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    return 0
+
+
+def tail(text: str) -> str:
+    """The last lines of a log or a traceback, each file named by its last two parts only."""
+    said = [line for line in text.strip().splitlines() if not line.startswith(NOISE)]
+    return FOLDERS.sub(r'File "\1"', "\n".join(said[-LINES:]))

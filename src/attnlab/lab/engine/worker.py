@@ -17,16 +17,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from attnlab.core.config import build
 from attnlab.core.errors import AttnlabError
 from attnlab.lab.artefacts import encode_arrays
-from attnlab.lab.engine.text import tail
-from attnlab.lab.engine.wire import Unpacker, pack
-from attnlab.lab.findings import finding_json
+from attnlab.lab.engine.wire import Unpacker, pack, peak_bytes, tail
+from attnlab.lab.findings import stored_finding
 from attnlab.lab.source import Source, load_study_class
 from attnlab.lab.study import Study
 from attnlab.lab.trial import Outcome, Trial, TrialContext
@@ -70,11 +69,14 @@ def _listen(read: int, inbox: "queue.SimpleQueue[Message]") -> None:
 def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:
     order = inbox.get()
     try:
-        study = _build_study(order)
+        kind = load_study_class(Source(**order["source"]))
+        study = kind(build(kind.Settings, order["settings"]))
     except AttnlabError as error:
         send({"unfit": str(error)}, b"")
         return
-    _limit_memory(order["memory_bytes"])
+    if limit := order["memory_bytes"]:  # 0 for a GPU, whose driver reserves far more
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     scratch = Path(order["scratch"]) / str(os.getpid())
     device, checkpoints = order["device"], Path(order["checkpoints"])
     send({"ready": True}, b"")
@@ -99,18 +101,6 @@ def _clear(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _build_study(order: Message) -> Study:
-    kind = load_study_class(Source(**order["source"]))
-    return kind(build(kind.Settings, order["settings"]))
-
-
-def _limit_memory(limit: int) -> None:
-    """Refuse allocations beyond the limit; 0 for a GPU, whose driver reserves far more."""
-    if limit:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-
-
 def attempt(
     study: Study, trial: Trial, context: TrialContext, passing: tuple[type[Exception], ...] = ()
 ) -> tuple[Message, bytes]:
@@ -118,7 +108,8 @@ def attempt(
 
     Exceptions in `passing` are not the trial's fault and go on to the caller.
     """
-    _reset_peak()
+    with contextlib.suppress(OSError):  # Linux: start the high-water mark anew
+        Path("/proc/self/clear_refs").write_text("5")
     started, used = time.perf_counter(), time.process_time()
     message: Message
     try:
@@ -129,10 +120,11 @@ def attempt(
     except BaseException as error:  # sys.exit in a study is its failure, not ours
         state = "oom" if _is_out_of_memory(error) else "failed"
         message, blob = {"state": state, "error": tail(_traceback_text(error)), "cost": {}}, b""
+    peak = peak_bytes() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: in bytes
     measured = {
         "seconds": time.perf_counter() - started,
         "cpu_seconds": time.process_time() - used,
-        "peak_memory_mb": _peak_mb(),
+        "peak_memory_mb": peak / (1 << 20),
     }
     message["cost"] = {**measured, **message["cost"]}
     return message, blob
@@ -154,35 +146,21 @@ def _message_of(outcome: object) -> tuple[Message, bytes]:
         "state": "diverged" if diverged else "done",
         "metrics": metrics,
         "reasons": reasons,
-        "curves": {
-            str(key): [_finite_or_none(v) for v in values] for key, values in outcome.curves.items()
-        },
+        "curves": {str(key): [float(v) for v in values] for key, values in outcome.curves.items()},
         "samples": [str(text) for text in outcome.samples],
         "documents": {str(name): str(text) for name, text in outcome.documents.items()},
-        "findings": [finding_json(finding) for finding in outcome.findings],
-        "cost": _finite(outcome.cost),
+        "findings": [stored_finding(finding) for finding in outcome.findings],
+        "cost": {name: float(v) for name, v in outcome.cost.items() if math.isfinite(v)},
     }
     return message, encode_arrays(outcome.arrays) if outcome.arrays else b""
 
 
 def _as_scalar(name: str, value: Any) -> float | int | str | bool | None:
     """A Python scalar out of whatever torch or numpy gave."""
-    if value is not None and not isinstance(value, str | bool | int | float):
-        value = value.item() if hasattr(value, "item") else value
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return float(value)
-    raise TypeError(f"metric {name!r} must be a number, a text or None, got {type(value).__name__}")
-
-
-def _finite_or_none(value: float) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
-
-
-def _finite(cost: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in cost.items() if math.isfinite(value)}
+    plain = value.item() if hasattr(value, "item") else value
+    if plain is None or isinstance(plain, str | bool | int | float):
+        return plain
+    raise TypeError(f"metric {name!r} must be a number, a text or None, got {type(plain).__name__}")
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -198,21 +176,6 @@ def _traceback_text(error: BaseException) -> str:
     """The traceback without our own first frame."""
     inner = error.__traceback__.tb_next if error.__traceback__ else None
     return "".join(traceback.format_exception(type(error), error, inner))
-
-
-def _reset_peak() -> None:
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark anew
-
-
-def _peak_mb() -> float:
-    try:
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)  # macOS: in bytes
 
 
 if __name__ == "__main__":
