@@ -110,13 +110,16 @@ class Transformer(nn.Module):
         """The weights of every layer."""
         return [steps.weights for steps in self.steps(ids)]
 
-    def _position_ids(self, ids: Ids, key_padding_mask: PaddingMask) -> PositionIds:
-        """0, 1, 2 …; where a row is padded on its left, from its first real token."""
-        length = ids.shape[1]
+    def check_length(self, length: int) -> None:
+        """Refuse more positions than the model reads."""
         if length > self.context:
             raise UsageError(f"{length} positions, but this model reads {self.context} at most")
+
+    def _position_ids(self, ids: Ids, key_padding_mask: PaddingMask) -> PositionIds:
+        """0, 1, 2 …; where a row is padded on its left, from its first real token."""
+        self.check_length(ids.shape[1])
         mask = key_padding_mask
         if mask is not None and (mask[:, :-1] & ~mask[:, 1:]).any():
             return PositionIds.after(mask)
-        at = torch.arange(length, device=ids.device)[None]
+        at = torch.arange(ids.shape[1], device=ids.device)[None]
         return PositionIds(at, at, plain=True)

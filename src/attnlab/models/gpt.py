@@ -84,4 +84,4 @@ class GPT(Transformer):
 
     def cached(self, batch: int, length: int) -> CachedGPT:
         """The same model one token at a time, with room for `length` tokens of `batch` rows."""
-        return CachedGPT.from_gpt(self, batch, length)
+        return CachedGPT(self, batch, length)

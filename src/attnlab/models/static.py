@@ -45,8 +45,7 @@ class StaticGPT:
     def __init__(self, model: "GPT", batch: int, length: int) -> None:
         if reason := why_not_static(model):
             raise UsageError(f"this model cannot be decoded in fixed shapes: {reason}")
-        if length > model.context:
-            raise UsageError(f"{length} positions, but this model reads {model.context} at most")
+        model.check_length(length)
         self.model, self.batch, self.length = model, batch, length
         weights = model.embedding
         dims = model.config.dims

@@ -6,7 +6,7 @@ cannot tell the heads apart.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ class Shuffle(Merge, name="shuffle"):
     Training and evaluation count apart: how often a model is evaluated changes no trained weight.
     """
 
+    per_position = True  # whatever the order, heads of one position stay with it
     fixed: Tensor | None
     seed: Tensor
     calls: Tensor
@@ -44,11 +45,6 @@ class Shuffle(Merge, name="shuffle"):
         self.register_buffer("calls", None if once else torch.zeros(2, dtype=torch.int64))
 
     @property
-    def per_position(self) -> bool:
-        """True: whatever the order, heads of one position stay with it."""
-        return True
-
-    @property
     def why_not_cached(self) -> str | None:
         """Steps of one token would each draw an order that the whole sequence draws once."""
         return "it draws a new order of heads in every forward" if self.fixed is None else None
@@ -65,7 +61,7 @@ class Shuffle(Merge, name="shuffle"):
         if self.fixed is not None:
             return self.fixed
         mode = int(self.training)
-        return _draw_uncompiled(heads, self.seed, mode, self.calls[mode])
+        return _draw(heads, self.seed, mode, self.calls[mode])
 
     def expected_failed_checks(self) -> dict[str, str]:
         """An order drawn in every forward needs the value of a buffer."""
@@ -73,11 +69,7 @@ class Shuffle(Merge, name="shuffle"):
         return {"device": reason} if self.fixed is None else {}
 
 
+@torch.compiler.disable  # a generator is made here, which no graph can hold
 def _draw(heads: int, seed: Tensor, mode: int, call: Tensor) -> Tensor:
     stream = Seed(int(seed)).child("order", mode, int(call))
     return torch.randperm(heads, generator=stream.torch_generator())
-
-
-_draw_uncompiled: Any = torch.compiler.disable(
-    _draw
-)  # a generator is made here, which no graph can hold

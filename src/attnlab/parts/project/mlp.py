@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attnlab.parts.initialise import normal, torch_bound, uniform
 from attnlab.parts.part import Dims
-from attnlab.parts.project.base import Key, Project, Query
+from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
 class Mlp(Project, name="mlp"):
@@ -40,11 +40,7 @@ class Mlp(Project, name="mlp"):
             for sizes, gain in zip(pairwise(widths), gains, strict=True)
         )
 
-    def forward(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-    ) -> tuple[Query, Key, Key]:
+    def forward(self, x_query: QueryRows, x_key: KeyRows) -> tuple[Query, Key, Key]:
         """All three at once when queries and keys come from the same rows."""
         if x_query is x_key:
             q, k, v = self._run(x_query, slice(0, 3))
