@@ -29,9 +29,10 @@ from attnlab.studies.knowledge.data import Material, check_block, material
 from attnlab.studies.knowledge.scoring import Answers, answers, measured, recalled, together
 from attnlab.studies.knowledge.search import Searched, search_rate
 from attnlab.studies.knowledge.study import Knowledge
-from attnlab.tasks.mixed import BatchSource, MixedBatches
+from attnlab.tasks.batches import MixedBatches
 from attnlab.tasks.prompts import PromptBatches
 from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
+from attnlab.training.batch import Batches
 from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
 
@@ -106,7 +107,7 @@ class _Phase:
         """The settings of the trial."""
         return self.trial.config
 
-    def batches(self) -> BatchSource:
+    def batches(self) -> Batches:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
         c, seed = self.c, self.trial.stream.child(self.name)
         examples = [self.data.example(q) for q in self.data.world.taught]
