@@ -227,6 +227,14 @@ class _RaggedRows:
         return Batch(_tensor(padded[:, :-1]), _tensor(targets), torch.from_numpy(mask))
 
 
+def pad_rows(rows: Sequence[Ids], width: int, value: int) -> Tensor:
+    """Stack rows of ids, each padded on its right to `width` with `value`."""
+    padded = np.full((len(rows), width), value, dtype=np.int64)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return torch.from_numpy(padded)
+
+
 def _tensor(ids: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(ids, dtype=np.int64))
 

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Texts
 from attnlab.models.hub import quiet
-from attnlab.tasks.batches import EpochSampler, bucketed, shuffled
+from attnlab.tasks.batches import EpochSampler, bucketed, pad_rows, shuffled
 from attnlab.tasks.labelled import Example
 
 MAX_EXAMPLES = 3  # truncated rows whose lost text is kept
@@ -88,9 +87,9 @@ class EncodedExamples:
         width = max(width, int(lengths.max()))
         token_types = None
         if self.token_types is not None:
-            token_types = _pad_rows([self.token_types[i] for i in numbers], width, 0)
+            token_types = pad_rows([self.token_types[i] for i in numbers], width, 0)
         return Texts(
-            _pad_rows(rows, width, self.pad),
+            pad_rows(rows, width, self.pad),
             torch.from_numpy(np.arange(width) >= lengths[:, None]),
             token_types,
             torch.from_numpy(self.labels[np.asarray(numbers)]),
@@ -191,10 +190,3 @@ def _lost_text(example: Example, full: Any, short: Any) -> str:
 
 def _arrays(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(row, dtype=np.int64) for row in rows)
-
-
-def _pad_rows(rows: Sequence[np.ndarray], width: int, value: int) -> Tensor:
-    padded = np.full((len(rows), width), value, dtype=np.int64)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return torch.from_numpy(padded)

@@ -100,9 +100,8 @@ def read_labelled_table(path: Path, columns: Columns) -> LabelledData:
     rows = read_table(path)
     row_labels = [row.label(columns.label) for row in rows]  # reports a wrong column first
     if len(rows) < MIN_ROWS:
-        raise UsageError(
-            f"{path}: {counted(len(rows), 'row')}; train, dev and test need {MIN_ROWS}"
-        )
+        have = counted(len(rows), "row")
+        raise UsageError(f"{path}: {have}; train, dev and test need {MIN_ROWS}")
     labels = class_names(row_labels, str(path), len(rows))
     return split_by_hash(path.name, labels, to_examples(rows, columns, labels))
 

@@ -15,7 +15,7 @@ import io
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
@@ -135,13 +135,8 @@ def invent_names(
 
 def phrasings_of(person: Person) -> tuple[str, ...]:
     """Return every sentence about a person for which the record has the facts."""
-    templates = (
-        SENTENCES
-        + (BORN_SENTENCES if person.born else ())
-        + (DEBUT_SENTENCES if person.debut else ())
-    )
-    facts = {"born": person.born, "debut": person.debut}
-    return tuple(text.format(name=person.name, place=person.place, **facts) for text in templates)
+    born, debut = (BORN_SENTENCES if person.born else ()), (DEBUT_SENTENCES if person.debut else ())
+    return tuple(text.format(**asdict(person)) for text in (*SENTENCES, *born, *debut))
 
 
 def draw_biographies(people: Sequence[Person], phrasings: int, seed: Seed) -> tuple[str, ...]:
@@ -151,9 +146,8 @@ def draw_biographies(people: Sequence[Person], phrasings: int, seed: Seed) -> tu
     only.
     """
     if not 1 <= phrasings <= MAX_PHRASINGS:
-        raise UsageError(
-            f"setting 'phrasings': 1 to {MAX_PHRASINGS} ways are known, got {phrasings}"
-        )
+        ways = f"1 to {MAX_PHRASINGS} ways are known"
+        raise UsageError(f"setting 'phrasings': {ways}, got {phrasings}")
     sentences = []
     for person in people:
         known = phrasings_of(person)

@@ -40,9 +40,8 @@ from attnlab.training.schedule import learning_rate
 from attnlab.training.settings import TrainSettings
 from attnlab.training.update import Loss, Update, Updater, nll
 
-RESERVED_NAMES = frozenset(
-    {"step", "loss", "learning_rate", "gradient_norm", "tokens"}
-)  # columns of every line of the log
+# columns of every line of the log
+RESERVED_NAMES = frozenset({"step", "loss", "learning_rate", "gradient_norm", "tokens"})
 
 
 def train(  # noqa: PLR0913  (the public entry point)
