@@ -5,6 +5,7 @@
 A model says what its states are; loss, logits, positions and blocks are here.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,9 +59,7 @@ class Transformer(nn.Module):
         """A layer of the model's sizes, or of other `dims`."""
         shape = self._shape
         dims = dims or shape.dims
-        parts = Attention.Config(
-            project=shape.project, mask=mask, normalise=shape.normalise, merge=shape.merge
-        )
+        parts = replace(shape.attention, mask=mask)
         attention = Attention(parts, dims, self.position, generator)
         mlp = shape.mlp.build(dims, generator)
         block = Block(attention, mlp, self._norm(generator), self._norm(generator))
