@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from attnlab.core.errors import UsageError, from_os_error
 from attnlab.tasks.drama import strip_front_matter
@@ -32,19 +32,23 @@ _SHORT = re.compile(r"\b(?:Mrs?|Ms|Messrs|Dr|St|Prof|Rev|vs|[A-HJ-NP-Z])\.\s+\Z"
 
 
 @dataclass(frozen=True)
-class Splits:
+class Splits(Generic[Row]):
     """Documents to train on, to choose settings by (dev), and to evaluate on once (test)."""
 
-    train: tuple[str, ...]
-    dev: tuple[str, ...]
-    test: tuple[str, ...]
+    train: tuple[Row, ...]
+    dev: tuple[Row, ...]
+    test: tuple[Row, ...]
 
-    def map(self, change: Callable[[str], str]) -> "Splits":
+    def map(self, change: Callable[[Row], Row]) -> "Splits[Row]":
         """Apply `change` to every document after the split, so that it does not change the hash."""
         return Splits(*(tuple(change(d) for d in part) for part in self.parts))
 
+    def as_dict(self) -> dict[str, tuple[Row, ...]]:
+        """Return the splits by name, as the audit split-overlap takes them."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
     @property
-    def parts(self) -> tuple[tuple[str, ...], ...]:
+    def parts(self) -> tuple[tuple[Row, ...], tuple[Row, ...], tuple[Row, ...]]:
         """The documents of (train, dev, test), in this order."""
         return self.train, self.dev, self.test
 
@@ -101,7 +105,7 @@ class Corpus:
             raise UsageError(f"{name}: one sentence only; a train and a dev split need two")
         return two
 
-    def split(self, dev: float = 0.1, test: float = 0.1) -> Splits:
+    def split(self, dev: float = 0.1, test: float = 0.1) -> Splits[str]:
         """Split by hash into train, dev and test; `dev` and `test` are fractions.
 
         With few documents the hash may leave a split empty. It then takes the document whose hash
@@ -110,9 +114,9 @@ class Corpus:
         raises UsageError.
         """
         keys = [collapse_whitespace(document) for document in self.documents]
-        return Splits(*split_by_key(self.documents, keys, self.name, dev, test))
+        return split_by_key(self.documents, keys, self.name, dev, test)
 
-    def passages(self, dev: float = 0.1, test: float = 0.1) -> Splits:
+    def passages(self, dev: float = 0.1, test: float = 0.1) -> Splits[str]:
         """Split, then join neighbouring documents of one file that are in the same split.
 
         In a stream of text the lines of a poem then follow each other as in the file, except
@@ -130,7 +134,7 @@ class Corpus:
 
 def split_by_key(
     rows: Sequence[Row], keys: Sequence[str], name: str, dev: float, test: float
-) -> list[tuple[Row, ...]]:
+) -> Splits[Row]:
     """Split rows by the hash of their keys into train, dev and test, as `Corpus.split` says."""
     if not (dev > 0 and test >= 0 and dev + test < 1):
         raise UsageError(f"splits: need 0 < dev, 0 <= test, dev + test < 1; got {dev}, {test}")
@@ -141,7 +145,7 @@ def split_by_key(
     parts: dict[str, list[Row]] = {"train": [], "dev": [], "test": []}
     for row, key in zip(rows, keys, strict=True):
         parts[part_of[key]].append(row)
-    return [tuple(part) for part in parts.values()]
+    return Splits(*map(tuple, parts.values()))
 
 
 def read_text(path: Path, *, empty: bool = False) -> str:

@@ -135,14 +135,14 @@ def class_names(labels: Iterable[str], where: str, rows: int) -> tuple[str, ...]
 
 def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> LabelledData:
     """Split 80 / 10 / 10 by the hash of each key; every class must occur in train."""
-    train, dev, test = split_by_key(rows, list(map(example_key, rows)), name, DEV, TEST)
-    if not test:
+    splits = split_by_key(rows, list(map(example_key, rows)), name, DEV, TEST)
+    if not splits.test:
         raise UsageError(f"{name}: too few different texts for train, dev and test")
-    trained = {row.label for row in train}
+    trained = {row.label for row in splits.train}
     for number, label in enumerate(labels):
         if number not in trained:
             raise UsageError(f"{name}: no row to learn {label!r} from; it is too rare for a class")
-    return LabelledData(name, labels, train, dev, test)
+    return LabelledData(name, labels, *splits.parts)
 
 
 def split_by_sizes(

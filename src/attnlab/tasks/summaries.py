@@ -14,7 +14,7 @@ from typing import Any
 
 from attnlab.core.errors import UsageError
 from attnlab.measure.sentences import sentences
-from attnlab.tasks.corpus import collapse_whitespace, read_text, split_by_key
+from attnlab.tasks.corpus import Splits, collapse_whitespace, read_text, split_by_key
 from attnlab.tasks.texts import parse_json_lines
 
 ARTICLE = ("document", "article")  # keys of a JSON row; the first that it has is read
@@ -29,17 +29,7 @@ class SummaryRow:
     summary: str
 
 
-@dataclass(frozen=True)
-class SummarySplits:
-    """Rows to train on, to choose settings by (dev), and to evaluate on once (test)."""
-
-    train: tuple[SummaryRow, ...]
-    dev: tuple[SummaryRow, ...]
-    test: tuple[SummaryRow, ...]
-
-    def as_dict(self) -> dict[str, tuple[SummaryRow, ...]]:
-        """Return the splits by name, as the audit split-overlap takes them."""
-        return {"train": self.train, "dev": self.dev, "test": self.test}
+SummarySplits = Splits[SummaryRow]
 
 
 def xsum() -> tuple[SummaryRow, ...]:
@@ -74,7 +64,7 @@ def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
 
 def split_rows(rows: Sequence[SummaryRow], dev: float = 0.1, test: float = 0.2) -> SummarySplits:
     """Split by the hash of the article; rows that share a text stay together."""
-    return SummarySplits(*split_by_key(rows, _duplicate_groups(rows), "rows", dev, test))
+    return split_by_key(rows, _duplicate_groups(rows), "rows", dev, test)
 
 
 def truncate_words(text: str, budget: int, encode: Callable[[str], Sized]) -> str:

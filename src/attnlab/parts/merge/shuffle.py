@@ -6,7 +6,7 @@ cannot tell the heads apart.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class Shuffle(Merge, name="shuffle"):
         if self.fixed is not None:
             return self.fixed
         mode = int(self.training)
-        return _draw(heads, self.seed, mode, self.calls[mode])
+        return _draw_uncompiled(heads, self.seed, mode, self.calls[mode])
 
     def expected_failed_checks(self) -> dict[str, str]:
         """An order drawn in every forward needs the value of a buffer."""
@@ -69,7 +69,10 @@ class Shuffle(Merge, name="shuffle"):
         return {"device": reason} if self.fixed is None else {}
 
 
-@torch.compiler.disable  # a generator is made here, which no graph can hold
 def _draw(heads: int, seed: Tensor, mode: int, call: Tensor) -> Tensor:
     stream = Seed(int(seed)).child("order", mode, int(call))
     return torch.randperm(heads, generator=stream.torch_generator())
+
+
+# a generator is made here, which no graph can hold
+_draw_uncompiled: Any = torch.compiler.disable(_draw)

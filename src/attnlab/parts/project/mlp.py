@@ -16,7 +16,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
 
-from attnlab.parts.initialise import normal, torch_bound, uniform
+from attnlab.parts.initialise import normal, uniform
 from attnlab.parts.part import Dims
 from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
@@ -68,12 +68,12 @@ class _Three(nn.Module):
         super().__init__()
         inputs, outputs = sizes
         self.bias: nn.Parameter | None = None
+        bound = 0.0 if gain is not None else 1 / math.sqrt(inputs)  # as in nn.Linear
         if gain is None:
-            self.weight = uniform((3, inputs, outputs), torch_bound(inputs), generator)
+            self.weight = uniform((3, inputs, outputs), bound, generator)
         else:
             self.weight = normal((3, inputs, outputs), math.sqrt(gain / inputs), generator)
         if bias:  # one row, so that what decays weights only can tell it by its shape
-            bound = torch_bound(inputs) if gain is None else 0.0
             self.bias = uniform((3 * outputs,), bound, generator)
 
     def forward(
