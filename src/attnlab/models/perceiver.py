@@ -65,8 +65,7 @@ class PerceiverConfig:
         if self.latents > self.base.block:
             places = f"{self.base.block} positions"
             raise UsageError(f"{self.latents} latents for {places}: at most one each")
-        if self.reads not in get_args(Reads):
-            raise UsageError(f"reads {self.reads!r}: {suggest(str(self.reads), get_args(Reads))}")
+        _check_reads(self.reads)
         if self.base.layers < 2 + self.local:
             raise UsageError(f"reads {self.reads!r} needs {2 + self.local} layers at least")
         if self.base.mask != Causal.Config() or self.base.merge != Concat.Config():
@@ -97,6 +96,7 @@ class PerceiverConfig:
     def from_json(values: Mapping[str, Any]) -> "PerceiverConfig":
         """What `to_json` wrote."""
         own = {name: values[name] for name in ("latents", "reads", "up_ratio") if name in values}
+        _check_reads(own.get("reads", "block"))
         base = GPTConfig.from_json({k: v for k, v in values.items() if k not in own})
         return PerceiverConfig(base, **own)
 
@@ -207,3 +207,8 @@ class Perceiver(Transformer):
 def _check_positive(name: str, value: Any) -> None:
     if type(value) is not int or value < 1:
         raise UsageError(f"setting {name!r}: must be a whole number from 1, got {value!r}")
+
+
+def _check_reads(word: Any) -> None:
+    if word not in get_args(Reads):
+        raise UsageError(f"reads {word!r}: {suggest(str(word), get_args(Reads))}")
