@@ -69,10 +69,7 @@ class Attention(nn.Module):
         return "; ".join(reasons + [part.leaks for part in parts if part.leaks]) or None
 
     def qkv(
-        self,
-        x_query: QueryRows,
-        x_key: KeyRows,
-        position_ids: PositionIds | None = None,
+        self, x_query: QueryRows, x_key: KeyRows, position_ids: PositionIds | None = None
     ) -> tuple[Query, Key, Key, PositionIds]:
         """Queries and keys that know their positions, values, and those positions."""
         q, k, v = self.project(x_query, x_key)

@@ -106,10 +106,7 @@ class CachedAttention:
         self.keys, self.values = Buffer(2, text.length), Buffer(2, text.length)
 
     def step(
-        self,
-        x: NewRows,
-        position_ids: NewIds | None = None,
-        key_padding_mask: NewPadding = None,
+        self, x: NewRows, position_ids: NewIds | None = None, key_padding_mask: NewPadding = None
     ) -> NewRows:
         """The attention's output at the new positions; no gradient is kept."""
         rows, new = x.shape[:2]

@@ -35,11 +35,7 @@ def needed_padding_mask(key_padding_mask: Padding, mask: Mask, merge: Merge) -> 
 
 
 def fused_bias(
-    q: Query,
-    mask: Mask,
-    position: Position,
-    position_ids: PositionIds,
-    key_padding_mask: Padding,
+    q: Query, mask: Mask, position: Position, position_ids: PositionIds, key_padding_mask: Padding
 ) -> Tensor | None:
     """What is added to the scores, or where to look as a bool.
 

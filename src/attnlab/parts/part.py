@@ -9,11 +9,11 @@ In Python one writes `Alibi.Config(base=4.0)`; the word "alibi" is for JSON and 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast, get_type_hints
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from attnlab.core.config import suggest
@@ -21,6 +21,7 @@ from attnlab.core.errors import UsageError
 
 P = TypeVar("P", bound="Part")
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+Count = Annotated[int, Field(ge=1)]
 QueryRows = Float[Tensor, "batch query d_model"]
 KeyRows = Float[Tensor, "batch key d_model"]
 Query = Float[Tensor, "batch head query d_head"]

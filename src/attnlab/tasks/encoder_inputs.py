@@ -142,14 +142,11 @@ def encode_examples(
     with quiet():  # it would warn of every text that is truncated below
         full = _tokenize(tokenizer, examples)
         long = [i for i, ids in enumerate(full["input_ids"]) if len(ids) > max_tokens]
-        short = None
-        if long:
-            limits = {"truncation": "longest_first", "max_length": max_tokens}
-            short = _tokenize(tokenizer, [examples[i] for i in long], **limits)
+        limits = {"truncation": "longest_first", "max_length": max_tokens}
+        short = _tokenize(tokenizer, [examples[i] for i in long], **limits) if long else {}
     ids, token_types = list(full["input_ids"]), full.get("token_type_ids")
     lost, truncated = np.zeros(len(ids), dtype=np.int64), []
     for index, row in enumerate(long):
-        assert short is not None
         lost[row] = len(ids[row]) - len(short["input_ids"][index])
         if len(truncated) < MAX_EXAMPLES:
             text = _lost_text(examples[row], full[row], short[index])

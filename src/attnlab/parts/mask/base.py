@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from attnlab.parts.part import Dims, Padding, Part, PositionIds
+from attnlab.parts.part import Count, Dims, Padding, Part, PositionIds
 
 QueryPositions = Int[Tensor, "#batch query 1"]
 KeyPositions = Int[Tensor, "#batch 1 key"]
@@ -81,7 +81,7 @@ class Local(Mask, abstract=True):
     class Config(Mask.Config):
         """How many positions a query sees at most."""
 
-        size: Annotated[int, Field(ge=1)]
+        size: Count
 
     causal = True
     config: Config

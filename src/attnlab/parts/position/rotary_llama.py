@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.parts.part import Dims
+from attnlab.parts.part import Count, Dims
 from attnlab.parts.position.rotary import Rotary
 
 
@@ -29,7 +29,7 @@ class RotaryLlama(Rotary, name="rotary-llama"):
         factor: Annotated[float, Field(ge=1)] = 1.0
         low: Annotated[float, Field(gt=0)] = 1.0
         high: Annotated[float, Field(gt=0)] = 4.0
-        original: Annotated[int, Field(ge=1)] = 8192
+        original: Count = 8192
 
     config: Config
 

@@ -2,14 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from pydantic import Field
 
 from attnlab.core.errors import UsageError
 from attnlab.parts.initialise import linear, normal_
-from attnlab.parts.part import Dims
+from attnlab.parts.part import Count, Dims
 from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
@@ -22,7 +20,7 @@ class LowRank(Project, name="low-rank"):
     class Config(Project.Config):
         """The rank of each of the three maps."""
 
-        rank: Annotated[int, Field(ge=1)]
+        rank: Count
 
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
         super().__init__(config, dims, generator)

@@ -9,15 +9,14 @@ N(0, 1/d_model) in the last, with no biases at the start: the size of x reaches 
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
 from attnlab.parts.initialise import normal, uniform
-from attnlab.parts.part import Dims
+from attnlab.parts.part import Count, Dims
 from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
@@ -28,7 +27,7 @@ class Mlp(Project, name="mlp"):
     class Config(Project.Config):
         """Hidden layers, and how they start."""
 
-        depth: Annotated[int, Field(ge=1)]
+        depth: Count
         init: Literal["torch", "preserving"] = "torch"
 
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
