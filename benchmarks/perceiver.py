@@ -24,8 +24,7 @@ from attnlab.core.devices import resolve_device
 from attnlab.core.seeds import Seed
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.models.perceiver import Perceiver, PerceiverConfig
-from attnlab.models.perceiver_config import Reads
+from attnlab.models.perceiver import Perceiver, PerceiverConfig, Reads
 
 MIB = 2**20
 

@@ -19,8 +19,7 @@ from attnlab.decode.strategy import Strategy
 from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
-from attnlab.models.perceiver import Perceiver, PerceiverConfig
-from attnlab.models.perceiver_config import Reads
+from attnlab.models.perceiver import Perceiver, PerceiverConfig, Reads
 from attnlab.models.protocol import LanguageModel
 from attnlab.parts.mask import Window
 from attnlab.parts.position import Position

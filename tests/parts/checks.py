@@ -10,7 +10,7 @@ from torch import Tensor
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.parts.attention import Attention
-from attnlab.parts.cached import CachedAttention, why_not_cached
+from attnlab.parts.cached import CachedAttention, TextSoFar, why_not_cached
 from attnlab.parts.part import PositionIds
 from tests.parts.cases import (
     BATCH,
@@ -173,7 +173,7 @@ def cached(case: Case) -> None:
     reason = why_not_cached(attention)
     if reason is not None:
         try:
-            CachedAttention.from_attention(attention, BATCH, LENGTH)
+            CachedAttention(attention, TextSoFar(BATCH, LENGTH))
         except UsageError as error:
             assert reason in str(error)
             return
@@ -181,7 +181,7 @@ def cached(case: Case) -> None:
     padding, position_ids = paddings()["start"]
     assert position_ids is not None
     for off, at in ((None, plain()), (padding, position_ids.query)):
-        kept = CachedAttention.from_attention(attention, BATCH, LENGTH)
+        kept = CachedAttention(attention, TextSoFar(BATCH, LENGTH))
         y = place(attention, x, at)
         pieces = []
         for span in (slice(0, 3), slice(3, 4), slice(4, LENGTH)):

@@ -10,7 +10,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.parts import fast
 from attnlab.parts.attention import Attention
-from attnlab.parts.cached import CachedAttention, why_not_cached
+from attnlab.parts.cached import CachedAttention, TextSoFar, why_not_cached
 from attnlab.parts.fast import needed_padding_mask
 from attnlab.parts.mask import Causal, Full, Window
 from attnlab.parts.merge import Concat, Reweight, Shuffle
@@ -84,12 +84,12 @@ def test_the_position_is_stored_once_with_the_model() -> None:
 
 def test_a_cache_that_is_full_or_has_other_rows_says_so() -> None:
     attention, x = Case(Causal.Config()).attention(), rows()
-    cache = CachedAttention.from_attention(attention, BATCH, 3)
+    cache = CachedAttention(attention, TextSoFar(BATCH, 3))
     cache.step(x[:, :3])
     with pytest.raises(UsageError, match="2 rows of 3 tokens, got 2 of 4"):
         cache.step(x[:, 3:4])
     with pytest.raises(UsageError, match="got 1 of 1"):
-        CachedAttention.from_attention(attention, BATCH, 3).step(x[:1, :1])
+        CachedAttention(attention, TextSoFar(BATCH, 3)).step(x[:1, :1])
 
 
 def test_a_cache_is_refused_with_the_reason() -> None:
@@ -98,14 +98,15 @@ def test_a_cache_is_refused_with_the_reason() -> None:
         reason = why_not_cached(attention)
         assert reason
         with pytest.raises(UsageError, match="token by token"):
-            CachedAttention.from_attention(attention, BATCH, LENGTH)
+            CachedAttention(attention, TextSoFar(BATCH, LENGTH))
 
 
 def test_rows_of_a_cache_can_be_taken_in_another_order() -> None:
     attention, x = Case(Alibi.Config()).attention(), rows()
-    cache = CachedAttention.from_attention(attention, BATCH, LENGTH)
+    cache = CachedAttention(attention, TextSoFar(BATCH, LENGTH))
     cache.step(x[:, :3])
     rows_taken = torch.tensor([1, 1, 0])
+    cache.text.take(rows_taken)
     cache.take(rows_taken)
     made = cache.step(x[rows_taken][:, 3:])
     torch.testing.assert_close(made, attention(x[rows_taken])[:, 3:])

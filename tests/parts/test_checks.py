@@ -72,9 +72,7 @@ class Faults:
     @staticmethod
     def looks_ahead() -> type[Part]:
         class Ahead(Mask, name="ahead"):
-            @property
-            def causal(self) -> bool:
-                return True
+            causal = True
 
             def forward(self, query: Tensor, key: Tensor) -> Tensor:
                 return key <= query + 1
@@ -84,11 +82,7 @@ class Faults:
     @staticmethod
     def says_triangle() -> type[Part]:
         class Strict(Mask, name="strict"):
-            triangular = True
-
-            @property
-            def causal(self) -> bool:
-                return True
+            triangular = causal = True
 
             def forward(self, query: Tensor, key: Tensor) -> Tensor:
                 return (key < query) | (key == 0)
@@ -176,9 +170,7 @@ class Faults:
     @staticmethod
     def says_per_position() -> type[Part]:
         class Past(Merge, name="past"):
-            @property
-            def per_position(self) -> bool:
-                return True
+            per_position = True
 
             def arrange(self, heads: Tensor) -> Tensor:
                 return heads.cumsum(dim=2)

@@ -6,8 +6,7 @@ import torch
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
-from attnlab.tasks.batches import PackedBatches
-from attnlab.tasks.mixed import MixedBatches
+from attnlab.tasks.batches import MixedBatches, PackedBatches
 from attnlab.tasks.prompts import PromptBatches, PromptExample
 
 

@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from attnlab.core.errors import MissingError, UsageError
 from attnlab.core.seeds import Seed
-from attnlab.tasks.biographies import MAX_PHRASINGS, SENTENCES, draw_biographies, phrasings_of
 from attnlab.tasks.people import (
+    MAX_PHRASINGS,
+    SENTENCES,
     Person,
+    draw_biographies,
     drop_shared_names,
     invent_names,
     normalise,
+    phrasings_of,
     read_people,
     real_people,
 )

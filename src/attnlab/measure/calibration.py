@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlab.measure.intervals import LEVEL, Estimate, percent
+from attnlab.measure.intervals import LEVEL, Estimate, percent, z_quantile
 from attnlab.measure.shares import share_interval
 
 HALVINGS = 60  # bisection steps: exact to the last digit of a float
@@ -106,13 +106,10 @@ def auroc(high: ArrayLike, low: ArrayLike, level: float = LEVEL) -> Estimate:
     below = np.searchsorted(other, h, side="left")
     equal = np.searchsorted(other, h, side="right") - below
     value = float((below + equal / 2).sum()) / (h.size * other.size)
-    from scipy.special import ndtri
-
-    z = float(ndtri((1 + level) / 2))
-    ends = [_end(value, edge, z, (h.size, other.size)) for edge in (0.0, 1.0)]
-    again = partial(auroc, h, other)
+    z = z_quantile((1 + level) / 2)
+    low, high = (_end(value, edge, z, (h.size, other.size)) for edge in (0.0, 1.0))
     n = int(h.size + other.size)
-    return Estimate(value, ends[0], ends[1], n, method, recompute=again)
+    return Estimate(value, low, high, n, method, recompute=partial(auroc, h, other))
 
 
 def _end(value: float, edge: float, z: float, sizes: tuple[int, int]) -> float:

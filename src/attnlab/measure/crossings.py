@@ -47,6 +47,4 @@ def mean_crossing(
     half = t_quantile((1 + level) / 2, n - 1) * spread
     method = f"crossing of the mean, jackknife t interval over {n} instances, {percent(level)}"
     again = partial(mean_crossing, x, runs, find)
-    return Estimate(
-        whole, whole - half, whole + half, n, method, recompute=lambda level: again(level=level)
-    )
+    return Estimate(whole, whole - half, whole + half, n, method, recompute=again)

@@ -117,10 +117,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _pooled(texts: Sequence[Tokens], n: int) -> Counter[Gram]:
-    counts: Counter[Gram] = Counter()
-    for text in texts:
-        counts.update(ngrams(text, n))
-    return counts
+    return Counter(gram for text in texts for gram in ngrams(text, n))
 
 
 def _log_precisions(texts: Sequence[Tokens], k: int) -> NDArray[np.float64]:
@@ -137,10 +134,8 @@ def _log_precisions(texts: Sequence[Tokens], k: int) -> NDArray[np.float64]:
         for gram, count in own.items():
             first, second = most[gram]
             matched += min(count, second if count == first else first)
-        if matched == 0 and k == 1:
-            found.append(-math.inf)
-        else:
-            found.append(math.log((matched or UNSEEN) / max(1, own.total())))
+        none = matched == 0 and k == 1
+        found.append(-math.inf if none else math.log((matched or UNSEEN) / max(1, own.total())))
     return np.array(found)
 
 

@@ -21,6 +21,7 @@ import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -90,24 +91,21 @@ class Scorer:
 
         self.variant = variant or Variant()
         self._tokens = _tokenize_function(self.variant)
-        self._package = RougeScorer(list(KINDS), tokenizer=_Tokenizer(self._tokens))
+        tokenizer: Any = SimpleNamespace(tokenize=self._tokens)
+        self._package = RougeScorer(list(KINDS), tokenizer=tokenizer)
 
     def __call__(self, prediction: str, reference: str) -> dict[str, Score]:
         """The scores of one pair; UsageError for a reference without a token."""
         if not self._tokens(reference):
-            raise UsageError(
-                f"the reference {reference[:40]!r} has no word{self._other_tokenizer(reference)}"
-            )
+            dropped = self.variant.tokenizer == "ascii" and has_non_ascii_letters(reference)
+            hint = " of a-z and 0-9: use tokenizer unicode" if dropped else ""
+            raise UsageError(f"the reference {reference[:40]!r} has no word{hint}")
         found = self._package.score(self._lines(reference), self._lines(prediction))
         return {kind: Score(*map(float, found[kind])) for kind in KINDS}
 
     def _lines(self, text: str) -> str:
         """One sentence per line, because the package splits at line ends."""
         return "\n".join(sentences(text)) if self.variant.splitter == "sentence" else text
-
-    def _other_tokenizer(self, text: str) -> str:
-        dropped = self.variant.tokenizer == "ascii" and has_non_ascii_letters(text)
-        return " of a-z and 0-9: use tokenizer unicode" if dropped else ""
 
 
 @dataclass(frozen=True)
@@ -131,9 +129,8 @@ class Rouge:
 
     def estimate(self, kind: str, measure: Measure = "f", seed: int = 0) -> Estimate:
         """The mean over items with a 95 % interval: bootstrap, or Student's t below 20 items."""
-        return _mean_over_items(
-            self.column(kind, measure), Seed(seed).child("rouge", kind, measure)
-        )
+        stream = Seed(seed).child("rouge", kind, measure)
+        return _mean_over_items(self.column(kind, measure), stream)
 
     def remarks(self) -> list[str]:
         """Warnings about the texts, each with advice."""
@@ -173,13 +170,13 @@ def rouge(
         raise UsageError(f"{len(predictions)} predictions for {len(references)} references")
     if not references:
         raise UsageError("no texts to score")
-    score, rows = Scorer(variant), []
-    for number, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
-        try:
-            rows.append(score(prediction, reference))
-        except UsageError as error:
-            raise UsageError(f"item {number + 1}: {error}") from None
     pairs = list(zip(predictions, references, strict=True))
+    score, rows = Scorer(variant), []
+    for number, pair in enumerate(pairs, 1):
+        try:
+            rows.append(score(*pair))
+        except UsageError as error:
+            raise UsageError(f"item {number}: {error}") from None
     return Rouge(
         score.variant,
         {kind: np.array([row[kind] for row in rows]) for kind in KINDS},
@@ -227,32 +224,17 @@ def _interval_json(e: Estimate) -> dict[str, float]:
     return {"value": e.value, "low": e.low, "high": e.high}
 
 
-class _Tokenizer:
-    """A tokenizer with the interface that the package expects."""
-
-    def __init__(self, tokens: Callable[[str], list[str]]) -> None:
-        self.tokenize = tokens
-
-
-class _CachedStemmer:
-    """The package's stemmer with a cache, because it takes 20 µs per word."""
-
-    def __init__(self) -> None:
-        from nltk.stem.porter import PorterStemmer
-
-        self.stem = lru_cache(maxsize=1 << 17)(PorterStemmer().stem)
-
-
 @lru_cache(maxsize=8)
 def _tokenize_function(variant: Variant) -> Callable[[str], list[str]]:
+    from nltk.stem.porter import PorterStemmer
     from rouge_score.tokenize import tokenize
 
-    stemmer = _CachedStemmer() if variant.stemmer else None
+    # with a cache, because it takes 20 µs per word
+    stem: Callable[[str], str] = lru_cache(maxsize=1 << 17)(PorterStemmer().stem)
     if variant.tokenizer == "ascii":
+        stemmer: Any = SimpleNamespace(stem=stem) if variant.stemmer else None
         return lambda text: tokenize(text, stemmer)
-    return lambda text: [_stem(word, stemmer) for word in words(text)]
-
-
-def _stem(word: str, stemmer: _CachedStemmer | None) -> str:
-    """Stem as the package does: ASCII words of more than three letters only."""
-    return stemmer.stem(word) if stemmer and len(word) > 3 and word.isascii() else word
+    if not variant.stemmer:
+        return words
+    # as the package does: ASCII words of more than three letters only
+    return lambda text: [stem(w) if len(w) > 3 and w.isascii() else w for w in words(text)]

@@ -21,7 +21,7 @@ checks cases of the first kind only.
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from attnlab.measure.intervals import (
     LEVEL,
@@ -53,14 +53,9 @@ def share_interval(counts: Counts, level: float = LEVEL, *, same_items: bool = F
         freedom = _degrees_of_freedom(known, same_items)
         quantile, over = t_quantile((1 + level) / 2, freedom), "seeds and items"
     low, high = score_limits(p, items, quantile)
-    return Estimate(
-        p,
-        low,
-        high,
-        len(known),
-        f"Wilson interval over {over}, {percent(level)}",
-        recompute=lambda at: share_interval(known, at, same_items=same_items),
-    )
+    method = f"Wilson interval over {over}, {percent(level)}"
+    again = partial(share_interval, known, same_items=same_items)
+    return Estimate(p, low, high, len(known), method, recompute=again)
 
 
 def pooled_share(counts: Counts) -> float:
@@ -110,11 +105,6 @@ def share_difference(
         return e
     pair = [share_interval(counts, level, same_items=same_items) for counts in (one, other)]
     gap, low, high = difference_limits(*pair)
-    return replace(
-        e,
-        value=gap,
-        low=low,
-        high=high,
-        method=f"Newcombe's interval over seeds and items, {percent(level)}",
-        recompute=lambda at: share_difference(one, other, at, same_items=same_items),
-    )
+    method = f"Newcombe's interval over seeds and items, {percent(level)}"
+    again = partial(share_difference, one, other, same_items=same_items)
+    return Estimate(gap, low, high, e.n, method, recompute=again)

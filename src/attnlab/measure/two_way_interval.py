@@ -24,12 +24,9 @@ def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
     seeds, items = values.shape
     of_seeds = float(values.mean(axis=1).var(ddof=1)) / seeds
     of_items = float(values.mean(axis=0).var(ddof=1)) / items if items > 1 else math.nan
-    e = Estimate(
-        float(values.mean()),
-        n=seeds,
-        method=f"t interval over seeds and items, {percent(level)}",
-        recompute=partial(two_way_interval, values),
-    )
+    method = f"t interval over seeds and items, {percent(level)}"
+    again = partial(two_way_interval, values)
+    e = Estimate(float(values.mean()), n=seeds, method=method, recompute=again)
     square = of_seeds + of_items
     if math.isnan(square):
         return e

@@ -5,6 +5,7 @@
 A model says what its states are; loss, logits, positions and blocks are here.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -58,9 +59,7 @@ class Transformer(nn.Module):
         """A layer of the model's sizes, or of other `dims`."""
         shape = self._shape
         dims = dims or shape.dims
-        parts = Attention.Config(
-            project=shape.project, mask=mask, normalise=shape.normalise, merge=shape.merge
-        )
+        parts = replace(shape.attention, mask=mask)
         attention = Attention(parts, dims, self.position, generator)
         mlp = shape.mlp.build(dims, generator)
         block = Block(attention, mlp, self._norm(generator), self._norm(generator))
@@ -110,13 +109,16 @@ class Transformer(nn.Module):
         """The weights of every layer."""
         return [steps.weights for steps in self.steps(ids)]
 
-    def _position_ids(self, ids: Ids, key_padding_mask: PaddingMask) -> PositionIds:
-        """0, 1, 2 …; where a row is padded on its left, from its first real token."""
-        length = ids.shape[1]
+    def check_length(self, length: int) -> None:
+        """Refuse more positions than the model reads."""
         if length > self.context:
             raise UsageError(f"{length} positions, but this model reads {self.context} at most")
+
+    def _position_ids(self, ids: Ids, key_padding_mask: PaddingMask) -> PositionIds:
+        """0, 1, 2 …; where a row is padded on its left, from its first real token."""
+        self.check_length(ids.shape[1])
         mask = key_padding_mask
         if mask is not None and (mask[:, :-1] & ~mask[:, 1:]).any():
             return PositionIds.after(mask)
-        at = torch.arange(length, device=ids.device)[None]
+        at = torch.arange(ids.shape[1], device=ids.device)[None]
         return PositionIds(at, at, plain=True)

@@ -18,11 +18,7 @@ class Block(nn.Module):
     """Norms come before what they feed; whatever returns to x passes an output map."""
 
     def __init__(
-        self,
-        attention: Attention,
-        feed_forward: Mlp,
-        attention_norm: Norm,
-        feed_forward_norm: Norm,
+        self, attention: Attention, feed_forward: Mlp, attention_norm: Norm, feed_forward_norm: Norm
     ) -> None:
         super().__init__()
         self.attention_norm, self.attention = attention_norm, attention

@@ -4,14 +4,12 @@ cached = model.cached(batch=2, length=128)
 cached.step(ids[:, :5]);  cached.step(ids[:, 5:6])      # rows of model(ids), piece by piece
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.core.errors import UsageError
 from attnlab.models.block import States
 from attnlab.models.protocol import Ids, PaddingMask
 from attnlab.parts.attention import Attention
@@ -21,27 +19,15 @@ if TYPE_CHECKING:
     from attnlab.models.gpt import GPT
 
 
-@dataclass
 class CachedGPT:
-    """A model and what each of its layers has kept."""
+    """A model and what its layers have kept; refused where a token could change what was read."""
 
-    model: "GPT"
-    layers: list[CachedAttention]
-    text: TextSoFar
-    seen: Int[Tensor, "batch 1"]  # real tokens of each row so far
-
-    @staticmethod
-    def from_gpt(model: "GPT", batch: int, length: int) -> "CachedGPT":
-        """Refused where a token to come could change what is already read."""
-        if length > model.context:
-            raise UsageError(f"{length} positions, but this model reads {model.context} at most")
-        text = TextSoFar(batch, length)
-        layers = [
-            CachedAttention.from_attention(block.attention, batch, length, text)
-            for block in model.layers()
-        ]
-        seen = torch.zeros((batch, 1), dtype=torch.int64, device=model.embedding.device)
-        return CachedGPT(model, layers, text, seen)
+    def __init__(self, model: "GPT", batch: int, length: int) -> None:
+        model.check_length(length)
+        self.model, self.text = model, TextSoFar(batch, length)
+        self.layers = [CachedAttention(block.attention, self.text) for block in model.layers()]
+        # real tokens of each row so far
+        self.seen = torch.zeros((batch, 1), dtype=torch.int64, device=model.embedding.device)
 
     @torch.no_grad()
     def step(
@@ -67,7 +53,7 @@ class CachedGPT:
         self.seen = self.seen[rows]
         self.text.take(rows)
         for layer in self.layers:
-            layer.take_keys(rows)
+            layer.take(rows)
 
 
 def distinct(ids: Tensor, key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,6 +1,6 @@
 """The shape of a GPT and its parts; a plain record that is JSON on disk."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -74,25 +74,16 @@ class GPTConfig:
             raise UsageError(f"unknown size {size!r}: {suggest(size, SIZES)}")
         layers, heads, width = SIZES[size]
         base = GPTConfig(vocab, layers=layers, heads=heads, d_model=width)
-        for key in changes:
-            _check_known(key)
+        _check_known(changes)
         return replace(base, **changes)
 
     @property
     def dims(self) -> Dims:
         """The sizes that parts need."""
         d_head = self.d_head or Dims.of(self.d_model, self.heads, self.block).d_head
-        d_mlp = self.d_mlp or self.mlp_ratio * self.d_model
-        return Dims(
-            self.d_model,
-            self.heads,
-            d_head,
-            self.block,
-            self.bias,
-            kv_heads=self.kv_heads or self.heads,
-            d_mlp=d_mlp,
-            norm_eps=self.norm_eps,
-        )
+        kv_heads, d_mlp = self.kv_heads or self.heads, self.d_mlp or self.mlp_ratio * self.d_model
+        sizes = (self.d_model, self.heads, d_head, self.block, self.bias)
+        return Dims(*sizes, kv_heads=kv_heads, d_mlp=d_mlp, norm_eps=self.norm_eps)
 
     @property
     def attention(self) -> Attention.Config:
@@ -130,8 +121,7 @@ class GPTConfig:
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> "GPTConfig":
         """What `to_json` wrote; unknown names and wrong values raise one line."""
-        for key in values:
-            _check_known(key)
+        _check_known(values)
         if "vocab" not in values:
             raise UsageError("a GPT needs the setting 'vocab'")
         parts: dict[str, Any] = {}
@@ -144,10 +134,11 @@ class GPTConfig:
         return GPTConfig(**given)
 
 
-def _check_known(key: str) -> None:
+def _check_known(keys: Iterable[str]) -> None:
     known = [f.name for f in fields(GPTConfig)]
-    if key not in known:
-        raise UsageError(f"unknown setting {key!r}: {suggest(key, known)}")
+    for key in keys:
+        if key not in known:
+            raise UsageError(f"unknown setting {key!r}: {suggest(key, known)}")
 
 
 def _check_values(values: Mapping[str, Any]) -> None:

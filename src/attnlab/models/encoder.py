@@ -5,13 +5,13 @@
 
 W has classes · d + classes numbers (2d + 2), whatever head the checkpoint brings. Pooled is the
 mean over the text's own tokens, padding and trained vectors left out; or its first token. What an
-adapter adds (`Extra`) is put before the text, as vectors at the input or as keys and values.
+adapter adds (`extra`) is put before the text, as vectors at the input or as keys and values.
 """
 
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from attnlab import assets
 from attnlab.assets.hub import is_encoder_name
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.core.files import sha256_file, sha256_files
-from attnlab.models.hub import quiet, safe_options, translate_errors
+from attnlab.models.hub import load_whole, quiet, safe_options, translate_errors
 from attnlab.models.weights import weight_files
 
 Pooling = Literal["mean", "first", "virtual"]
@@ -34,20 +34,6 @@ class Texts(NamedTuple):
     key_padding_mask: Tensor
     kinds: Tensor | None
     labels: Tensor
-
-
-class Extra(Protocol):
-    """What an adapter puts before every text."""
-
-    length: int
-
-    def vectors(self, rows: int) -> Tensor | None:
-        """(rows, length, width) before the words, or None."""
-        ...
-
-    def past(self, rows: int) -> Any:
-        """Keys and values before those of every layer, or None."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -87,7 +73,7 @@ class Classifier(nn.Module):
     """
 
     encoder: Any
-    extra: Any  # an Extra that is a module, put there by training/tune.py
+    extra: Any  # the `Prefix` of training/tune.py, or None
     pooling: Pooling
 
     def __init__(
@@ -170,13 +156,7 @@ def weights_sha256(folder: Path) -> str:
 def _load_library(path: Path, options: dict[str, Any]) -> tuple[Any, Any]:
     from transformers import AutoModel, AutoTokenizer
 
-    loaded: Any = AutoModel.from_pretrained(
-        path, dtype=torch.float32, output_loading_info=True, **options
-    )
-    library, report = loaded
-    absent = [n for n in (*report["missing_keys"], *report["mismatched_keys"]) if "pooler" not in n]
-    if absent:
-        raise IntegrityError(f"{path}: {len(absent)} weights are missing, {absent[0]} first")
+    library = load_whole(AutoModel, path, without="pooler", dtype=torch.float32, **options)
     if getattr(library.config, "is_decoder", False) or library.config.is_encoder_decoder:
         raise UsageError(f"{path}: a {library.config.model_type!r} is no encoder")
     if getattr(library, "pooler", None) is not None:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
+from attnlab.assets import cache
+from attnlab.assets.stream import NoProgress
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_file, write_json
 
@@ -49,9 +49,6 @@ def dequantize(gguf: Path, folder: Path) -> Path:
 
 def dequantize_cached(gguf: Path) -> Path:
     """`dequantize` into the cache; the file itself where there is no room (a full disk)."""
-    from attnlab.assets import cache
-    from attnlab.assets.stream import NoProgress
-
     try:  # one process writes, the others wait
         with cache.write_lock(f"made-{gguf.stem}", NoProgress()):
             return dequantize(gguf, cache_dir(gguf.stem))
@@ -61,8 +58,6 @@ def dequantize_cached(gguf: Path) -> Path:
 
 def cache_dir(name: str) -> Path:
     """The folder for what is computed once and used by every run: <cache>/made/NAME."""
-    from attnlab.assets import cache
-
     return cache.root().parent / "made" / name
 
 
@@ -86,13 +81,8 @@ def keep_layers(teacher: Any, layers: Sequence[int]) -> Any:
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[i] for i in layers]
     student = type(teacher)(config).to(teacher.dtype)
-    renamed = {
-        _new_name(name, layers): tensor
-        for name, tensor in teacher.state_dict().items()
-        if _new_name(name, layers)
-    }
-    student.load_state_dict({name: tensor for name, tensor in renamed.items() if name})
-    assert isinstance(student, nn.Module)
+    renamed = ((_new_name(name, layers), t) for name, t in teacher.state_dict().items())
+    student.load_state_dict({name: tensor for name, tensor in renamed if name})
     return student
 
 

@@ -49,9 +49,8 @@ class GPT(Transformer):
         """What the output matrix is applied to."""
         position_ids = self._position_ids(ids, key_padding_mask)
         if key_padding_mask is not None:  # asked once here instead of in every layer
-            key_padding_mask = needed_padding_mask(
-                key_padding_mask, self._first.mask, self._first.merge
-            )
+            first = next(self.layers()).attention
+            key_padding_mask = needed_padding_mask(key_padding_mask, first.mask, first.merge)
         return self.through(
             ids, position_ids, lambda attention, x: attention(x, position_ids, key_padding_mask)
         )
@@ -71,17 +70,12 @@ class GPT(Transformer):
         self, ids: Ids, position_ids: PositionIds, attend: Callable[[Attention, States], States]
     ) -> States:
         """Embedding, blocks and the last norm, with the attention of each layer run by `attend`."""
-        x = self.position.on_embeddings(
-            functional.embedding(ids, self.embedding), position_ids.query
-        )
+        x = functional.embedding(ids, self.embedding)
+        x = self.position.on_embeddings(x, position_ids.query)
         for block in self.layers():
             x = block(x, attend)
         return self.norm(x)
 
-    @property
-    def _first(self) -> Attention:
-        return next(self.layers()).attention
-
     def cached(self, batch: int, length: int) -> CachedGPT:
         """The same model one token at a time, with room for `length` tokens of `batch` rows."""
-        return CachedGPT.from_gpt(self, batch, length)
+        return CachedGPT(self, batch, length)

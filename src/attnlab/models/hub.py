@@ -118,9 +118,8 @@ class HubModel:
         finally:
             self.library.set_attn_implementation(usual)
         if not maps or any(weights is None for weights in maps):
-            raise UsageError(
-                f"{self.name}: a {self._settings.model_type!r} gives no attention maps"
-            )
+            kind = self._settings.model_type
+            raise UsageError(f"{self.name}: a {kind!r} gives no attention maps")
         return list(maps)
 
     @torch.no_grad()
@@ -228,10 +227,14 @@ def _model(folder: Path, options: dict[str, Any], own_head: bool) -> Any:
     kind = _class_of(folder) if own_head and "gguf_file" not in options else None
     if kind is None:
         from transformers import AutoModelForCausalLM as kind
-    loaded: Any = kind.from_pretrained(folder, output_loading_info=True, **options)
-    model, report = loaded
-    absent = [*report["missing_keys"], *report["mismatched_keys"]]
-    if absent:
+    return load_whole(kind, folder, **options)
+
+
+def load_whole(kind: Any, folder: Path, without: str = "\0", **options: Any) -> Any:
+    """A model of this class; only weights with `without` in their name may be missing."""
+    model, report = kind.from_pretrained(folder, output_loading_info=True, **options)
+    missing = [*report["missing_keys"], *report["mismatched_keys"]]
+    if absent := [name for name in missing if without not in name]:
         raise IntegrityError(f"{folder}: {len(absent)} weights are missing, {absent[0]} first")
     return model
 

@@ -154,7 +154,13 @@ def export(model: GPT, tokenizer: str | HubTokenizer | None, folder: Path) -> No
         tokenizer.library.save_pretrained(folder)
     elif tokenizer is not None:
         write_text(folder / "tokenizer.json", tokenizer)
-        write_json(folder / "tokenizer_config.json", _tokenizer_settings(markers, model.context))
+        settings = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": model.context,
+            **{kind: word for kind, (word, _) in markers.items()},
+        }
+        write_json(folder / "tokenizer_config.json", settings)
     write_text(folder / "generation_config.json", GenerationConfig(**ids).to_json_string())
     write_text(folder / "README.md", _readme(model))
     write_text(folder / "config.json", config.to_json_string())
@@ -199,19 +205,10 @@ def _markers(tokenizer: str | HubTokenizer | None, vocabulary: int) -> dict[str,
     return markers
 
 
-def _tokenizer_settings(markers: dict[str, tuple[str, int]], context: int) -> dict[str, Any]:
-    spelt = {kind: word for kind, (word, _) in markers.items()}
-    plain = {"clean_up_tokenization_spaces": False, "model_max_length": context}
-    return {"tokenizer_class": "PreTrainedTokenizerFast", **plain, **spelt}
-
-
 def _readme(model: GPT) -> str:
     c = model.config
-    known = (
-        ""
-        if c.is_gpt2 or c.is_llama
-        else "import attnlab.models.hugging_face  # makes attnlab-gpt known\n"
-    )
+    ours = "import attnlab.models.hugging_face  # makes attnlab-gpt known\n"
+    known = "" if c.is_gpt2 or c.is_llama else ours
     parts = ", ".join(f"{name} {getattr(c, name).to_json()['name']}" for name in SEAMS)
     return f"""\
 # A GPT made with attnlab

@@ -64,7 +64,7 @@ class LinearNll(torch.autograd.Function):
         keep = (targets != IGNORE)[:, None]
         with torch.autocast(x.device.type, enabled=False):
             rows = torch.where(keep, x, 0).to(dtype)
-            wide = _pad_rows(weight.to(dtype))
+            wide = pad_rows(weight.to(dtype))
             total, slopes = _in_pieces(rows, wide, targets, len(weight), grad)
         if slopes is not None:
             dx, dweight = slopes
@@ -101,7 +101,8 @@ def _in_pieces(
         z = torch.mm(part, weight.T, out=None if room is None else room[: len(part)])
         z[:, vocab:] = -torch.inf  # columns that only fill up the width
         if stays and exact == x.dtype:
-            log_p = _softmax_in_place(z, safe)
+            # z becomes p; the log is exact unless p is as small as 1e-38
+            log_p = torch.softmax(z, dim=1, out=z).gather(1, safe).log()
             if not (log_p > UNDERFLOW).all():
                 log_p = torch.log_softmax(part @ weight[:vocab].T, dim=1).gather(1, safe)
         else:
@@ -120,11 +121,6 @@ def _in_pieces(
     return total, (dx, dweight) if grad else None
 
 
-def _softmax_in_place(z: Tensor, target: Tensor) -> Tensor:
-    """z becomes p; returns log p of the targets, which is exact unless p is as small as 1e-38."""
-    return torch.softmax(z, dim=1, out=z).gather(1, target).log()
-
-
 def _product_dtype(x: Tensor) -> torch.dtype:
     """What torch's own linear map would compute in."""
     kind = x.device.type
@@ -133,7 +129,8 @@ def _product_dtype(x: Tensor) -> torch.dtype:
     return x.dtype
 
 
-def _pad_rows(weight: Tensor) -> Tensor:
+def pad_rows(weight: Tensor) -> Tensor:
+    """The matrix with rows of zeros at its end, so that on a GPU kernels for whole tiles apply."""
     short = -len(weight) % _for_device(WIDTH, weight.device)
     return functional.pad(weight, (0, 0, 0, short)) if short else weight
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from attnlab.core.errors import UsageError
 from attnlab.models.block import States
+from attnlab.models.loss import pad_rows
 from attnlab.parts.attention import Attention
 from attnlab.parts.cached import why_not_cached
 from attnlab.parts.fast import fused_bias, fused_heads, is_fast
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from attnlab.models.gpt import GPT
 
 WARM_UP = 3  # steps before a recording: libraries choose their kernels in them
-ROUND = 64  # rows of the output matrix on a GPU: 50,257 of them cost five times as much as 50,304
 
 
 def why_not_static(model: "GPT") -> str | None:
@@ -45,8 +45,7 @@ class StaticGPT:
     def __init__(self, model: "GPT", batch: int, length: int) -> None:
         if reason := why_not_static(model):
             raise UsageError(f"this model cannot be decoded in fixed shapes: {reason}")
-        if length > model.context:
-            raise UsageError(f"{length} positions, but this model reads {model.context} at most")
+        model.check_length(length)
         self.model, self.batch, self.length = model, batch, length
         weights = model.embedding
         dims = model.config.dims
@@ -64,7 +63,8 @@ class StaticGPT:
         self.logprobs = torch.zeros((length, batch), device=weights.device)
         self.written = torch.zeros(batch, dtype=torch.int64, device=weights.device)
         self.steps = 0
-        self.head = _pad_rows(model.output_matrix.detach())
+        # on a GPU, 50,257 rows cost five times as much as 50,304
+        self.head = pad_rows(model.output_matrix.detach())
         self.recorded: torch.cuda.CUDAGraph | None = None
         self.logits = torch.empty(0)
 
@@ -121,14 +121,10 @@ class StaticGPT:
         """Row i becomes row rows[i] (beams that survive); as many rows as before."""
         if len(rows) != self.batch:
             raise UsageError(f"fixed shapes: {self.batch} rows, got {len(rows)}")
-        for kept, axis in (
-            (self.keys, 1),
-            (self.values, 1),
-            (self.position_ids, 0),
-            (self.padding, 0),
-            (self.at, 0),
-        ):
-            kept.copy_(kept.index_select(axis, rows))
+        for kept in (self.keys, self.values):
+            kept.copy_(kept.index_select(1, rows))
+        for kept in (self.position_ids, self.padding, self.at):
+            kept.copy_(kept.index_select(0, rows))
 
     def _run_step(self) -> None:
         """One step: read `ids`; the likeliest are the next ones, unless others are given."""
@@ -185,11 +181,3 @@ class StaticGPT:
         with torch.cuda.graph(self.recorded):
             self._run_step()
         restore()
-
-
-def _pad_rows(matrix: Tensor) -> Tensor:
-    """On a GPU with rows of zeros at its end, so that kernels for whole tiles apply."""
-    more = -len(matrix) % ROUND
-    if matrix.device.type != "cuda" or not more:
-        return matrix
-    return torch.cat([matrix, matrix.new_zeros(more, matrix.shape[1])])

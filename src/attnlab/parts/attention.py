@@ -8,35 +8,29 @@ import math
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from attnlab.parts.fast import fused_bias, fused_heads, is_fast, needed_padding_mask
 from attnlab.parts.mask import Causal, Mask
 from attnlab.parts.merge import Concat, Merge
 from attnlab.parts.normalise import Normalise, Softmax
-from attnlab.parts.part import Dims, PositionIds
+from attnlab.parts.part import Dims, Key, KeyRows, Padding, PositionIds, Query, QueryRows, Scores
 from attnlab.parts.position import Position
 from attnlab.parts.project import Linear, Project, repeat_heads
-
-PerQuery = Float[Tensor, "batch head query d_head"]
-PerKey = Float[Tensor, "batch kv_head key d_head"]
-PerPair = Float[Tensor, "batch head query key"]
-Padding = Bool[Tensor, "batch key"] | None  # True: padding, a key nobody may look at
-Out = Float[Tensor, "batch query d_model"]
 
 
 @dataclass(frozen=True)
 class Steps:
     """Everything attention computes on the way to `out`; shared keys are repeated for each head."""
 
-    q: PerQuery
+    q: Query
     k: Float[Tensor, "batch head key d_head"]
     v: Float[Tensor, "batch head key d_head"]
-    scores: PerPair
-    weights: PerPair
-    heads: PerQuery
-    out: Out
+    scores: Scores
+    weights: Scores
+    heads: Query
+    out: QueryRows
 
 
 class Attention(nn.Module):
@@ -75,11 +69,8 @@ class Attention(nn.Module):
         return "; ".join(reasons + [part.leaks for part in parts if part.leaks]) or None
 
     def qkv(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-        position_ids: PositionIds | None = None,
-    ) -> tuple[PerQuery, PerKey, PerKey, PositionIds]:
+        self, x_query: QueryRows, x_key: KeyRows, position_ids: PositionIds | None = None
+    ) -> tuple[Query, Key, Key, PositionIds]:
         """Queries and keys that know their positions, values, and those positions."""
         q, k, v = self.project(x_query, x_key)
         position_ids = position_ids or PositionIds.of(q, k)
@@ -88,8 +79,8 @@ class Attention(nn.Module):
 
     def steps(
         self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
+        x_query: QueryRows,
+        x_key: KeyRows,
         position_ids: PositionIds | None = None,
         key_padding_mask: Padding = None,
     ) -> Steps:
@@ -97,7 +88,7 @@ class Attention(nn.Module):
         return self.follow(*self.qkv(x_query, x_key, position_ids), key_padding_mask)
 
     def follow(
-        self, q: PerQuery, k: PerKey, v: PerKey, position_ids: PositionIds, padding: Padding
+        self, q: Query, k: Key, v: Key, position_ids: PositionIds, padding: Padding
     ) -> Steps:
         """From queries, keys and values to `out`: the definition."""
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
@@ -108,15 +99,18 @@ class Attention(nn.Module):
         return Steps(q, k, v, scores, weights, heads, self.merge(heads))
 
     def forward(
-        self, x: Out, position_ids: PositionIds | None = None, key_padding_mask: Padding = None
-    ) -> Out:
+        self,
+        x: QueryRows,
+        position_ids: PositionIds | None = None,
+        key_padding_mask: Padding = None,
+    ) -> QueryRows:
         """steps(x, x).out at every position that is not padding, by the shortest exact way."""
         padding = needed_padding_mask(key_padding_mask, self.mask, self.merge)
         return self.out(*self.qkv(x, x, position_ids), padding)
 
     def out(
-        self, q: PerQuery, k: PerKey, v: PerKey, position_ids: PositionIds, padding: Padding
-    ) -> Out:
+        self, q: Query, k: Key, v: Key, position_ids: PositionIds, padding: Padding
+    ) -> QueryRows:
         """follow(…).out, by one fused product where the parts allow it."""
         if not is_fast(self.position, self.normalise):
             return self.follow(q, k, v, position_ids, padding).out

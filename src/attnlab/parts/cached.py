@@ -1,10 +1,10 @@
 """Decoding token by token: the keys and values of an attention are kept, the rest is its own.
 
-cached = CachedAttention.from_attention(attention, batch=2, length=128)
+cached = CachedAttention(attention, TextSoFar(batch=2, length=128))
 cached.step(x[:, :5]);  cached.step(x[:, 5:6])      # rows of attention(x), piece by piece
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -12,8 +12,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.parts.attention import Attention, Padding
-from attnlab.parts.part import PositionIds
+from attnlab.parts.attention import Attention
+from attnlab.parts.part import Padding, PositionIds
+
+NewRows = Float[Tensor, "batch new d_model"]
+NewIds = Int[Tensor, "#batch new"]
+NewPadding = Bool[Tensor, "batch new"] | None
+RowNumbers = Int[Tensor, " row"]
 
 
 def why_not_cached(attention: Attention) -> str | None:
@@ -41,7 +46,7 @@ class Buffer:
         self.filled += count
         return self.data.narrow(self.axis, 0, self.filled)
 
-    def take(self, rows: Int[Tensor, " row"]) -> None:
+    def take(self, rows: RowNumbers) -> None:
         """Keep these rows of the batch, in this order."""
         if self.data is not None:
             self.data = self.data[rows]
@@ -55,18 +60,12 @@ class Read(NamedTuple):
     padding: Padding
 
 
-@dataclass
 class TextSoFar:
     """Positions and padding of what was read; all layers of a model share it."""
 
-    batch: int
-    length: int
-    padded: bool = False
-    _positions: Buffer = field(init=False)
-    _padding: Buffer = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._positions, self._padding = Buffer(1, self.length), Buffer(1, self.length)
+    def __init__(self, batch: int, length: int) -> None:
+        self.batch, self.length, self.padded = batch, length, False
+        self._positions, self._padding = Buffer(1, length), Buffer(1, length)
 
     @property
     def filled(self) -> int:
@@ -79,53 +78,36 @@ class TextSoFar:
             room = f"{self.batch} rows of {self.length} tokens"
             raise UsageError(f"the cache has room for {room}, got {rows} of {self.filled + new}")
 
-    def append(
-        self, ids: Int[Tensor, "#batch new"], key_padding_mask: Bool[Tensor, "batch new"] | None
-    ) -> Read:
+    def append(self, ids: NewIds, key_padding_mask: NewPadding) -> Read:
         """Add tokens at these positions."""
         rows, new = self.batch, ids.shape[1]
         mask = key_padding_mask
         self.padded = self.padded or mask is not None
-        if mask is None:
-            mask = ids.new_zeros((rows, new), dtype=torch.bool)
         everything = self._positions.append(ids.expand(rows, new))
-        padding = self._padding.append(mask)
-        newest = new == 1 and not self.padded
-        among_all = PositionIds(ids, everything, newest=newest)
+        empty = ids.new_zeros((rows, new), dtype=torch.bool)
+        padding = self._padding.append(empty if mask is None else mask)
+        among_all = PositionIds(ids, everything, newest=new == 1 and not self.padded)
         return Read(PositionIds(ids, ids), among_all, padding if self.padded else None)
 
-    def take(self, rows: Int[Tensor, " row"]) -> None:
+    def take(self, rows: RowNumbers) -> None:
         """Keep these rows, in this order."""
         self._positions.take(rows)
         self._padding.take(rows)
         self.batch = len(rows)
 
 
-@dataclass
 class CachedAttention:
     """An attention and the keys and values of what it has read; keys know their positions."""
 
-    attention: Attention
-    text: TextSoFar
-    keys: Buffer
-    values: Buffer
-
-    @staticmethod
-    def from_attention(
-        attention: Attention, batch: int, length: int, text: TextSoFar | None = None
-    ) -> "CachedAttention":
-        """Room for `length` tokens of `batch` rows; refused where a step could not be exact."""
+    def __init__(self, attention: Attention, text: TextSoFar) -> None:
         if reason := why_not_cached(attention):
             raise UsageError(f"this attention cannot be decoded token by token: {reason}")
-        text = text or TextSoFar(batch, length)
-        return CachedAttention(attention, text, Buffer(2, length), Buffer(2, length))
+        self.attention, self.text = attention, text
+        self.keys, self.values = Buffer(2, text.length), Buffer(2, text.length)
 
     def step(
-        self,
-        x: Float[Tensor, "batch new d_model"],
-        position_ids: Int[Tensor, "#batch new"] | None = None,
-        key_padding_mask: Bool[Tensor, "batch new"] | None = None,
-    ) -> Float[Tensor, "batch new d_model"]:
+        self, x: NewRows, position_ids: NewIds | None = None, key_padding_mask: NewPadding = None
+    ) -> NewRows:
         """The attention's output at the new positions; no gradient is kept."""
         rows, new = x.shape[:2]
         self.text.check_room(rows, new)
@@ -135,18 +117,13 @@ class CachedAttention:
         return self.read(x, self.text.append(position_ids, key_padding_mask))
 
     @torch.no_grad()
-    def read(self, x: Float[Tensor, "batch new d_model"], read: Read) -> Tensor:
+    def read(self, x: NewRows, read: Read) -> NewRows:
         """The same for tokens that the shared text knows already."""
         q, k, v, _ = self.attention.qkv(x, x, read.new)
         keys, values = self.keys.append(k), self.values.append(v)
         return self.attention.out(q, keys, values, read.among_all, read.padding)
 
-    def take(self, rows: Int[Tensor, " row"]) -> None:
-        """Keep these rows, in this order (beams that survive)."""
-        self.text.take(rows)
-        self.take_keys(rows)
-
-    def take_keys(self, rows: Int[Tensor, " row"]) -> None:
-        """The same for keys and values alone, where the text is shared."""
+    def take(self, rows: RowNumbers) -> None:
+        """Keep the keys and values of these rows, in this order; the text may be shared."""
         self.keys.take(rows)
         self.values.take(rows)

@@ -5,20 +5,15 @@ when the weights are the softmax and the position part adds to scores a function
 """
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from attnlab.parts.mask import Mask
 from attnlab.parts.merge import Merge
 from attnlab.parts.normalise import Normalise
-from attnlab.parts.part import PositionIds
+from attnlab.parts.part import Key, Padding, PositionIds, Query
 from attnlab.parts.position import Position
 from attnlab.parts.project import repeat_heads
-
-Padding = Bool[Tensor, "batch key"] | None
-PerQuery = Float[Tensor, "batch head query d_head"]
-PerKey = Float[Tensor, "batch kv_head key d_head"]
 
 
 def is_fast(position: Position, normalise: Normalise) -> bool:
@@ -40,11 +35,7 @@ def needed_padding_mask(key_padding_mask: Padding, mask: Mask, merge: Merge) -> 
 
 
 def fused_bias(
-    q: PerQuery,
-    mask: Mask,
-    position: Position,
-    position_ids: PositionIds,
-    key_padding_mask: Padding,
+    q: Query, mask: Mask, position: Position, position_ids: PositionIds, key_padding_mask: Padding
 ) -> Tensor | None:
     """What is added to the scores, or where to look as a bool.
 
@@ -62,8 +53,8 @@ def fused_bias(
 
 
 def fused_heads(
-    q: PerQuery, k: PerKey, v: PerKey, bias: Tensor | None, is_causal: bool, scale: float
-) -> PerQuery:
+    q: Query, k: Key, v: Key, bias: Tensor | None, is_causal: bool, scale: float
+) -> Query:
     """softmax(scale · q·k + bias) v; keys shared by several heads are not repeated for one query.
 
     The heads of one group then stand side by side, as if they were the positions of one query.

@@ -1,7 +1,5 @@
 """Linear maps drawn from an explicit generator; nothing here reads torch's global one."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -37,8 +35,3 @@ def normal_(weight: Tensor, std: float, generator: torch.Generator) -> Tensor:
     """Filled in place; a tensor without storage (a model about to be loaded) is left alone."""
     with torch.no_grad():
         return weight if weight.is_meta else weight.normal_(0.0, std, generator=generator)
-
-
-def torch_bound(inputs: int) -> float:
-    """torch's default for nn.Linear: weights and biases uniform in ±1/√inputs."""
-    return 1 / math.sqrt(inputs)

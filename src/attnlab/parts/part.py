@@ -9,11 +9,11 @@ In Python one writes `Alibi.Config(base=4.0)`; the word "alibi" is for JSON and 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast, get_type_hints
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from attnlab.core.config import suggest
@@ -21,6 +21,13 @@ from attnlab.core.errors import UsageError
 
 P = TypeVar("P", bound="Part")
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+Count = Annotated[int, Field(ge=1)]
+QueryRows = Float[Tensor, "batch query d_model"]
+KeyRows = Float[Tensor, "batch key d_model"]
+Query = Float[Tensor, "batch head query d_head"]
+Key = Float[Tensor, "batch kv_head key d_head"]
+Scores = Float[Tensor, "batch head query key"]
+Padding = Bool[Tensor, "batch key"] | None  # True: padding, a key nobody may look at
 
 
 @dataclass(frozen=True)
@@ -69,9 +76,7 @@ class PositionIds:
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def of(
-        q: Float[Tensor, "batch head query d_head"], k: Float[Tensor, "batch kv_head key d_head"]
-    ) -> "PositionIds":
+    def of(q: Query, k: Key) -> "PositionIds":
         """Queries and keys both start at 0."""
         ids = torch.arange(max(q.shape[2], k.shape[2]), device=q.device)[None]
         return PositionIds(ids[:, : q.shape[2]], ids[:, : k.shape[2]], plain=True)

@@ -3,8 +3,8 @@
 corpus.py       documents and their splits; drama.py: the speeches of a play
 tokenizer.py    word, character and byte-pair tokenizers (on the tokenizers library)
 batches.py      packed windows or one sentence per row, as a pure function of seed and step
-birthplaces.py  where was X born: from people.py and biographies.py, or from files
-span_corruption.py  prefix ⁇ suffix ⁇ span; mixed.py: several sources in one batch
+birthplaces.py  where was X born: from people.py, or from files
+span_corruption.py  prefix ⁇ suffix ⁇ span
 labelled.py     labelled texts: sentiment.py, boolq.py, snli.py, or a user's tables.py and
                 split_folder.py; encoder_inputs.py: their tokens and batches for an encoder
 summaries.py    articles with summaries; prompts.py: prompts with answers as batches

@@ -8,7 +8,7 @@ Rows are gathered in numpy: torch's indexing wakes its threads, which takes mill
 cores are busy.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,10 +16,12 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
+from attnlab.training.batch import Batches
 
 BATCHES_PER_BUCKET = 50  # how many batches `bucketed` sorts together
 
@@ -95,6 +97,41 @@ class SentenceBatches:
     def batch(self, step: int) -> Batch:
         """Return batch number `step`; `rows` sentences make an epoch."""
         return self._ragged.batch(self._sampler.batch(step))
+
+
+class MixedBatches:
+    """Batch `step` has the rows of batch `step` of every source, in the given order.
+
+    one   a b c □      other   d e        mixed   a b c □
+                               f g                d e # #
+                                                  f g # #
+    """
+
+    def __init__(self, *sources: Batches) -> None:
+        if not sources:
+            raise UsageError("nothing to mix")
+        self.sources = sources
+
+    def batch(self, step: int) -> Batch:
+        """Return one batch of all rows; added positions are padding and not scored."""
+        parts: list[Batch] = [source.batch(step) for source in self.sources]
+        width = max(part.ids.shape[1] for part in parts)
+
+        def stack(tensors: Iterable[Tensor], value: int | bool) -> Tensor:
+            return torch.cat([pad(t, (0, width - t.shape[1]), value=value) for t in tensors])
+
+        masks = (
+            torch.zeros_like(part.ids, dtype=torch.bool)
+            if part.key_padding_mask is None
+            else part.key_padding_mask
+            for part in parts
+        )
+        mask = stack(masks, True)
+        return Batch(
+            stack((part.ids for part in parts), 0),
+            stack((part.targets for part in parts), IGNORE),
+            mask if bool(mask.any()) else None,
+        )
 
 
 Order = Callable[[int], np.ndarray]  # the number of an epoch -> its items
@@ -188,6 +225,14 @@ class _RaggedRows:
         mask = offsets[:-1] >= last
         targets = np.where(mask, IGNORE, padded[:, 1:])
         return Batch(_tensor(padded[:, :-1]), _tensor(targets), torch.from_numpy(mask))
+
+
+def pad_rows(rows: Sequence[Ids], width: int, value: int) -> Tensor:
+    """Stack rows of ids, each padded on its right to `width` with `value`."""
+    padded = np.full((len(rows), width), value, dtype=np.int64)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+    return torch.from_numpy(padded)
 
 
 def _tensor(ids: np.ndarray) -> Tensor:

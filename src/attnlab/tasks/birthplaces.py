@@ -20,9 +20,8 @@ from pathlib import Path
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.measure.diversity import ngrams
-from attnlab.tasks.biographies import draw_biographies
 from attnlab.tasks.corpus import read_text
-from attnlab.tasks.people import Person, invent_names, normalise
+from attnlab.tasks.people import Person, draw_biographies, invent_names, normalise
 
 QUESTION = "Where was {name} born?"
 _WORDS = re.compile(r"\w+")

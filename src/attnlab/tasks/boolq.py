@@ -44,14 +44,11 @@ def boolq(files: Mapping[str, Path] | None = None) -> LabelledData:
     train, dev_examples = _examples(rows), _examples(dev)
     if test and set(ANSWER_KEYS) & test[0].fields.keys():
         return LabelledData("boolq", LABELS, train, dev_examples, _examples(test))
-    note = "dev is cut in two by passage: one half chooses, the other is reported"
-    return LabelledData(
-        "boolq", LABELS, train, *split_in_halves(dev_examples, str(files["dev"]), _passage), note
+    halves = split_in_halves(
+        dev_examples, str(files["dev"]), lambda row: text_key(row.second or "")
     )
-
-
-def _passage(row: Example) -> str:
-    return text_key(row.second or "")
+    note = "dev is cut in two by passage: one half chooses, the other is reported"
+    return LabelledData("boolq", LABELS, train, *halves, note)
 
 
 def _examples(rows: Sequence[TableRow]) -> Examples:

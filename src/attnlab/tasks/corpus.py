@@ -12,14 +12,16 @@ that gives three different documents.
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from attnlab.core.errors import UsageError, from_os_error
 from attnlab.tasks.drama import strip_front_matter
 
+Row = TypeVar("Row")
 TEXT_LIMIT = 1_000_000_000  # bytes of one text file
 MIN_DOCUMENTS = 3  # different ones, so that train, dev and test can have one each
 _BLANK = re.compile(r"\n[ \t\f\v]*\n")
@@ -30,19 +32,23 @@ _SHORT = re.compile(r"\b(?:Mrs?|Ms|Messrs|Dr|St|Prof|Rev|vs|[A-HJ-NP-Z])\.\s+\Z"
 
 
 @dataclass(frozen=True)
-class Splits:
+class Splits(Generic[Row]):
     """Documents to train on, to choose settings by (dev), and to evaluate on once (test)."""
 
-    train: tuple[str, ...]
-    dev: tuple[str, ...]
-    test: tuple[str, ...]
+    train: tuple[Row, ...]
+    dev: tuple[Row, ...]
+    test: tuple[Row, ...]
 
-    def map(self, change: Callable[[str], str]) -> "Splits":
+    def map(self, change: Callable[[Row], Row]) -> "Splits[Row]":
         """Apply `change` to every document after the split, so that it does not change the hash."""
         return Splits(*(tuple(change(d) for d in part) for part in self.parts))
 
+    def as_dict(self) -> dict[str, tuple[Row, ...]]:
+        """Return the splits by name, as the audit split-overlap takes them."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
     @property
-    def parts(self) -> tuple[tuple[str, ...], ...]:
+    def parts(self) -> tuple[tuple[Row, ...], tuple[Row, ...], tuple[Row, ...]]:
         """The documents of (train, dev, test), in this order."""
         return self.train, self.dev, self.test
 
@@ -73,11 +79,9 @@ class Corpus:
         if not texts:
             why = f"{len(files)} .txt files, all empty" if files else "no .txt file"
             raise UsageError(f"{path}: {why}")
-        return (
-            Corpus(tuple(texts), path.name)
-            if len(texts) > 1
-            else Corpus.from_text(texts[0], str(path))
-        )
+        if len(texts) == 1:
+            return Corpus.from_text(texts[0], str(path))
+        return Corpus(tuple(texts), path.name)
 
     @staticmethod
     def from_text(text: str, name: str = "text") -> "Corpus":
@@ -87,7 +91,7 @@ class Corpus:
         """
         rules: tuple[tuple[Callable[[str], Iterable[str]], str], ...] = (
             (_BLANK.split, "\n\n"),
-            (_lines, "\n"),
+            (lambda whole: whole.split("\n"), "\n"),
             (split_sentences, " "),
         )
         two = None
@@ -101,7 +105,7 @@ class Corpus:
             raise UsageError(f"{name}: one sentence only; a train and a dev split need two")
         return two
 
-    def split(self, dev: float = 0.1, test: float = 0.1) -> Splits:
+    def split(self, dev: float = 0.1, test: float = 0.1) -> Splits[str]:
         """Split by hash into train, dev and test; `dev` and `test` are fractions.
 
         With few documents the hash may leave a split empty. It then takes the document whose hash
@@ -109,20 +113,10 @@ class Corpus:
         takes from test or dev, and dev from test. So two documents give no test split, and one
         raises UsageError.
         """
-        if not (dev > 0 and test >= 0 and dev + test < 1):
-            raise UsageError(f"splits: need 0 < dev, 0 <= test, dev + test < 1; got {dev}, {test}")
-        fractions = {
-            key: hash_fraction(key) for key in {collapse_whitespace(d) for d in self.documents}
-        }
-        if len(fractions) < 2:
-            raise UsageError(f"{self.name}: one document only; a train and a dev split need two")
-        part_of = _assign_splits(fractions, dev, test)
-        parts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
-        for document in self.documents:
-            parts[part_of[collapse_whitespace(document)]].append(document)
-        return Splits(*(tuple(part) for part in parts.values()))
+        keys = [collapse_whitespace(document) for document in self.documents]
+        return split_by_key(self.documents, keys, self.name, dev, test)
 
-    def passages(self, dev: float = 0.1, test: float = 0.1) -> Splits:
+    def passages(self, dev: float = 0.1, test: float = 0.1) -> Splits[str]:
         """Split, then join neighbouring documents of one file that are in the same split.
 
         In a stream of text the lines of a poem then follow each other as in the file, except
@@ -136,6 +130,22 @@ class Corpus:
         for part, run in groupby(self.documents, key=lambda d: part_of[collapse_whitespace(d)]):
             parts[part].append(self.between.join(run))
         return Splits(*(tuple(part) for part in parts))
+
+
+def split_by_key(
+    rows: Sequence[Row], keys: Sequence[str], name: str, dev: float, test: float
+) -> Splits[Row]:
+    """Split rows by the hash of their keys into train, dev and test, as `Corpus.split` says."""
+    if not (dev > 0 and test >= 0 and dev + test < 1):
+        raise UsageError(f"splits: need 0 < dev, 0 <= test, dev + test < 1; got {dev}, {test}")
+    fractions = {key: hash_fraction(key) for key in set(keys)}
+    if len(fractions) < 2:
+        raise UsageError(f"{name}: one document only; a train and a dev split need two")
+    part_of = _assign_splits(fractions, dev, test)
+    parts: dict[str, list[Row]] = {"train": [], "dev": [], "test": []}
+    for row, key in zip(rows, keys, strict=True):
+        parts[part_of[key]].append(row)
+    return Splits(*map(tuple, parts.values()))
 
 
 def read_text(path: Path, *, empty: bool = False) -> str:
@@ -200,10 +210,6 @@ def hash_fraction(key: str) -> float:
     """SHA-256 of the text as a number in [0, 1)."""
     digest = hashlib.sha256(key.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
-
-
-def _lines(text: str) -> list[str]:
-    return text.split("\n")
 
 
 def _assign_splits(fractions: dict[str, float], dev: float, test: float) -> dict[str, str]:

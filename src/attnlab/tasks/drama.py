@@ -22,9 +22,7 @@ _ENDS = re.compile(r"^(?:\*{3} ?END OF TH|End of (?:the |this )?Project Gutenber
 _BYLINE = re.compile(r"\A\s*[^\n]+\n\s*by William Shakespeare[ \t]*\n", re.I)
 _FINIS = re.compile(r"\n\s*(?:THE END|FINIS)\.?\s*\Z")
 _LEAVING = re.compile(r"(?<=[.!?])\s*(?:Exeunt|Exit)\.?$", re.M)  # a direction without brackets
-_MARKS = re.compile(
-    r"^[ \t]*(?:[@_*][ \t]*){3,}$|_", re.M
-)  # horizontal rules, leftovers, _italics_
+_MARKS = re.compile(r"^[ \t]*(?:[@_*][ \t]*){3,}$|_", re.M)  # rules, leftovers, _italics_
 
 _DIRECTION = re.compile(r"[\[{][^\[\]{}]*[\]}]")
 _UNOPENED = re.compile(r"\A[^\]}]*[\]}]")
@@ -45,9 +43,7 @@ _NAME = r"(?:\d\.? )?[A-Z][A-Za-z.,'& \-]{0,40}?"
 _SPEAKER = re.compile(rf"({_NAME})[.:]\s*\Z")
 _CAPITALS = re.compile(r"(?:\d\.? )?[A-Z][A-Z.,'& \-]{2,40}[.:]?\s*\Z")
 _INLINE = re.compile(rf"({_NAME})[.:]\s+(?=\S)")
-_DASH = re.compile(
-    r"([.!?]['\"]?)--+"
-)  # "I hear them.--Stand, ho!": the dash after a stop is dropped
+_DASH = re.compile(r"([.!?]['\"]?)--+")  # "I hear them.--Stand, ho!" loses its dash
 _BLANK = re.compile(r"\n[ \t]*\n")
 
 

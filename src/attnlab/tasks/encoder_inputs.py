@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Texts
 from attnlab.models.hub import quiet
-from attnlab.tasks.batches import EpochSampler, bucketed, shuffled
+from attnlab.tasks.batches import EpochSampler, bucketed, pad_rows, shuffled
 from attnlab.tasks.labelled import Example
 
 MAX_EXAMPLES = 3  # truncated rows whose lost text is kept
@@ -88,9 +87,9 @@ class EncodedExamples:
         width = max(width, int(lengths.max()))
         token_types = None
         if self.token_types is not None:
-            token_types = _pad_rows([self.token_types[i] for i in numbers], width, 0)
+            token_types = pad_rows([self.token_types[i] for i in numbers], width, 0)
         return Texts(
-            _pad_rows(rows, width, self.pad),
+            pad_rows(rows, width, self.pad),
             torch.from_numpy(np.arange(width) >= lengths[:, None]),
             token_types,
             torch.from_numpy(self.labels[np.asarray(numbers)]),
@@ -143,14 +142,11 @@ def encode_examples(
     with quiet():  # it would warn of every text that is truncated below
         full = _tokenize(tokenizer, examples)
         long = [i for i, ids in enumerate(full["input_ids"]) if len(ids) > max_tokens]
-        short = None
-        if long:
-            limits = {"truncation": "longest_first", "max_length": max_tokens}
-            short = _tokenize(tokenizer, [examples[i] for i in long], **limits)
+        limits = {"truncation": "longest_first", "max_length": max_tokens}
+        short = _tokenize(tokenizer, [examples[i] for i in long], **limits) if long else {}
     ids, token_types = list(full["input_ids"]), full.get("token_type_ids")
     lost, truncated = np.zeros(len(ids), dtype=np.int64), []
     for index, row in enumerate(long):
-        assert short is not None
         lost[row] = len(ids[row]) - len(short["input_ids"][index])
         if len(truncated) < MAX_EXAMPLES:
             text = _lost_text(examples[row], full[row], short[index])
@@ -191,10 +187,3 @@ def _lost_text(example: Example, full: Any, short: Any) -> str:
 
 def _arrays(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(row, dtype=np.int64) for row in rows)
-
-
-def _pad_rows(rows: Sequence[np.ndarray], width: int, value: int) -> Tensor:
-    padded = np.full((len(rows), width), value, dtype=np.int64)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return torch.from_numpy(padded)

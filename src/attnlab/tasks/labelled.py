@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attnlab.core.errors import UsageError
 from attnlab.core.plural import counted
-from attnlab.tasks.corpus import Corpus, collapse_whitespace
+from attnlab.tasks.corpus import collapse_whitespace, split_by_key
 from attnlab.tasks.tables import TableRow, read_table
 
 DEV, TEST = 0.1, 0.1  # fractions of a user's table
@@ -38,6 +38,7 @@ class Example:
 
 
 Examples = tuple[Example, ...]
+Key = Callable[[Example], str]
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,17 @@ class Columns:
     second: str | None = None
 
 
+def example_key(row: Example) -> str:
+    """SHA-256 of an example's texts in hex; copies that differ in case or spaces share it."""
+    return text_key(*row.texts)
+
+
+def text_key(*texts: str) -> str:
+    """SHA-256 of texts in hex, without case and extra spaces."""
+    words = "\0".join(collapse_whitespace(text.casefold()) for text in texts)
+    return hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()
+
+
 def majority(examples: Sequence[Example]) -> float:
     """Fraction of the most frequent class: the accuracy of a constant answer."""
     return max(Counter(e.label for e in examples).values()) / len(examples)
@@ -88,9 +100,8 @@ def read_labelled_table(path: Path, columns: Columns) -> LabelledData:
     rows = read_table(path)
     row_labels = [row.label(columns.label) for row in rows]  # reports a wrong column first
     if len(rows) < MIN_ROWS:
-        raise UsageError(
-            f"{path}: {counted(len(rows), 'row')}; train, dev and test need {MIN_ROWS}"
-        )
+        have = counted(len(rows), "row")
+        raise UsageError(f"{path}: {have}; train, dev and test need {MIN_ROWS}")
     labels = class_names(row_labels, str(path), len(rows))
     return split_by_hash(path.name, labels, to_examples(rows, columns, labels))
 
@@ -124,32 +135,23 @@ def class_names(labels: Iterable[str], where: str, rows: int) -> tuple[str, ...]
 
 def split_by_hash(name: str, labels: tuple[str, ...], rows: Examples) -> LabelledData:
     """Split 80 / 10 / 10 by the hash of each key; every class must occur in train."""
-    keys = [example_key(row) for row in rows]
-    parts = Corpus(tuple(dict.fromkeys(keys)), name).split(DEV, TEST).parts
-    split_of = {key: i for i, part in enumerate(parts) for key in part}
-    splits: tuple[list[Example], ...] = ([], [], [])
-    for row, key in zip(rows, keys, strict=True):
-        splits[split_of[key]].append(row)
-    train, dev, test = map(tuple, splits)
-    if not test:
+    splits = split_by_key(rows, list(map(example_key, rows)), name, DEV, TEST)
+    if not splits.test:
         raise UsageError(f"{name}: too few different texts for train, dev and test")
-    trained = {row.label for row in train}
-    absent = next((labels[i] for i in range(len(labels)) if i not in trained), None)
-    if absent is not None:
-        raise UsageError(f"{name}: no row to learn {absent!r} from; it is too rare for a class")
-    return LabelledData(name, labels, train, dev, test)
+    trained = {row.label for row in splits.train}
+    for number, label in enumerate(labels):
+        if number not in trained:
+            raise UsageError(f"{name}: no row to learn {label!r} from; it is too rare for a class")
+    return LabelledData(name, labels, *splits.parts)
 
 
 def split_by_sizes(
-    rows: Sequence[Example],
-    sizes: Sequence[int],
-    key: Callable[[Example], str] | None = None,
+    rows: Sequence[Example], sizes: Sequence[int], key: Key = example_key
 ) -> list[Examples]:
     """Sort rows by key and split them into parts of these sizes; equal keys stay together.
 
     The sizes are exact if all keys differ; otherwise a part may have a few rows more.
     """
-    key = key or example_key
     ordered = sorted(rows, key=lambda row: (key(row), row.texts, row.label))
     if sum(sizes) != len(ordered):
         raise UsageError(f"parts of {sum(sizes):,} rows cannot be cut from {len(ordered):,}")
@@ -167,22 +169,9 @@ def split_by_sizes(
 HALVED_NOTE = "no test with labels: one half of dev chooses, the other is reported"
 
 
-def split_in_halves(
-    dev: Examples, where: str, key: Callable[[Example], str] | None = None
-) -> tuple[Examples, Examples]:
+def split_in_halves(dev: Examples, where: str, key: Key = example_key) -> tuple[Examples, Examples]:
     """Split dev by the order of the keys into one half to choose by and one to report."""
     first, second = split_by_sizes(dev, (len(dev) // 2, len(dev) - len(dev) // 2), key)
     if not first or not second:
         raise UsageError(f"{where}: too few different texts to be cut in two, without a test")
     return first, second
-
-
-def example_key(row: Example) -> str:
-    """SHA-256 of an example's texts in hex; copies that differ in case or spaces share it."""
-    return text_key(*row.texts)
-
-
-def text_key(*texts: str) -> str:
-    """SHA-256 of texts in hex, without case and extra spaces."""
-    words = "\0".join(collapse_whitespace(text.casefold()) for text in texts)
-    return hashlib.sha256(words.encode(errors="surrogatepass")).hexdigest()

@@ -19,7 +19,7 @@ from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 from attnlab.models.hub import HubTokenizer
-from attnlab.tasks.batches import Batch, EpochSampler, shuffled
+from attnlab.tasks.batches import Batch, EpochSampler, pad_rows, shuffled
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,14 @@ def collate(examples: Iterable[PromptExample], pad: int = 0) -> Batch:
     starts = [len(e.prompt) - 1 for e in examples]  # the position that predicts the first token
     if not rows or min(starts) < 0:
         raise UsageError("an example needs a prompt: its last token predicts the answer")
-    width = max(map(len, rows)) - 1
-    ids = np.full((len(rows), width), pad, dtype=np.int64)
-    targets = np.full((len(rows), width), IGNORE, dtype=np.int64)
-    mask = np.ones((len(rows), width), dtype=bool)
-    for index, (row, start) in enumerate(zip(rows, starts, strict=True)):
-        size = len(row) - 1
-        ids[index, :size] = row[:-1]
-        targets[index, start:size] = row[start + 1 :]
-        mask[index, :size] = False
-    padding = torch.from_numpy(mask) if mask.any() else None
-    return Batch(torch.from_numpy(ids), torch.from_numpy(targets), padding)
+    lengths = np.array([len(row) - 1 for row in rows])
+    width = int(lengths.max())
+    targets = [
+        (IGNORE,) * start + row[start + 1 :] for row, start in zip(rows, starts, strict=True)
+    ]
+    mask = np.arange(width) >= lengths[:, None]
+    return Batch(
+        pad_rows([row[:-1] for row in rows], width, pad),
+        pad_rows(targets, width, IGNORE),
+        torch.from_numpy(mask) if mask.any() else None,
+    )

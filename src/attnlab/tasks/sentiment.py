@@ -23,7 +23,7 @@ from attnlab.tasks.labelled import (
     split_in_halves,
     to_examples,
 )
-from attnlab.tasks.tables import TableRow, read_first_line, read_table
+from attnlab.tasks.tables import read_first_line, read_table
 
 SIZES = (6920, 872, 738)
 LABELS = ("negative", "positive")
@@ -65,8 +65,7 @@ def _split(path: Path) -> Examples:
     if "label" not in columns:
         raise UsageError(f"{path}: line 1: needs a sentence and its label, 0 or 1")
     has_header = COLUMNS.text in read_first_line(path)
-    rows: list[TableRow] = read_table(path, None if has_header else columns)
-    return to_examples(rows, COLUMNS, NUMBERS)
+    return to_examples(read_table(path, None if has_header else columns), COLUMNS, NUMBERS)
 
 
 def _columns(path: Path) -> list[str]:

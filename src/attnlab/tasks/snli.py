@@ -14,7 +14,7 @@ from attnlab.tasks.labelled import (
     Example,
     Examples,
     LabelledData,
-    split_by_sizes,
+    split_in_halves,
     text_key,
     to_examples,
 )
@@ -32,8 +32,7 @@ def snli() -> LabelledData:
 
     files = get("snli").files
     parts = {name: _examples(_file(files, name)) for name in ("train", "test")}
-    size = len(parts["test"])
-    dev, test = split_by_sizes(parts["test"], (size // 2, size - size // 2), _premise_key)
+    dev, test = split_in_halves(parts["test"], "snli", _premise_key)
     held_out = {_premise_key(row) for row in (*dev, *test)}
     train = tuple(row for row in parts["train"] if _premise_key(row) not in held_out)
     return LabelledData("snli", LABELS, train, dev, test, NOTE)

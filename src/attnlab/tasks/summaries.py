@@ -14,8 +14,8 @@ from typing import Any
 
 from attnlab.core.errors import UsageError
 from attnlab.measure.sentences import sentences
-from attnlab.tasks.corpus import Corpus, collapse_whitespace, read_text
-from attnlab.tasks.texts import parse_json
+from attnlab.tasks.corpus import Splits, collapse_whitespace, read_text, split_by_key
+from attnlab.tasks.texts import parse_json_lines
 
 ARTICLE = ("document", "article")  # keys of a JSON row; the first that it has is read
 SUMMARY = ("summary", "highlights")
@@ -29,17 +29,7 @@ class SummaryRow:
     summary: str
 
 
-@dataclass(frozen=True)
-class SummarySplits:
-    """Rows to train on, to choose settings by (dev), and to evaluate on once (test)."""
-
-    train: tuple[SummaryRow, ...]
-    dev: tuple[SummaryRow, ...]
-    test: tuple[SummaryRow, ...]
-
-    def as_dict(self) -> dict[str, tuple[SummaryRow, ...]]:
-        """Return the splits by name, as the audit split-overlap takes them."""
-        return {"train": self.train, "dev": self.dev, "test": self.test}
+SummarySplits = Splits[SummaryRow]
 
 
 def xsum() -> tuple[SummaryRow, ...]:
@@ -61,8 +51,10 @@ def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
     Line ends become \\n, and white space at both ends of a text is removed.
     """
     rows = []
-    for number, line in enumerate(read_text(path).removesuffix("\n").split("\n"), 1):
-        row = _row(line, f"{path}: line {number}")
+    for where, fields in parse_json_lines(path, read_text(path)):
+        if not isinstance(fields, dict):
+            raise UsageError(f"{where}: must be an object with an article and a summary")
+        row = SummaryRow(_field(fields, ARTICLE, where), _field(fields, SUMMARY, where))
         if row.article and row.summary:
             rows.append(row)
     if not rows:
@@ -72,13 +64,7 @@ def read_summaries(path: Path) -> tuple[SummaryRow, ...]:
 
 def split_rows(rows: Sequence[SummaryRow], dev: float = 0.1, test: float = 0.2) -> SummarySplits:
     """Split by the hash of the article; rows that share a text stay together."""
-    keys = _duplicate_groups(rows)
-    parts = Corpus(tuple(dict.fromkeys(keys)), "rows").split(dev, test).parts
-    split_of = {collapse_whitespace(key): i for i, part in enumerate(parts) for key in part}
-    splits: tuple[list[SummaryRow], ...] = ([], [], [])
-    for row, key in zip(rows, keys, strict=True):
-        splits[split_of[collapse_whitespace(key)]].append(row)
-    return SummarySplits(*map(tuple, splits))
+    return split_by_key(rows, _duplicate_groups(rows), "rows", dev, test)
 
 
 def truncate_words(text: str, budget: int, encode: Callable[[str], Sized]) -> str:
@@ -112,13 +98,6 @@ def _asset(name: str) -> tuple[SummaryRow, ...]:
     from attnlab.assets import get
 
     return tuple(row for file in sorted(get(name).files) for row in read_summaries(file))
-
-
-def _row(line: str, where: str) -> SummaryRow:
-    fields = parse_json(line, where)
-    if not isinstance(fields, dict):
-        raise UsageError(f"{where}: must be an object with an article and a summary")
-    return SummaryRow(_field(fields, ARTICLE, where), _field(fields, SUMMARY, where))
 
 
 def _field(fields: dict[str, Any], names: Iterable[str], where: str) -> str:

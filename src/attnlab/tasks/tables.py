@@ -18,7 +18,7 @@ from typing import Any
 from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 from attnlab.tasks.corpus import read_text
-from attnlab.tasks.texts import JSON_LINES_SUFFIXES, parse_json
+from attnlab.tasks.texts import JSON_LINES_SUFFIXES, parse_json_lines
 
 TABLE_SUFFIXES = (".csv", ".tsv", *JSON_LINES_SUFFIXES)
 SEPARATORS = ",;\t"  # of a .csv: the first one that occurs in its header
@@ -80,9 +80,7 @@ def read_first_line(path: Path) -> list[str]:
 
 
 def _json_rows(path: Path, text: str) -> Iterator[TableRow]:
-    for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
-        where = f"{path}: line {number}"
-        fields = parse_json(line, where)
+    for where, fields in parse_json_lines(path, text):
         if not isinstance(fields, dict):
             raise UsageError(f"{where}: must be an object with named fields")
         yield TableRow(where, fields)

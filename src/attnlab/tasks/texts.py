@@ -9,6 +9,7 @@ The line end at the end of a file does not begin another line.
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,22 @@ def read_texts(path: Path) -> list[str]:
     """Read the texts of a file; anything else raises a one-line UsageError that tells where."""
     content = read_text(path, empty=True)
     if path.suffix.lower() == ".json":
-        return _texts_of_list(parse_json(content, f"{path}"), path)
-    lines = content.removesuffix("\n").split("\n") if content else []
+        items = parse_json(content, str(path))
+        if not isinstance(items, list):
+            raise UsageError(f"{path}: must hold a list of texts, holds {_json_type(items)}")
+        return [_text_of_item(item, f"{path}: item {i}") for i, item in enumerate(items, 1)]
+    if not content:
+        return []
     if path.suffix.lower() not in JSON_LINES_SUFFIXES:
-        return lines
-    return [
-        _text_of_item(parse_json(line, f"{path}: line {number}"), f"{path}: line {number}")
-        for number, line in enumerate(lines, 1)
-    ]
+        return content.removesuffix("\n").split("\n")
+    return [_text_of_item(item, where) for where, item in parse_json_lines(path, content)]
+
+
+def parse_json_lines(path: Path, content: str) -> Iterator[tuple[str, Any]]:
+    """Yield the value of every line of a file, and where it is: the file and the line."""
+    for number, line in enumerate(content.removesuffix("\n").split("\n"), 1):
+        where = f"{path}: line {number}"
+        yield where, parse_json(line, where)
 
 
 def parse_json(text: str, where: str) -> Any:
@@ -39,12 +48,6 @@ def parse_json(text: str, where: str) -> Any:
     except (ValueError, RecursionError) as error:  # ValueError: also integers that are too large
         why = getattr(error, "msg", None) or type(error).__name__
         raise UsageError(f"{where}: not JSON ({why})") from None
-
-
-def _texts_of_list(value: Any, path: Path) -> list[str]:
-    if not isinstance(value, list):
-        raise UsageError(f"{path}: must hold a list of texts, holds {_json_type(value)}")
-    return [_text_of_item(item, f"{path}: item {number}") for number, item in enumerate(value, 1)]
 
 
 def _text_of_item(item: Any, where: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
 import numpy as np
-from tokenizers import Regex, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Encoding, Regex, decoders, models, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
 
 from attnlab.core.config import suggest
@@ -54,16 +54,17 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens."""
-        return [i for piece in _split_long_text(text) for i in self._ids(piece)]
+        return [i for piece in _split_long_text(text) for i in self._encoding(piece).ids]
 
     def unknown_pieces(self, text: str) -> list[str]:
         """Return the characters or words of a text that are outside the vocabulary, in order."""
-        return [
-            piece[start:end]
-            for piece in _split_long_text(text)
-            for token, (start, end) in self._tokens_with_offsets(piece)
-            if token == self.unknown
-        ]
+        unknown = []
+        for piece in _split_long_text(text):
+            encoding = self._encoding(piece)
+            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+                if token == self.unknown:
+                    unknown.append(piece[start:end])
+        return unknown
 
     def row(self, text: str) -> list[int]:
         """Return the ids of <START> text <STOP>."""
@@ -110,17 +111,13 @@ class Tokenizer:
             raise IntegrityError(f"not a tokenizer: {str(error)[:200]}") from None
         return Tokenizer(library)
 
-    def _ids(self, piece: str) -> list[int]:
-        return self._library.encode(_check_unicode(piece), add_special_tokens=False).ids
-
-    def _tokens_with_offsets(self, piece: str) -> Iterator[tuple[int, tuple[int, int]]]:
-        encoded = self._library.encode(_check_unicode(piece), add_special_tokens=False)
-        yield from zip(encoded.ids, encoded.offsets, strict=True)
+    def _encoding(self, piece: str) -> Encoding:
+        return self._library.encode(_check_unicode(piece), add_special_tokens=False)
 
     def _parts(self, document: str) -> Iterator[np.ndarray]:
         yield np.array([self.start], dtype=np.int32)
         for piece in _split_long_text(document):
-            yield np.array(self._ids(piece), dtype=np.int32)
+            yield np.array(self._encoding(piece).ids, dtype=np.int32)
         yield np.array([self.stop], dtype=np.int32)
 
 
@@ -167,13 +164,8 @@ def _word_or_char_library(
         library.decoder = decoders.Fuse()
     else:
         library.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD), "removed", invert=True)
-        library.decoder = decoders.Sequence(
-            [
-                decoders.Replace(Regex(_NO_SPACE_BEFORE), " "),
-                decoders.Fuse(),
-                decoders.Strip(" ", 1, 0),
-            ]
-        )
+        spaced = decoders.Replace(Regex(_NO_SPACE_BEFORE), " ")
+        library.decoder = decoders.Sequence([spaced, decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     return library, trainers.WordLevelTrainer(
         vocab_size=vocabulary or 2**31,
         min_frequency=min_count,
@@ -208,9 +200,7 @@ def _split_long_text(text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > MAX_CHARACTERS_PER_CALL:
         end = start + MAX_CHARACTERS_PER_CALL
-        for between in _BETWEEN_WORDS.finditer(
-            text, start + MAX_CHARACTERS_PER_CALL // 2, start + MAX_CHARACTERS_PER_CALL
-        ):
+        for between in _BETWEEN_WORDS.finditer(text, start + MAX_CHARACTERS_PER_CALL // 2, end):
             end = between.start()
         yield text[start:end]
         start = end

@@ -1,6 +1,5 @@
 """Atomic folders: one appears or disappears as a whole, and one process at a time changes it."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -85,8 +84,3 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def sha256_of(data: bytes) -> str:
-    """SHA-256 of the bytes, in hex."""
-    return hashlib.sha256(data).hexdigest()

@@ -9,6 +9,7 @@ A folder is written under a temporary name, synced to the disk and renamed, so i
 its files or not at all. Only a checkpoint whose hashes verify is ever loaded.
 """
 
+import hashlib
 import json
 import re
 import warnings
@@ -25,12 +26,7 @@ from attnlab.core.config import Settings
 from attnlab.core.errors import IntegrityError, MissingError, storage_errors
 from attnlab.core.files import sha256_file
 from attnlab.core.signed import signed_text
-from attnlab.training.atomic_folder import (
-    commit_folder,
-    list_names,
-    remove_folder,
-    sha256_of,
-)
+from attnlab.training.atomic_folder import commit_folder, list_names, remove_folder
 from attnlab.training.optimizer import optimizer_tensors, restore_optimizer
 from attnlab.training.tensors import (
     from_safetensors,
@@ -88,20 +84,19 @@ class Checkpoint:
     def load_model(self, model: nn.Module) -> None:
         """Copy weights and buffers into the model in place; a sharded model reads its shards."""
         if self._is_sharded(model):
-            from attnlab.training.sharded_checkpoint import ShardFiles, load_sharded_model
+            from attnlab.training.sharded_checkpoint import load_sharded_model
 
-            names = self._shard_names("1") or [MODEL]
-            load_sharded_model(ShardFiles(self.path, names, self.sha256), model)
+            load_sharded_model(self, self._shard_names("1") or [MODEL], model)
         else:
             restore_model(model, from_safetensors(self.read(MODEL)))
 
     def load_optimizer(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Load the stored optimizer state into the optimizer of this model."""
         if self._is_sharded(model):
-            from attnlab.training.sharded_checkpoint import ShardFiles, load_sharded_optimizer
+            from attnlab.training.sharded_checkpoint import load_sharded_optimizer
 
             names = self._shard_names("2") or [OPTIMIZER]
-            tensors = load_sharded_optimizer(ShardFiles(self.path, names, self.sha256), model)
+            tensors = load_sharded_optimizer(self, names, model)
         else:
             tensors = from_safetensors(self.read(OPTIMIZER))
         restore_optimizer(model, optimizer, tensors)
@@ -124,27 +119,23 @@ class Snapshot:
     optimizer: Optimizer
     log: bytes
 
-    def files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (name, bytes) one at a time, so that memory holds only one file."""
-        yield MODEL, to_safetensors(model_tensors(self.model))
-        yield OPTIMIZER, to_safetensors(optimizer_tensors(self.model, self.optimizer))
-        yield from self.metadata_files()
-
-    def metadata_files(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (name, bytes) of the files without tensors: the log and the state."""
-        yield LOG, self.log
-        yield STATE, (json.dumps(self.state.model_dump(mode="json"), indent=1) + "\n").encode()
-
-    def files_with_manifest(self, shards: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the files, then the manifest with their hashes and those of `shards`.
+    def files(self, shards: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+        """Yield (name, bytes) one at a time, so that memory holds only one file; the manifest last.
 
         `shards` maps names of tensor files that are already written to their hashes.
         """
         hashes = dict(shards)
-        for name, data in self.metadata_files() if shards else self.files():
-            hashes[name] = sha256_of(data)
+        for name, data in self._contents(tensors=not shards):
+            hashes[name] = hashlib.sha256(data).hexdigest()
             yield name, data
         yield MANIFEST, manifest_text(self.state.step, hashes).encode()
+
+    def _contents(self, tensors: bool) -> Iterator[tuple[str, bytes]]:
+        if tensors:
+            yield MODEL, to_safetensors(model_tensors(self.model))
+            yield OPTIMIZER, to_safetensors(optimizer_tensors(self.model, self.optimizer))
+        yield LOG, self.log
+        yield STATE, (json.dumps(self.state.model_dump(mode="json"), indent=1) + "\n").encode()
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -160,15 +151,15 @@ def save_checkpoint(
     `shards` holds the hashes of the tensor files if the processes have written them already.
     """
     path = checkpoint_path(folder, snapshot.state.step)
-    commit_folder(path, snapshot.files_with_manifest(shards or {}), exist_ok=bool(shards))
+    commit_folder(path, snapshot.files(shards or {}), exist_ok=bool(shards))
     return path
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """Open a checkpoint after verifying every file; a mismatch raises IntegrityError."""
     step, entries = _read_manifest(path)
-    for name in entries.keys() - {STATE}:
-        _verify_hash(path / name, entries[name])
+    for name in entries.keys() - {STATE}:  # not held in memory: a shard may be large
+        _check_hash(path / name, _read_file(path / name, sha256_file), entries[name])
     try:
         state = State.model_validate_json(_read_verified(path / STATE, entries[STATE]))
     except ValidationError:
@@ -227,7 +218,7 @@ def _step_of(path: Path) -> int:
 
 def _best_step(path: Path) -> int | None:
     try:
-        return State.model_validate_json(_read_bytes(path / STATE)).best_step
+        return State.model_validate_json(_read_file(path / STATE, Path.read_bytes)).best_step
     except (IntegrityError, ValidationError):
         return None
 
@@ -235,17 +226,19 @@ def _best_step(path: Path) -> int | None:
 def manifest_text(step: int, files: dict[str, str]) -> str:
     """Return the text of MANIFEST.json: format, step, the hash of each file, and its own hash."""
     number = FORMAT if MODEL in files else SHARDED_FORMAT  # so that older versions refuse it
-    value = {"format": number, "step": step, "files": files}
-    return signed_text(value)
+    return signed_text({"format": number, "step": step, "files": files})
 
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, str]]:
     """Read step and hashes; the text must be byte for byte what `manifest_text` returns."""
     where = path / MANIFEST
-    data = _read_bytes(where)
+    data = _read_file(where, Path.read_bytes)
     try:
         manifest = json.loads(data)
-        _refuse_newer(where, manifest["format"])
+        number = manifest["format"]
+        if isinstance(number, int) and number > SHARDED_FORMAT:
+            newer = f"(format {number}, this reads {SHARDED_FORMAT})"
+            raise NewerFormatError(f"{where}: written by a newer attnlab {newer}")
         step, files = int(manifest["step"]), dict(manifest["files"])
         same = data == manifest_text(step, files).encode()
     except (KeyError, TypeError, ValueError, RecursionError):
@@ -261,28 +254,15 @@ def _is_valid_layout(names: set[str]) -> bool:
     return {LOG, STATE} <= names and (tensors == {MODEL, OPTIMIZER} or sharded)
 
 
-def _refuse_newer(where: Path, number: object) -> None:
-    if isinstance(number, int) and number > SHARDED_FORMAT:
-        raise NewerFormatError(
-            f"{where}: written by a newer attnlab (format {number}, this reads {SHARDED_FORMAT})"
-        )
-
-
 def _read_verified(path: Path, sha256: str) -> bytes:
-    data = _read_bytes(path)
-    if sha256_of(data) != sha256:
-        raise IntegrityError(f"{path}: SHA-256 differs from what was written")
+    data = _read_file(path, Path.read_bytes)
+    _check_hash(path, hashlib.sha256(data).hexdigest(), sha256)
     return data
 
 
-def _verify_hash(path: Path, sha256: str) -> None:
-    """Verify a file without holding it in memory: a shard may be large."""
-    if _read_file(path, sha256_file) != sha256:
+def _check_hash(path: Path, found: str, written: str) -> None:
+    if found != written:
         raise IntegrityError(f"{path}: SHA-256 differs from what was written")
-
-
-def _read_bytes(path: Path) -> bytes:
-    return _read_file(path, Path.read_bytes)
 
 
 def _read_file(path: Path, read: Callable[[Path], T]) -> T:

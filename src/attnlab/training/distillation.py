@@ -99,15 +99,11 @@ class DistillationLoss:
         with torch.no_grad():
             teacher = logits_of(self.teacher, batch)[scored]
         student = logits_of(model, batch)[scored]
-        check_same_vocabulary(student.shape[-1], teacher.shape[-1])
+        ours, theirs = student.shape[-1], teacher.shape[-1]
+        if ours != theirs:
+            raise UsageError(
+                f"the student has {ours:,} tokens and the teacher {theirs:,}: their probabilities "
+                "cannot be compared; distil on the teacher's texts instead"
+            )
         divergences = DIVERGENCES[self.divergence](student, teacher, self.temperature)
         return divergences.sum(), scored.sum()
-
-
-def check_same_vocabulary(student: int, teacher: int) -> None:
-    """Raise UsageError if the vocabulary sizes of student and teacher differ."""
-    if student != teacher:
-        raise UsageError(
-            f"the student has {student:,} tokens and the teacher {teacher:,}: their probabilities "
-            "cannot be compared; distil on the teacher's texts instead"
-        )

@@ -35,14 +35,13 @@ from attnlab.training.determinism import environment, isolate_torch_state, seed_
 from attnlab.training.log import MetricLog, parse_log
 from attnlab.training.optimizer import build_optimizer
 from attnlab.training.ranks import Ranks
-from attnlab.training.result import Ending, Hooks, Progress, TrainResult
+from attnlab.training.result import Ending, Evaluate, Hooks, Progress, TrainResult
 from attnlab.training.schedule import learning_rate
 from attnlab.training.settings import TrainSettings
 from attnlab.training.update import Loss, Update, Updater, nll
 
-RESERVED_NAMES = frozenset(
-    {"step", "loss", "learning_rate", "gradient_norm", "tokens"}
-)  # columns of every line of the log
+# columns of every line of the log
+RESERVED_NAMES = frozenset({"step", "loss", "learning_rate", "gradient_norm", "tokens"})
 
 
 def train(  # noqa: PLR0913  (the public entry point)
@@ -164,7 +163,7 @@ class _Loop:
         if evaluates or self.settings.is_due(self.settings.checkpoint_every, done):
             self.ranks.broadcast_buffers(self.model)
         if self.hooks.evaluate and evaluates:
-            values = self._evaluate()
+            values = self._evaluate(self.hooks.evaluate)
             improved = self.ranks.decide(self._update_best(values["value"]))
             line |= {name: v if math.isfinite(v) else None for name, v in values.items()}
         self.log.add(line)
@@ -173,11 +172,10 @@ class _Loop:
         if self.hooks.progress is not None and self.ranks.is_main:
             self.hooks.progress(Progress(done, self.settings.steps, update.loss, self._speed()))
 
-    def _evaluate(self) -> dict[str, float]:
-        assert self.hooks.evaluate is not None
+    def _evaluate(self, evaluate: Evaluate) -> dict[str, float]:
         self.model.eval()
         with torch.no_grad():
-            answer = self.ranks.run(self.model, self.hooks.evaluate)
+            answer = self.ranks.run(self.model, evaluate)
         self.model.train()
         values = dict(answer) if isinstance(answer, Mapping) else {"value": float(answer)}
         if "value" not in values or not RESERVED_NAMES.isdisjoint(values):

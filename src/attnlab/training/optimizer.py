@@ -74,12 +74,6 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, tensors: dict[str,
     )
 
 
-def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
-    """Set the same learning rate in every parameter group."""
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-
-
 def first_non_finite(
     model: nn.Module, any_rank: Callable[[bool], bool] = lambda flag: flag
 ) -> str | None:

@@ -116,7 +116,8 @@ class ProcessGroup(Ranks):
         used = [p for p, count in zip(parameters, sums[2:].tolist(), strict=True) if count]
         for dtype in sorted({p.dtype for p in used}, key=str):
             group = [p for p in used if p.dtype == dtype]
-            flat = torch.cat([_gradient(p).flatten() for p in group])
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in group]
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
             self._all_reduce(flat)
             for p, part in zip(group, flat.split([p.numel() for p in group]), strict=True):
                 p.grad = part.view_as(p)
@@ -179,20 +180,17 @@ def join_process_group(device: str, sharded: bool = False) -> Iterator[Ranks]:
             world_size=int(os.environ["WORLD_SIZE"]),
             timeout=timedelta(seconds=TIMEOUT_SECONDS),
         )
-        _current.append(_create_group(device, sharded))
+        if sharded:
+            from attnlab.training.fsdp import ShardedProcessGroup  # half a second of imports
+
+            _current.append(ShardedProcessGroup(device))
+        else:
+            _current.append(ProcessGroup())
     try:
         yield _current[0]
     finally:
         _current.clear()
         distributed.destroy_process_group()
-
-
-def _create_group(device: str, sharded: bool) -> ProcessGroup:
-    if not sharded:
-        return ProcessGroup()
-    from attnlab.training.fsdp import ShardedProcessGroup  # half a second of imports
-
-    return ShardedProcessGroup(device)
 
 
 def _rendezvous_store() -> Any:
@@ -209,8 +207,7 @@ def _rendezvous_store() -> Any:
         timeout=timedelta(seconds=TIMEOUT_SECONDS),
     )
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefix = f"attnlab-{attempt}"
-    return distributed.PrefixStore(prefix, store)
+    return distributed.PrefixStore(f"attnlab-{attempt}", store)
 
 
 @contextmanager
@@ -226,7 +223,3 @@ def lost_peer_error(error: RuntimeError) -> RankLostError:
     """Make the error for a lost process, with the first line of torch's message."""
     reason = (str(error).splitlines() or [""])[0][:160]
     return RankLostError(f"another process of this training is gone: {reason}")
-
-
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

@@ -8,6 +8,7 @@ import numpy as np
 from torch import nn
 
 Ending = Literal["done", "stopped", "diverged"]
+Evaluate = Callable[[nn.Module], float | Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Hooks:
     stop       called before every step; if it returns True, the loop saves a checkpoint and stops
     """
 
-    evaluate: Callable[[nn.Module], float | Mapping[str, float]] | None = None
+    evaluate: Evaluate | None = None
     progress: Callable[[Progress], None] | None = None
     stop: Callable[[], bool] | None = None
 

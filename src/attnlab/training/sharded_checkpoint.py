@@ -7,10 +7,9 @@ and a model reads what it holds, whole or sharded, however many processes wrote 
 
 import math
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -30,16 +29,10 @@ from attnlab.training.atomic_folder import list_names
 from attnlab.training.optimizer import optimizer_tensors, trainable_parameters
 from attnlab.training.tensors import check_matching_tensors, is_sharded, model_tensors
 
+if TYPE_CHECKING:
+    from attnlab.training.checkpoint import Checkpoint
+
 WEIGHTS, OPTIMIZER_STATE = 1, 2  # the file number in the names model-0000N-of-00002
-
-
-@dataclass(frozen=True)
-class ShardFiles:
-    """The files to read from a checkpoint folder, and all files whose hashes were verified."""
-
-    folder: Path
-    names: Collection[str]
-    verified: Collection[str]
 
 
 def write_shards(
@@ -73,38 +66,38 @@ def _write_without_collectives(
     planner.set_up_planner(dict(tensors), is_coordinator=rank == 0)
     writer.set_up_storage_writer(rank == 0)
     plan = writer.prepare_local_plan(planner.create_local_plan())
-    plan = writer.prepare_global_plan([plan] * size)[
-        rank
-    ]  # index in the list = number of the shard
+    plan = writer.prepare_global_plan([plan] * size)[rank]  # its index: the shard's number
     results = writer.write_data(planner.finish_plan(plan), planner).wait()
     return sorted({result.storage_data.relative_path for result in results})
 
 
-def load_sharded_model(files: ShardFiles, model: nn.Module) -> None:
-    """Read the weights into the model in place; of a sharded tensor, this process's shard."""
+def load_sharded_model(checkpoint: "Checkpoint", names: Sequence[str], model: nn.Module) -> None:
+    """Read the files `names` into the model in place; of a sharded tensor, this process's shard."""
     tensors = {name: tensor.detach() for name, tensor in model_tensors(model).items()}
-    check_matching_tensors(tensors, _read_tensor_specs(files))
-    _fill(files.folder, tensors)
+    check_matching_tensors(tensors, _read_tensor_specs(checkpoint, names))
+    _fill(checkpoint.path, tensors)
 
 
-def load_sharded_optimizer(files: ShardFiles, model: nn.Module) -> dict[str, Tensor]:
-    """Read the optimizer state by name; an entry is sharded where its parameter is."""
+def load_sharded_optimizer(
+    checkpoint: "Checkpoint", names: Sequence[str], model: nn.Module
+) -> dict[str, Tensor]:
+    """Read the optimizer state in the files `names`; an entry is sharded where its parameter is."""
     parameters = trainable_parameters(model)
     state: dict[str, Tensor] = {}
-    for name, spec in _read_tensor_specs(files).items():
+    for name, spec in _read_tensor_specs(checkpoint, names).items():
         owner = parameters.get(name.rpartition(".")[0])
         if owner is not None and is_sharded(owner) and owner.shape == spec.shape:
             state[name] = torch.zeros_like(owner, dtype=spec.dtype).detach()
         else:
             state[name] = torch.zeros(spec.shape, dtype=spec.dtype)
-    _fill(files.folder, state)
+    _fill(checkpoint.path, state)
     return state
 
 
-def _read_tensor_specs(files: ShardFiles) -> dict[str, Tensor]:
+def _read_tensor_specs(checkpoint: "Checkpoint", files: Sequence[str]) -> dict[str, Tensor]:
     """Return an empty meta tensor with the shape and dtype of every tensor in the files."""
-    folder = files.folder
-    for name in sorted(set(list_names(folder)) - set(files.verified)):
+    folder = checkpoint.path
+    for name in sorted(set(list_names(folder)) - checkpoint.sha256.keys()):
         if name.endswith(".safetensors"):  # torch would read every such file of the folder
             raise IntegrityError(f"{folder / name}: not a file of this checkpoint")
     try:
@@ -112,9 +105,7 @@ def _read_tensor_specs(files: ShardFiles) -> dict[str, Tensor]:
     except (SafetensorError, ValueError, KeyError) as error:
         raise IntegrityError(f"{folder}: not safetensors: {error}") from None
     stored: Any = metadata.storage_data
-    names = {
-        at.fqn for at, where in stored.items() if Path(where.relative_path).name in files.names
-    }
+    names = {at.fqn for at, where in stored.items() if Path(where.relative_path).name in files}
     specs: dict[str, Tensor] = {}
     for name in sorted(names):
         entry: Any = metadata.state_dict_metadata[name]

@@ -16,7 +16,7 @@ and the token types stay. The base encoder is copied, never changed.
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -60,10 +60,6 @@ class ParameterCounts:
     trained: int
     stored: int
     head: int
-
-    def as_json(self) -> dict[str, int]:
-        """Return {"trained": …, "stored": …, "head": …}."""
-        return asdict(self)
 
 
 def build_classifier(

@@ -7,14 +7,14 @@ the whole step, so that one micro-batch or eight give the same step.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attnlab.core.errors import UsageError
-from attnlab.training.optimizer import first_non_finite, set_learning_rate
+from attnlab.training.optimizer import first_non_finite
 from attnlab.training.ranks import Ranks
 from attnlab.training.settings import TrainSettings
 from attnlab.training.tensors import local_tensor
@@ -22,15 +22,9 @@ from attnlab.training.tensors import local_tensor
 Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]  # (model, batch) -> (sum, count)
 
 
-class _LanguageModel(Protocol):
-    def nll(
-        self, ids: Tensor, targets: Tensor, key_padding_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor]: ...
-
-
-def nll(model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+def nll(model: Any, batch: Any) -> tuple[Tensor, Tensor]:
     """Σ -log p over the scored targets of a language model, and how many there are."""
-    return cast(_LanguageModel, model).nll(batch.ids, batch.targets, batch.key_padding_mask)
+    return model.nll(batch.ids, batch.targets, batch.key_padding_mask)
 
 
 @dataclass(frozen=True)
@@ -94,8 +88,11 @@ class Updater:
         if not problem:
             clip = self.settings.clip
             scale = clip / norm if 0 < clip < norm else 1.0
-            _multiply([local_tensor(g) for g in self._gradients()], scale / scored)
-            set_learning_rate(self.optimizer, rate)
+            local = [local_tensor(g) for g in self._gradients()]
+            # all in one call; torch has no public function for it
+            torch._foreach_mul_(local, scale / scored)  # pyright: ignore[reportPrivateUsage]
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return Update(loss, norm, scored, problem)
@@ -111,8 +108,3 @@ class Updater:
             where = first_non_finite(self.model, self.ranks.any_rank) or "all parameters together"
             return f"step {step + 1}: the gradient of {where} is not finite"
         return ""
-
-
-def _multiply(tensors: list[Tensor], factor: float) -> None:
-    """Multiply all tensors in place in one call; torch has no public function for it."""
-    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateUsage]

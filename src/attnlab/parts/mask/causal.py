@@ -12,12 +12,7 @@ from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 class Causal(Mask, name="causal"):
     """The mask of a language model."""
 
-    triangular = True
-
-    @property
-    def causal(self) -> bool:
-        """True: no later position is ever allowed."""
-        return True
+    triangular = causal = True
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i."""

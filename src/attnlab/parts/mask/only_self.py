@@ -15,10 +15,7 @@ from attnlab.parts.mask.base import Allowed, KeyPositions, Mask, QueryPositions
 class OnlySelf(Mask, name="self"):
     """The diagonal."""
 
-    @property
-    def causal(self) -> bool:
-        """True: no later position is ever allowed."""
-        return True
+    causal = True
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j = i."""

@@ -14,4 +14,5 @@ class OwnBlock(Local, name="own-block"):
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i, and no border between them."""
-        return (key <= query) & (key // self.size == query // self.size)
+        size = self.config.size
+        return (key <= query) & (key // size == query // size)

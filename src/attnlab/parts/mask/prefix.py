@@ -28,11 +28,7 @@ class Prefix(Mask, name="prefix"):
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
         super().__init__(config, dims, generator)
         self.length = config.length
-
-    @property
-    def causal(self) -> bool:
-        """A prefix of one is seen by later positions anyway."""
-        return self.length <= 1
+        self.causal = config.length <= 1  # a prefix of one is seen by later positions anyway
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """j <= i or j < length."""

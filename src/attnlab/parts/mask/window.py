@@ -14,4 +14,4 @@ class Window(Local, name="window"):
 
     def forward(self, query: QueryPositions, key: KeyPositions) -> Allowed:
         """i − size < j <= i."""
-        return (key <= query) & (key > query - self.size)
+        return (key <= query) & (key > query - self.config.size)

@@ -1,6 +1,7 @@
 """Seam `merge`: heads -> out."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,6 +16,8 @@ Heads = Float[Tensor, "batch head pos d_head"]
 class Merge(Part):
     """out = W_o · (the heads side by side, after `arrange`). `out` is the map of every merge."""
 
+    per_position: ClassVar[bool] = False  # a position's output depends on its own heads alone
+
     @dataclass(frozen=True, kw_only=True)
     class Config(Part.Config["Merge"]):
         """Nothing that all merges share."""
@@ -22,11 +25,6 @@ class Merge(Part):
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
         super().__init__(config, dims, generator)
         self.out = linear(dims.heads * dims.d_head, dims.d_model, dims.bias, generator)
-
-    @property
-    def per_position(self) -> bool:
-        """Whether a position's output depends on that position's heads alone."""
-        return False
 
     @property
     def why_not_cached(self) -> str | None:

@@ -6,10 +6,7 @@ from attnlab.parts.merge.base import Heads, Merge
 class Concat(Merge, name="concat"):
     """Heads in their own order."""
 
-    @property
-    def per_position(self) -> bool:
-        """True: heads of one position stay with it."""
-        return True
+    per_position = True
 
     def arrange(self, heads: Heads) -> Heads:
         """The heads as they are."""

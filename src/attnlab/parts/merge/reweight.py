@@ -19,7 +19,7 @@ class Reweight(Merge, name="reweight"):
     """Louder heads count more; how loud is known only when the whole row has been read."""
 
     leaks: ClassVar[str | None] = "a head's weight is its norm over the whole row, the future too"
-    rows: Tensor
+    rows: Tensor  # of the last training batch
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Merge.Config):
@@ -37,9 +37,7 @@ class Reweight(Merge, name="reweight"):
         super().__init__(config, dims, generator)
         self.over_batch = config.over == "batch"
         self.off_at_inference = config.off_at_inference
-        self.register_buffer(
-            "rows", torch.ones((), dtype=torch.int64)
-        )  # of the last training batch
+        self.register_buffer("rows", torch.ones((), dtype=torch.int64))
 
     def arrange(self, heads: Heads) -> Heads:
         """Each head times its weight."""

@@ -6,10 +6,7 @@ is the same function. Any difference it shows is noise of the seed.
 
 from dataclasses import dataclass
 
-import torch
-
 from attnlab.parts.merge.base import Heads, Merge
-from attnlab.parts.part import Dims
 
 
 class Shift(Merge, name="shift"):
@@ -21,15 +18,9 @@ class Shift(Merge, name="shift"):
 
         by: int = 1
 
-    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
-        super().__init__(config, dims, generator)
-        self.by = config.by
-
-    @property
-    def per_position(self) -> bool:
-        """True: heads of one position stay with it."""
-        return True
+    config: Config
+    per_position = True
 
     def arrange(self, heads: Heads) -> Heads:
         """Rolled along the heads."""
-        return heads.roll(self.by, dims=1)
+        return heads.roll(self.config.by, dims=1)

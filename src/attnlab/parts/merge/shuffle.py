@@ -24,6 +24,7 @@ class Shuffle(Merge, name="shuffle"):
     Training and evaluation count apart: how often a model is evaluated changes no trained weight.
     """
 
+    per_position = True  # whatever the order, heads of one position stay with it
     fixed: Tensor | None
     seed: Tensor
     calls: Tensor
@@ -42,11 +43,6 @@ class Shuffle(Merge, name="shuffle"):
         self.register_buffer("fixed", order if once else None)
         self.register_buffer("seed", None if once else seed)
         self.register_buffer("calls", None if once else torch.zeros(2, dtype=torch.int64))
-
-    @property
-    def per_position(self) -> bool:
-        """True: whatever the order, heads of one position stay with it."""
-        return True
 
     @property
     def why_not_cached(self) -> str | None:
@@ -78,6 +74,5 @@ def _draw(heads: int, seed: Tensor, mode: int, call: Tensor) -> Tensor:
     return torch.randperm(heads, generator=stream.torch_generator())
 
 
-_draw_uncompiled: Any = torch.compiler.disable(
-    _draw
-)  # a generator is made here, which no graph can hold
+# a generator is made here, which no graph can hold
+_draw_uncompiled: Any = torch.compiler.disable(_draw)

@@ -1,10 +1,11 @@
 """Seam `mlp`: x -> out(hidden units of x), every position on its own."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.parts.initialise import linear
 from attnlab.parts.part import Dims, Part
@@ -15,16 +16,15 @@ States = Float[Tensor, "batch pos d_model"]
 class Mlp(Part):
     """`wide` is the first map, `out` the one back to d_model, with `d_mlp` hidden units between."""
 
-    wide: nn.Linear
-    out: nn.Linear
+    products: ClassVar[int] = 1  # how many maps to the hidden units `wide` holds
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part.Config["Mlp"]):
         """Nothing that all MLPs share: their width is the model's `d_mlp`."""
 
-    def build_maps(self, dims: Dims, units: int, generator: torch.Generator) -> None:
-        """Draw `wide` (to so many units), then `out`."""
-        self.wide = linear(dims.d_model, units, dims.bias, generator)
+    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
+        super().__init__(config, dims, generator)
+        self.wide = linear(dims.d_model, self.products * dims.d_mlp, dims.bias, generator)
         self.out = linear(dims.d_mlp, dims.d_model, dims.bias, generator)
 
     def forward(self, x: States) -> States:

@@ -1,18 +1,14 @@
 """W₃ (silu(W₁ x) · W₂ x), silu(u) = u / (1 + exp(−u)) (Shazeer 2020); the MLP of Llama."""
 
-import torch
 from torch.nn.functional import silu
 
 from attnlab.parts.mlp.base import Mlp, States
-from attnlab.parts.part import Dims
 
 
 class Swiglu(Mlp, name="swiglu"):
     """`wide` holds the rows of the gate W₁, then those of W₂: one product for both."""
 
-    def __init__(self, config: Mlp.Config, dims: Dims, generator: torch.Generator) -> None:
-        super().__init__(config, dims, generator)
-        self.build_maps(dims, 2 * dims.d_mlp, generator)
+    products = 2
 
     def forward(self, x: States) -> States:
         """W₃ (silu(gate) · up)."""

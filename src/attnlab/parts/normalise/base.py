@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from attnlab.parts.part import Part
+from attnlab.parts.part import Part, Scores
 
-Scores = Float[Tensor, "batch head query key"]
 Allowed = Bool[Tensor, "#batch 1 query key"]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from attnlab.parts.part import Dims, PositionIds
+from attnlab.parts.part import PositionIds
 from attnlab.parts.position.base import Position, Scores
 
 
@@ -21,15 +21,13 @@ class Alibi(Position, name="alibi"):
 
         base: Annotated[float, Field(gt=0)] = 8.0
 
-    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
-        super().__init__(config, dims, generator)
-        self.base = config.base
+    config: Config
 
     def on_scores(self, scores: Scores, position_ids: PositionIds) -> Scores:
         """scores − slope · distance."""
         heads = scores.shape[1]
         exact = torch.promote_types(scores.dtype, torch.float32)
         head = torch.arange(1, heads + 1, device=scores.device).to(exact)
-        slope = torch.exp2(-self.base * head / heads)[:, None, None]
+        slope = torch.exp2(-self.config.base * head / heads)[:, None, None]
         distance = (position_ids.query[:, None, :, None] - position_ids.key[:, None, None, :]).abs()
         return scores - (slope * distance).to(scores.dtype)

@@ -6,12 +6,9 @@ from typing import ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.parts.part import Part, PositionIds
+from attnlab.parts.part import Key, Part, PositionIds, Query, Scores
 
 Embeddings = Float[Tensor, "batch pos d_model"]
-Query = Float[Tensor, "batch head query d_head"]
-Key = Float[Tensor, "batch kv_head key d_head"]
-Scores = Float[Tensor, "batch head query key"]
 
 
 class Position(Part):
@@ -20,9 +17,7 @@ class Position(Part):
     What is done to a query or key depends on its own position, to a score on its pair of them.
     """
 
-    additive: ClassVar[bool] = (
-        False  # an overridden on_scores is scores + (a function of positions)
-    )
+    additive: ClassVar[bool] = False  # on_scores adds a function of positions to the scores
 
     @dataclass(frozen=True, kw_only=True)
     class Config(Part.Config["Position"]):

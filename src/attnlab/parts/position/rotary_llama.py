@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.parts.part import Dims
+from attnlab.parts.part import Count, Dims
 from attnlab.parts.position.rotary import Rotary
 
 
@@ -29,18 +29,19 @@ class RotaryLlama(Rotary, name="rotary-llama"):
         factor: Annotated[float, Field(ge=1)] = 1.0
         low: Annotated[float, Field(gt=0)] = 1.0
         high: Annotated[float, Field(gt=0)] = 4.0
-        original: Annotated[int, Field(ge=1)] = 8192
+        original: Count = 8192
+
+    config: Config
 
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
         super().__init__(config, dims, generator)
-        self.scaling = config
         if config.factor > 1 and config.low >= config.high:
             raise UsageError(f"rotary-llama needs low < high, got {config.low} and {config.high}")
 
     def frequencies(self, half: int, dtype: torch.dtype, device: torch.device) -> Tensor:
         """1 / base^(2m/d_head), stretched where a factor is set."""
         exponent = torch.arange(0, 2 * half, 2, device=device).to(dtype) / (2 * half)
-        plain, c = 1.0 / self.base**exponent, self.scaling
+        plain, c = 1.0 / self.base**exponent, self.config
         if c.factor == 1:
             return plain
         wavelength = 2 * math.pi / plain

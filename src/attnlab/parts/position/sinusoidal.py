@@ -13,7 +13,6 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from attnlab.parts.part import Dims
 from attnlab.parts.position.base import Embeddings, Position
 
 
@@ -28,17 +27,14 @@ class Sinusoidal(Position, name="sinusoidal"):
         exponent: Literal["standard", "reported"] = "standard"
         base: Annotated[float, Field(gt=1)] = 10_000.0
 
-    def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
-        super().__init__(config, dims, generator)
-        self.scale, self.base = config.scale, config.base
-        self.standard = config.exponent == "standard"
+    config: Config
 
     def on_embeddings(self, x: Embeddings, position_ids: Int[Tensor, "#batch pos"]) -> Embeddings:
         """x + scale · p; angles in float32 at least."""
         exact = torch.promote_types(x.dtype, torch.float32)
         i = torch.arange(x.shape[-1], device=x.device)
         odd = i % 2
-        exponent = (i - odd if self.standard else i).to(exact) / x.shape[-1]
-        angle = position_ids[..., None].to(exact) * self.base**-exponent
+        exponent = (i - odd if self.config.exponent == "standard" else i).to(exact) / x.shape[-1]
+        angle = position_ids[..., None].to(exact) * self.config.base**-exponent
         waves = torch.where(odd == 1, angle.cos(), angle.sin())
-        return x + (self.scale * waves).to(x.dtype)
+        return x + (self.config.scale * waves).to(x.dtype)

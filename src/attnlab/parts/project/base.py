@@ -8,11 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attnlab.core.errors import UsageError
-from attnlab.parts.part import Dims, Part
-
-Rows = Float[Tensor, "batch pos d_model"]
-Query = Float[Tensor, "batch head query d_head"]
-Key = Float[Tensor, "batch kv_head key d_head"]
+from attnlab.parts.part import Dims, Key, KeyRows, Part, Query, QueryRows
 
 
 class Project(Part):
@@ -30,11 +26,7 @@ class Project(Part):
         if self.kv_heads != self.heads and not self.grouped:
             raise UsageError(f"the projection {self.name!r} needs as many kv_heads as heads")
 
-    def forward(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-    ) -> tuple[Query, Key, Key]:
+    def forward(self, x_query: QueryRows, x_key: KeyRows) -> tuple[Query, Key, Key]:
         """Queries of x_query; keys and values of x_key (the same object in self-attention)."""
         raise NotImplementedError
 

@@ -1,13 +1,12 @@
 """q = W_q x, k = W_k x, v = W_v x: three linear maps, kept and applied as one."""
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
 from attnlab.parts.initialise import linear
 from attnlab.parts.part import Dims
-from attnlab.parts.project.base import Key, Project, Query
+from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
 class Linear(Project, name="linear"):
@@ -20,11 +19,7 @@ class Linear(Project, name="linear"):
         self.inner, self.kv_inner = dims.heads * dims.d_head, dims.kv_heads * dims.d_head
         self.qkv = linear(dims.d_model, self.inner + 2 * self.kv_inner, dims.bias, generator)
 
-    def forward(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-    ) -> tuple[Query, Key, Key]:
+    def forward(self, x_query: QueryRows, x_key: KeyRows) -> tuple[Query, Key, Key]:
         """One product when queries and keys come from the same rows."""
         if x_query is x_key:
             widths = [self.inner, self.kv_inner, self.kv_inner]

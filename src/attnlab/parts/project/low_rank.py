@@ -2,17 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
 
 import torch
-from jaxtyping import Float
-from pydantic import Field
-from torch import Tensor
 
 from attnlab.core.errors import UsageError
 from attnlab.parts.initialise import linear, normal_
-from attnlab.parts.part import Dims
-from attnlab.parts.project.base import Key, Project, Query
+from attnlab.parts.part import Count, Dims
+from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
 class LowRank(Project, name="low-rank"):
@@ -24,7 +20,7 @@ class LowRank(Project, name="low-rank"):
     class Config(Project.Config):
         """The rank of each of the three maps."""
 
-        rank: Annotated[int, Field(ge=1)]
+        rank: Count
 
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
         super().__init__(config, dims, generator)
@@ -38,11 +34,7 @@ class LowRank(Project, name="low-rank"):
         self.up_key = linear(self.rank, kv_inner, dims.bias, generator)
         self.up_value = linear(self.rank, kv_inner, dims.bias, generator)
 
-    def forward(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-    ) -> tuple[Query, Key, Key]:
+    def forward(self, x_query: QueryRows, x_key: KeyRows) -> tuple[Query, Key, Key]:
         """One product down, three up."""
         q, k, v = self.down(x_key).split(self.rank, dim=-1)
         if x_query is not x_key:

@@ -9,16 +9,15 @@ N(0, 1/d_model) in the last, with no biases at the start: the size of x reaches 
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
-from attnlab.parts.initialise import normal, torch_bound, uniform
-from attnlab.parts.part import Dims
-from attnlab.parts.project.base import Key, Project, Query
+from attnlab.parts.initialise import normal, uniform
+from attnlab.parts.part import Count, Dims
+from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
 class Mlp(Project, name="mlp"):
@@ -28,7 +27,7 @@ class Mlp(Project, name="mlp"):
     class Config(Project.Config):
         """Hidden layers, and how they start."""
 
-        depth: Annotated[int, Field(ge=1)]
+        depth: Count
         init: Literal["torch", "preserving"] = "torch"
 
     def __init__(self, config: Config, dims: Dims, generator: torch.Generator) -> None:
@@ -40,11 +39,7 @@ class Mlp(Project, name="mlp"):
             for sizes, gain in zip(pairwise(widths), gains, strict=True)
         )
 
-    def forward(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-    ) -> tuple[Query, Key, Key]:
+    def forward(self, x_query: QueryRows, x_key: KeyRows) -> tuple[Query, Key, Key]:
         """All three at once when queries and keys come from the same rows."""
         if x_query is x_key:
             q, k, v = self._run(x_query, slice(0, 3))
@@ -72,12 +67,12 @@ class _Three(nn.Module):
         super().__init__()
         inputs, outputs = sizes
         self.bias: nn.Parameter | None = None
+        bound = 0.0 if gain is not None else 1 / math.sqrt(inputs)  # as in nn.Linear
         if gain is None:
-            self.weight = uniform((3, inputs, outputs), torch_bound(inputs), generator)
+            self.weight = uniform((3, inputs, outputs), bound, generator)
         else:
             self.weight = normal((3, inputs, outputs), math.sqrt(gain / inputs), generator)
         if bias:  # one row, so that what decays weights only can tell it by its shape
-            bound = torch_bound(inputs) if gain is None else 0.0
             self.bias = uniform((3 * outputs,), bound, generator)
 
     def forward(

@@ -1,12 +1,10 @@
 """q = W x, k = W x, v = W_v x: queries and keys share one map, as in the solvable model."""
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from attnlab.parts.initialise import linear
 from attnlab.parts.part import Dims
-from attnlab.parts.project.base import Key, Project, Query
+from attnlab.parts.project.base import Key, KeyRows, Project, Query, QueryRows
 
 
 class Tied(Project, name="tied"):
@@ -18,11 +16,7 @@ class Tied(Project, name="tied"):
         self.shared = linear(dims.d_model, inner, dims.bias, generator)
         self.value = linear(dims.d_model, inner, dims.bias, generator)
 
-    def forward(
-        self,
-        x_query: Float[Tensor, "batch query d_model"],
-        x_key: Float[Tensor, "batch key d_model"],
-    ) -> tuple[Query, Key, Key]:
+    def forward(self, x_query: QueryRows, x_key: KeyRows) -> tuple[Query, Key, Key]:
         """Queries are the keys when both come from the same rows."""
         k = self.split(self.shared(x_key))
         q = k if x_query is x_key else self.split(self.shared(x_query))

@@ -27,9 +27,10 @@ from attnlab.studies.knowledge.data import Material, check_block, material
 from attnlab.studies.knowledge.scoring import Answers, Model, answers, measured, recalled, together
 from attnlab.studies.knowledge.search import Searched, search_rate
 from attnlab.studies.knowledge.study import Knowledge
-from attnlab.tasks.mixed import BatchSource, MixedBatches
+from attnlab.tasks.batches import MixedBatches
 from attnlab.tasks.prompts import PromptBatches
 from attnlab.tasks.span_corruption import CorruptedBatches, Corruption
+from attnlab.training.batch import Batches
 from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
 
@@ -102,7 +103,7 @@ class _Phase:
     name: str
     rate: float | None = None
 
-    def batches(self) -> BatchSource:
+    def batches(self) -> Batches:
         """Corrupted documents, with questions among them where they are mixed; or questions."""
         c, seed = self.trial.config, self.trial.stream.child(self.name)
         world, vocabulary = self.data.world, self.data.vocabulary
