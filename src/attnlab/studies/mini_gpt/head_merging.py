@@ -145,15 +145,8 @@ class HeadMerging(MiniGPTStudy):
                 above=1.0,
                 reported=reported_ratio(384),
             ),
-            arms.attention_helps(PLAIN),
-            *arms.beats_ngrams(PLAIN),
+            *arms.shared_claims(PLAIN),
         ]
-
-    def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """Perplexities of the re-weighted models in batches, alone, and without the weights."""
-        metrics = ("off_dev_perplexity", "dev_perplexity", "alone_perplexity")
-        reweighted = {metric: arms.geometric(BATCH, metric) for metric in metrics}
-        return {**super().facts(arms, claims), "reweighted": reweighted}
 
 
 def _check(

@@ -107,6 +107,5 @@ class Positions(MiniGPTStudy):
                 above=0.9,
                 below=1.1,
             ),
-            arms.attention_helps("learned"),
-            *arms.beats_ngrams("learned"),
+            *arms.shared_claims("learned"),
         ]

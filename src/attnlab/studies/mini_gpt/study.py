@@ -100,26 +100,17 @@ class GPTArms(Arms):
             name, statement, (one, metric), (other, metric), quantity=quantity, **rest
         )
 
-    def attention_helps(self, plain: str) -> Claim:
-        """The claim that the plain model is worse with attention switched off."""
+    def shared_claims(self, plain: str) -> list[Claim]:
+        """Attention is worth something, and the plain model beats bigrams and trigrams."""
         statement = "Attention is worth something: switched off, the perplexity is higher"
-        return self.compare(HELPS, statement, (SWITCHED_OFF, plain), above=1.0)
-
-    def beats_ngrams(self, arm: str) -> list[Claim]:
-        """The claims that the arm's perplexity is below that of bigrams, and of trigrams."""
-        return [self._beats(arm, order) for order in ("bigram", "trigram")]
-
-    def _beats(self, arm: str, order: str) -> Claim:
-        base = self.baselines().get(order, math.nan)
-        logs = [math.log(value / base) for value in self.values(arm, "dev_perplexity").values()]
-        return judge_ratio(
-            f"beats-{order}",
-            f"{arm} beats a {order} model of the same text",
-            logs,
-            below=1.0,
-            quantity=f"perplexity, {arm} / {order}",
-            trials=self.ids(arm),
-        )
+        claims = [self.compare(HELPS, statement, (SWITCHED_OFF, plain), above=1.0)]
+        for order in ("bigram", "trigram"):
+            base = self.baselines().get(order, math.nan)
+            logs = [math.log(x / base) for x in self.values(plain, "dev_perplexity").values()]
+            statement = f"{plain} beats a {order} model of the same text"
+            rest = {"quantity": f"perplexity, {plain} / {order}", "trials": self.ids(plain)}
+            claims.append(judge_ratio(f"beats-{order}", statement, logs, below=1.0, **rest))
+        return claims
 
 
 class MiniGPTStudy(ArmStudy):
