@@ -1,11 +1,13 @@
 """Learning curves of the classifiers."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
+from attnlab.report.prose import with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
 
 if TYPE_CHECKING:
@@ -14,18 +16,7 @@ if TYPE_CHECKING:
 
 def figures(study: "Finetune", table: Table) -> list[Figure]:
     """Loss on train and dev, and dev accuracy beside the majority baseline."""
-    if not len(table):
-        return []
-    learning = Figure(
-        "learning",
-        "Learning curves",
-        "Left: training loss, averaged over fiftieths of the steps (grey), and dev loss (blue). "
-        "Right: dev accuracy; dotted, the majority baseline. One line per seed.",
-        "Loss and dev accuracy against training steps.",
-        lambda: _draw(table),
-        table.ids,
-    )
-    return [learning]
+    return with_words(study, {"learning": (partial(_draw, table), table.ids)})
 
 
 def _draw(table: Table) -> Drawing:

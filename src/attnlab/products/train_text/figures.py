@@ -1,6 +1,7 @@
 """The learning curves of the trained models."""
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Drawing
@@ -8,6 +9,8 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Table
 from attnlab.products.train_text.study import BASELINES
+from attnlab.report.labels import note
+from attnlab.report.prose import with_words
 from attnlab.report.style import NEUTRAL, PALETTE, house_style, panels
 
 if TYPE_CHECKING:
@@ -16,18 +19,7 @@ if TYPE_CHECKING:
 
 def figures(study: "TrainText", table: Table) -> list[Figure]:
     """Training and dev loss against steps, with the n-gram models as lines."""
-    if not len(table):
-        return []
-    learning = Figure(
-        "learning",
-        "Learning curves",
-        "Grey: mean training loss of each fiftieth of the steps. Blue: dev loss at each "
-        "evaluation. Dotted: n-gram models on the same dev tokens. One line per seed.",
-        "Loss in nats per token against steps, with n-gram baselines.",
-        lambda: _learning(table),
-        table.ids,
-    )
-    return [learning]
+    return with_words(study, {"learning": (partial(_learning, table), table.ids)})
 
 
 def _learning(table: Table) -> Drawing:
@@ -40,15 +32,8 @@ def _learning(table: Table) -> Drawing:
         for name in BASELINES:
             level = math.log(table.rows[0][f"{name}_perplexity"])
             ax.axhline(level, color=PALETTE[2], linestyle=":", linewidth=1.2)
-            ax.annotate(
-                name,
-                (1.01, level),
-                xycoords=("axes fraction", "data"),
-                va="center",
-                fontsize=8,
-                color=PALETTE[2],
-                annotation_clip=False,
-            )
+            look = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
+            note(ax, name, (1.01, level), PALETTE[2], va="center", **look)
         ax.set_xlabel("step")
         ax.set_ylabel("loss (nats per token)")
     return drawing
