@@ -157,9 +157,7 @@ def theory_line(
         direct_label(ax, x, y, label, color)
 
 
-def published(
-    ax: Axes, x: ArrayLike, y: ArrayLike, color: str = NEUTRAL, label: str | None = None
-) -> None:
+def published(ax: Axes, x: ArrayLike, y: ArrayLike, color: str = NEUTRAL) -> None:
     """Published numbers: hollow points, larger than ours, so that both show where they agree."""
     ax.plot(
         np.asarray(x, dtype=float),
@@ -170,7 +168,6 @@ def published(
         markerfacecolor="none",
         markeredgecolor=color,
         markeredgewidth=1.1,
-        label=label,
         zorder=4,
     )
 
@@ -265,9 +262,9 @@ def save_pdf(figure: Figure, path: Path) -> None:
     _save(figure, path, "pdf", {"CreationDate": None, "Creator": None, "Producer": None})
 
 
-def save_png(figure: Figure, path: Path, dpi: int = 200) -> None:
+def save_png(figure: Figure, path: Path) -> None:
     """The figure as pixels, for places that take nothing else."""
-    _save(figure, path, "png", {"Software": None}, dpi)
+    _save(figure, path, "png", {"Software": None}, dpi=200)
 
 
 def _save(figure: Figure, path: Path, form: str, metadata: dict[str, Any], dpi: int = 300) -> None:

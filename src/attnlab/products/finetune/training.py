@@ -23,17 +23,14 @@ def steps_per_epoch(s: FinetuneSettings, rows: int) -> int:
 def training_settings(s: FinetuneSettings, rows: int) -> TrainSettings:
     """Epochs as steps; dev is scored `evaluations` times per epoch and after the last step."""
     steps = steps_per_epoch(s, rows)
+    same = s.model_dump(include={"batch", "optimizer", "momentum", "weight_decay", "precision"})
     return TrainSettings(
+        **same,
         steps=max(1, round(s.epochs * steps)),
-        batch=s.batch,
-        optimizer=s.optimizer,
-        momentum=s.momentum,
         learning_rate=s.rate,
         schedule="linear",
         warmup_fraction=s.warmup,
         final_fraction=0.0,
-        weight_decay=s.weight_decay,
-        precision=s.precision,
         deterministic=s.deterministic and s.device != "cpu",
         evaluate_every=max(1, steps // s.evaluations),
     )
