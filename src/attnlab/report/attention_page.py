@@ -18,9 +18,14 @@ from markupsafe import Markup
 from matplotlib import image
 
 from attnlab.core.errors import UsageError
-from attnlab.report import attention
+from attnlab.report.attention import (
+    AttentionMaps,
+    most_looked_at,
+    rank_columns,
+    table,
+    weight_text,
+)
 from attnlab.report.attention_canvas import map_of, pooled
-from attnlab.report.attention_maps import AttentionMaps, most_looked_at
 from attnlab.report.pages import package_file, page_template
 from attnlab.report.text import counted
 from attnlab.report.tokens import cut, visible
@@ -38,7 +43,7 @@ def render(maps: AttentionMaps) -> str:
         raise _too_large(maps, maps.weights.size // 2)
     script = package_file("attention.js")
     mean = maps.weights.mean((0, 1), dtype=np.float64)
-    columns, numbers = attention.table(maps)
+    columns, numbers = table(maps)
     tokens = counted(len(maps.tokens), "token")
     css = package_file("style.css") + package_file("attention.css")
     colours = mpl.colormaps["viridis"](np.arange(256), bytes=True)
@@ -54,10 +59,9 @@ def render(maps: AttentionMaps) -> str:
         heads=maps.heads,
         causal=maps.causal,
         size=f"{tokens}, {counted(maps.layers, 'layer')}, {counted(maps.heads, 'head')}",
-        rank_columns=attention.rank_columns(min(TOP, len(maps.tokens))),
+        rank_columns=rank_columns(min(TOP, len(maps.tokens))),
         looks=[
-            [(attention.weight_text(weight), key) for key, weight in most_looked_at(row, TOP)]
-            for row in mean
+            [(weight_text(weight), key) for key, weight in most_looked_at(row, TOP)] for row in mean
         ],
         mean_map=_png(np.where(maps.empty.all((0, 1)), np.nan, mean)),
         thumbnails=[

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from attnlab.report.attention import AttentionMaps
 from attnlab.report.attention_canvas import (
     BAR,
     EDGE,
@@ -32,7 +33,6 @@ from attnlab.report.attention_canvas import (
     write,
     write_title,
 )
-from attnlab.report.attention_maps import AttentionMaps
 from attnlab.report.style import PRINT_WIDTH, house_style
 from attnlab.report.text import counted
 

@@ -100,7 +100,7 @@ def render(record: Record, table: Table | None = None) -> str:
         commits=view.commits(record.sessions()),
         machines=view.machines(record.sessions()),
         trials=trials,
-        id_lists=id_lists(list(sets), table, trials.shown),
+        id_lists=id_lists(sets, table, trials["shown"]),
     )
     size = len(page.encode())
     if size > LIMIT_BYTES:

@@ -5,8 +5,7 @@ of each number: a page of 100,000 rows would help nobody. The trials are in tria
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -22,21 +21,11 @@ LISTED_BYTES = 600_000  # for all lists of ids together
 _CELL = 120  # characters of one cell
 
 
-@dataclass(frozen=True)
-class TrialsView:
-    """The rows that fit, the settings they share, and how many rows there are."""
+def trials_view(table: Table, budget: int) -> dict[str, Any]:
+    """The rows that fit, the settings they share, and how many rows there are.
 
-    columns: list[str]
-    constant: list[tuple[str, str]]
-    rows: Markup
-    shown: int
-    total: int
-    bad: list[Row]
-    groups: int  # of more trials than a page holds; 0: one line a trial
-
-
-def trials_view(table: Table, budget: int) -> TrialsView:
-    """Settings that vary become columns; settings shared by all trials are listed once."""
+    Settings that vary become columns; settings shared by all trials are listed once.
+    """
     config, constant = _config_columns(table)
     metrics = sorted({key for row in table for key in row.metrics} - set(config))
     grouped = len(table) > MANY
@@ -50,15 +39,15 @@ def trials_view(table: Table, budget: int) -> TrialsView:
             if budget < 0:
                 break
             lines.append(line)
-    return TrialsView(
-        columns=columns,
-        constant=[(key, plain(value)) for key, value in constant.items()],
-        rows=Markup("\n".join(lines)),  # safe: every cell was escaped
-        shown=0 if grouped else len(lines),
-        total=len(table),
-        bad=[row for row in table if row.state != "done"],
-        groups=len(lines) if grouped else 0,
-    )
+    return {
+        "columns": columns,
+        "constant": [(key, plain(value)) for key, value in constant.items()],
+        "rows": Markup("\n".join(lines)),  # safe: every cell was escaped
+        "shown": 0 if grouped else len(lines),
+        "total": len(table),
+        "bad": [row for row in table if row.state != "done"],
+        "groups": len(lines) if grouped else 0,  # 0: one line a trial
+    }
 
 
 def every_trial(table: Table) -> bytes:
@@ -136,26 +125,17 @@ def _summary(values: Sequence[Any]) -> str:
     return different.pop() if len(different) == 1 else f"{len(different):,} different"
 
 
-@dataclass(frozen=True)
-class IdList:
-    """A set of trials as the page lists it: its claims and figures, size, and ids if they fit."""
-
-    key: str
-    users: str
-    count: int
-    ids: Markup | None
-
-
-def id_lists(sets: Sequence[TrialSet], table: Table, shown: int) -> list[IdList]:
-    """Every set with its ids: as links if few, as text if many, only their number if too many."""
+def id_lists(sets: Iterable[TrialSet], table: Table, shown: int) -> list[dict[str, Any]]:
+    """Every set with its users, and its ids: links if few, text if many, none if too many."""
     where = {row.id: index for index, row in enumerate(table) if index < shown}
     short = _prefix_length([row.id for row in table])
     left = LISTED_BYTES
-    made: list[IdList] = []
+    made = []
     for one in sets:
         ids = _ids_html(one.ids, where if len(one.ids) <= LINKED_IDS else {}, short)
         left -= len(ids)
-        made.append(IdList(one.key, _users(one.users), len(one.ids), ids if left >= 0 else None))
+        known = {"key": one.key, "users": _users(one.users), "count": len(one.ids)}
+        made.append({**known, "ids": ids if left >= 0 else None})
     return made
 
 

@@ -1,6 +1,6 @@
 """Turn stored results into the strings and lists that the page shows. No HTML here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,7 @@ class TrialSets:
         made.users.append(user)
         return made.key
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[TrialSet]:
         return iter(self._by_ids.values())
 
 
