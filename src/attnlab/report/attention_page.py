@@ -18,13 +18,7 @@ from markupsafe import Markup
 from matplotlib import image
 
 from attnlab.core.errors import UsageError
-from attnlab.report.attention import (
-    AttentionMaps,
-    most_looked_at,
-    rank_columns,
-    table,
-    weight_text,
-)
+from attnlab.report.attention import AttentionMaps, most_looked_at, rank_columns, table, weight_text
 from attnlab.report.attention_canvas import map_of, pooled
 from attnlab.report.pages import package_file, page_template
 from attnlab.report.text import counted

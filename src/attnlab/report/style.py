@@ -143,12 +143,7 @@ def errorbars(
 
 
 def theory_line(
-    ax: Axes,
-    x: ArrayLike,
-    y: ArrayLike,
-    color: str,
-    label: str | None = None,
-    style: str = "-",
+    ax: Axes, x: ArrayLike, y: ArrayLike, color: str, label: str | None = None, style: str = "-"
 ) -> None:
     """Theory: a line in the hue of its points; `label` is written at the line's end."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)

@@ -150,12 +150,7 @@ class HeadMerging(MiniGPTStudy):
 
 
 def _check(
-    arms: GPTArms,
-    name: str,
-    statement: str,
-    metric: str,
-    among: Sequence[str],
-    **rest: Any,
+    arms: GPTArms, name: str, statement: str, metric: str, among: Sequence[str], **rest: Any
 ) -> Claim:
     """An identity: this metric, which theory says is 0, is rounding in every model of the arms."""
     errors = [abs(value) for arm in among for value in arms.values(arm, metric).values()]

@@ -23,13 +23,7 @@ from attnlab.report.style import (
     log_axis,
     panels,
 )
-from attnlab.studies.phase_transition.evidence import (
-    Evidence,
-    chosen,
-    excess,
-    gap,
-    over_instances,
-)
+from attnlab.studies.phase_transition.evidence import Evidence, chosen, excess, gap, over_instances
 from attnlab.studies.phase_transition.paper_figures import (
     COLOURS,
     draw_critical_lines,
