@@ -78,12 +78,6 @@ class Finetune(Study):
         )
         return [beats, *([_no_collapse(rows)] if rows else [])]
 
-    def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """How the training rows were truncated, with examples."""
-        first = next(iter(table), None)
-        cut = str(first.get("cut") or "") if first else ""
-        return {"cut": cut[:1].upper() + cut[1:], "lost": first.samples if first else []}
-
 
 def _no_collapse(rows: Sequence[Row]) -> Claim:
     reasons = [finding.why for row in rows if (finding := row.failure("collapse"))]

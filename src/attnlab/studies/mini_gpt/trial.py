@@ -111,11 +111,9 @@ def measure(
 
 def perplexity_by_length(scores: Scores) -> dict[str, list[float]]:
     """Every bin, so that arms and seeds line up; a bin without a sentence is NaN."""
-    bins = {b.low: b for b in scores.by_length(EDGES)}
+    bins = {b.low: b.perplexity.corpus for b in scores.by_length(EDGES)}
     ends = zip(EDGES, [*EDGES[1:], 2 * EDGES[-1]], strict=True)
     return {
         "length": [math.sqrt(low * high) for low, high in ends],
-        "length_perplexity": [
-            bins[low].perplexity.corpus if low in bins else math.nan for low in EDGES
-        ],
+        "length_perplexity": [bins.get(low, math.nan) for low in EDGES],
     }
