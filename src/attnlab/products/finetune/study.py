@@ -38,7 +38,7 @@ class Finetune(Study):
 
     fetch = deferred(".trial:check_task")
     run = deferred(".trial:run")
-    figures = deferred(".figures:figures")
+    figures = deferred("attnlab.products.figures:of_classifiers")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":

@@ -93,7 +93,7 @@ class TrainText(Study):
 
     fetch = deferred(".trial:check_text")
     run = deferred(".trial:run")
-    figures = deferred(".figures:figures")
+    figures = deferred("attnlab.products.figures:of_texts")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
