@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -99,18 +99,22 @@ def _initial_model(s: TextSettings, text: TokenizedText, trial: Trial) -> GPT:
     return GPT(model_config(s, text.tokenizer.size), generator)
 
 
-@lru_cache(maxsize=1)  # asked for before the run and inside it
 def load_text(s: TextSettings) -> TokenizedText:
     """The text in token ids; UsageError if it is no longer the one that the run began with."""
-    if s.text == "shakespeare":
+    return _load_text(s.text, s.text_sha256, s.tokenizer, s.min_count, s.vocabulary)
+
+
+@lru_cache(maxsize=1)  # asked for before the run and inside it
+def _load_text(text: str, sha256: str, kind: Any, min_count: int, vocabulary: int) -> TokenizedText:
+    if text == "shakespeare":
         corpus = Corpus.shakespeare()
     else:
-        path = Path(s.text)
-        if s.text_sha256 and content_sha256(path) != s.text_sha256:
+        path = Path(text)
+        if sha256 and content_sha256(path) != sha256:
             raise UsageError(f"{path}: changed since this run was started")
         corpus = Corpus.read(path)
-    splits, most = corpus.passages(), s.vocabulary or None
-    tokenizer = train_tokenizer(s.tokenizer, splits.train, min_count=s.min_count, vocabulary=most)
+    splits, most = corpus.passages(), vocabulary or None
+    tokenizer = train_tokenizer(kind, splits.train, min_count=min_count, vocabulary=most)
     return TokenizedText(tokenizer, tokenizer.stream(splits.train), tokenizer.stream(splits.dev))
 
 

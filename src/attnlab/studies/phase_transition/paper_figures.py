@@ -60,7 +60,11 @@ def draw_figure_two(e: Evidence, error: str) -> Drawing:
 
 
 def draw_estimates(
-    ax: Axes, estimates: Mapping[float, Estimate], colour: str, label: str = "", marker: str = ""
+    ax: Axes,
+    estimates: Mapping[float, Estimate] | Mapping[int, Estimate],
+    colour: str,
+    label: str = "",
+    marker: str = "",
 ) -> None:
     """Estimates by x, with a label at the last one."""
     errorbars(ax, list(estimates), list(estimates.values()), colour, marker=marker or None)
