@@ -68,8 +68,8 @@ def draw_estimates(
 ) -> None:
     """Estimates by x, with a label at the last one."""
     errorbars(ax, list(estimates), list(estimates.values()), colour, marker=marker or None)
-    for x in list(estimates)[-1:] if label else []:
-        direct_label(ax, [x], [estimates[x].value], label, colour)
+    for x, last in list(estimates.items())[-1:] if label else []:
+        direct_label(ax, [x], [last.value], label, colour)
 
 
 def write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
