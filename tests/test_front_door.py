@@ -11,7 +11,7 @@ import pytest
 import attnlab
 from attnlab.core.errors import UsageError
 from attnlab.lab.table import Row, Table
-from attnlab.report.attention_maps import AttentionMaps
+from attnlab.report.attention import AttentionMaps
 
 SURFACE = [
     "Outcome",

@@ -10,8 +10,14 @@ import torch
 
 from attnlab.core.errors import IntegrityError, UsageError
 from attnlab.report import attention
-from attnlab.report.attention import AttentionMaps, as_json, table
-from attnlab.report.attention_maps import TOLERANCE, most_looked_at, summary
+from attnlab.report.attention import (
+    TOLERANCE,
+    AttentionMaps,
+    as_json,
+    most_looked_at,
+    summary,
+    table,
+)
 
 
 def softmax_maps(layers: int, heads: int, n: int, *, causal: bool = True) -> np.ndarray:

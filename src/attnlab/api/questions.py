@@ -11,7 +11,7 @@ from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
     from attnlab.audit.finding import Finding, Verdicts
-    from attnlab.report.attention_maps import AttentionMaps
+    from attnlab.report.attention import AttentionMaps
 
 DEFAULT_TEXT = "The king sent for his son, and said to him that the war was over."
 LONGEST_MAP = 512

@@ -1,12 +1,18 @@
-"""Training inside a trial: the lab shows its progress and may stop it."""
+"""Training inside a trial: the lab shows its progress and may stop it; what a GPT leaves behind."""
 
+import json
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
+from attnlab.core.seeds import Seed
+from attnlab.decode.generate import generate
+from attnlab.decode.strategy import Strategy
 from attnlab.lab.trial import TrialContext, TrialStopped
+from attnlab.models.gpt import GPT
+from attnlab.tasks.tokenizer import Tokenizer
 from attnlab.training.batch import Batches
 from attnlab.training.checkpoint import CheckpointWarning
 from attnlab.training.loop import train
@@ -14,7 +20,7 @@ from attnlab.training.result import Hooks, Progress, TrainResult
 from attnlab.training.settings import TrainSettings
 
 
-def train_in_trial(
+def train_in_trial(  # noqa: PLR0913  (the arguments of a trainer, and what the bar shows)
     context: TrialContext,
     words: str | Callable[[Progress], str],
     model: nn.Module,
@@ -22,13 +28,14 @@ def train_in_trial(
     settings: TrainSettings,
     *,
     evaluate: Any = None,
+    trainer: Callable[..., TrainResult] = train,
     **options: Any,
 ) -> TrainResult:
-    """`train` with the lab's progress bar; TrialStopped where the lab stops it.
+    """`train`, or another trainer, with the lab's progress bar; TrialStopped where it stops it.
 
     The bar shows `words` and the loss, or what the function `words` makes of the progress.
-    `evaluate` as in `Hooks`; `options` are those of `train`. A checkpoint that is skipped gives a
-    warning, never an error.
+    `evaluate` as in `Hooks`; `options` are those of the trainer. A checkpoint that is skipped
+    gives a warning, never an error.
     """
 
     def progress(p: Progress) -> None:
@@ -38,7 +45,34 @@ def train_in_trial(
     hooks = Hooks(evaluate=evaluate, progress=progress, stop=context.stopping)
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)
-        result = train(model, batches, settings, hooks=hooks, **options)
+        result = trainer(model, batches, settings, hooks=hooks, **options)
     if result.ending == "stopped":
         raise TrialStopped
     return result
+
+
+def gpt_outcome(model: GPT, tokenizer: Tokenizer, result: TrainResult) -> dict[str, Any]:
+    """Parts of an outcome: the speed, and the files from which a trained GPT is loaded again."""
+    speed, config = result.tokens_per_second, json.dumps(model.config.to_json())
+    return {
+        "arrays": {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()},
+        "documents": {"tokenizer.json": tokenizer.to_json(), "model.json": config},
+        "cost": {"tokens_per_second": speed} if speed else {},
+    }
+
+
+def sample_texts(
+    model: GPT, tokenizer: Tokenizer, seed: Seed, tokens: int, *, n: int = 1, prompt: str = ""
+) -> list[str]:
+    """`n` texts of at most so many new tokens, each with its prompt, at temperature 0.8."""
+    start = [tokenizer.start, *tokenizer.encode(prompt)]
+    texts = generate(
+        model,
+        [start],
+        Strategy("temperature", {"t": 0.8}),
+        n=n,
+        stop_ids=[tokenizer.stop],
+        max_new_tokens=tokens,
+        seed=seed,
+    )
+    return [tokenizer.decode([*start, *text.ids]) for text in texts]

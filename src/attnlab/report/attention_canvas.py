@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.image import AxesImage
 
-from attnlab.report.attention_maps import AttentionMaps
+from attnlab.report.attention import AttentionMaps
 from attnlab.report.tokens import cut, visible
 
 LABEL_POINTS = 8.0

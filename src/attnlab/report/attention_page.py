@@ -18,9 +18,8 @@ from markupsafe import Markup
 from matplotlib import image
 
 from attnlab.core.errors import UsageError
-from attnlab.report import attention
+from attnlab.report.attention import AttentionMaps, most_looked_at, rank_columns, table, weight_text
 from attnlab.report.attention_canvas import map_of, pooled
-from attnlab.report.attention_maps import AttentionMaps, most_looked_at
 from attnlab.report.pages import package_file, page_template
 from attnlab.report.text import counted
 from attnlab.report.tokens import cut, visible
@@ -38,14 +37,14 @@ def render(maps: AttentionMaps) -> str:
         raise _too_large(maps, maps.weights.size // 2)
     script = package_file("attention.js")
     mean = maps.weights.mean((0, 1), dtype=np.float64)
-    columns, numbers = attention.table(maps)
+    columns, numbers = table(maps)
     tokens = counted(len(maps.tokens), "token")
+    css = package_file("style.css") + package_file("attention.css")
+    colours = mpl.colormaps["viridis"](np.arange(256), bytes=True)
     page = page_template(
         "attention.html.jinja"
     ).render(
-        css=Markup(
-            package_file("style.css") + package_file("attention.css")
-        ),  # files of this package
+        css=Markup(css),  # files of this package
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         target=cut(visible(maps.target, spaces=False), 200),
@@ -54,13 +53,18 @@ def render(maps: AttentionMaps) -> str:
         heads=maps.heads,
         causal=maps.causal,
         size=f"{tokens}, {counted(maps.layers, 'layer')}, {counted(maps.heads, 'head')}",
-        rank_columns=attention.rank_columns(min(TOP, len(maps.tokens))),
-        looks=_looks(mean),
+        rank_columns=rank_columns(min(TOP, len(maps.tokens))),
+        looks=[
+            [(weight_text(weight), key) for key, weight in most_looked_at(row, TOP)] for row in mean
+        ],
         mean_map=_png(np.where(maps.empty.all((0, 1)), np.nan, mean)),
-        thumbnails=_thumbnails(maps),
+        thumbnails=[
+            [_png(pooled(map_of(maps, layer, head), _THUMBNAIL)) for head in range(maps.heads)]
+            for layer in range(maps.layers)
+        ],
         number_columns=columns[2:],
         numbers=numbers,
-        palette=_palette(),
+        palette=np.ascontiguousarray(colours[:, :3]).tobytes().hex(),  # 256 × rrggbb
         weights=packed(maps.weights),
     )
     size = len(page.encode())
@@ -85,21 +89,6 @@ def _too_large(maps: AttentionMaps, size: int) -> UsageError:
     )
 
 
-def _looks(weights: np.ndarray) -> list[list[tuple[str, int]]]:
-    """For every token, the largest weights and their positions."""
-    return [
-        [(attention.weight_text(weight), key) for key, weight in most_looked_at(row, TOP)]
-        for row in weights
-    ]
-
-
-def _thumbnails(maps: AttentionMaps) -> list[list[str]]:
-    return [
-        [_png(pooled(map_of(maps, layer, head), _THUMBNAIL)) for head in range(maps.heads)]
-        for layer in range(maps.layers)
-    ]
-
-
 def _png(weights: np.ndarray) -> str:
     """A PNG as a data: URI with one pixel per cell; NaN is transparent."""
     colours = mpl.colormaps["viridis"].with_extremes(bad=(0, 0, 0, 0))
@@ -108,9 +97,3 @@ def _png(weights: np.ndarray) -> str:
     metadata: Any = {"Software": None}  # same maps, same bytes
     image.imsave(buffer, pixels, format="png", metadata=metadata)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _palette() -> str:
-    """The colour map viridis as 256 × rrggbb, for the script."""
-    colours = mpl.colormaps["viridis"](np.arange(256), bytes=True)
-    return np.ascontiguousarray(colours[:, :3]).tobytes().hex()

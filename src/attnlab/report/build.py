@@ -19,10 +19,9 @@ from attnlab.lab.record import Record
 from attnlab.lab.run_spec import CSV
 from attnlab.lab.table import Table
 from attnlab.report import view
-from attnlab.report.groups import MANY, every_trial
 from attnlab.report.pages import package_file, page_template
 from attnlab.report.text import MISSING
-from attnlab.report.trials import id_lists, trials_view
+from attnlab.report.trials import MANY, every_trial, id_lists, trials_view
 
 REPORT = "report.html"
 _SUBSCRIPT = re.compile(r"\b([^\W\d_])_(\w{1,2})\b")  # one letter: batch_size stays as it is
@@ -101,7 +100,7 @@ def render(record: Record, table: Table | None = None) -> str:
         commits=view.commits(record.sessions()),
         machines=view.machines(record.sessions()),
         trials=trials,
-        id_lists=id_lists(list(sets), table, trials.shown),
+        id_lists=id_lists(sets, table, trials["shown"]),
     )
     size = len(page.encode())
     if size > LIMIT_BYTES:

@@ -137,18 +137,9 @@ def _environment(folder: Path | None) -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    environment.filters |= {
-        "number": number,
-        "interval": interval,
-        "percent": percent,
-        "points": points,
-        "decimals": decimals,
-        "verdict": verdict,
-        "measured": measured,
-        "listed": listed,
-        "counted": counted,
-        "typeset": typeset,
-    }
+    filters: list[Callable[..., str]] = [number, interval, percent, points, decimals]
+    filters += [verdict, measured, listed, counted, typeset]
+    environment.filters |= {function.__name__: function for function in filters}
     return environment
 
 

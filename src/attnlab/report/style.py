@@ -148,12 +148,7 @@ def errorbars(
 
 
 def theory_line(
-    ax: Axes,
-    x: ArrayLike,
-    y: ArrayLike,
-    color: str,
-    label: str | None = None,
-    style: str = "-",
+    ax: Axes, x: ArrayLike, y: ArrayLike, color: str, label: str | None = None, style: str = "-"
 ) -> None:
     """Theory: a line in the hue of its points; `label` is written at the line's end."""
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
@@ -162,9 +157,7 @@ def theory_line(
         direct_label(ax, x, y, label, color)
 
 
-def published(
-    ax: Axes, x: ArrayLike, y: ArrayLike, color: str = NEUTRAL, label: str | None = None
-) -> None:
+def published(ax: Axes, x: ArrayLike, y: ArrayLike, color: str = NEUTRAL) -> None:
     """Published numbers: hollow points, larger than ours, so that both show where they agree."""
     ax.plot(
         np.asarray(x, dtype=float),
@@ -175,7 +168,6 @@ def published(
         markerfacecolor="none",
         markeredgecolor=color,
         markeredgewidth=1.1,
-        label=label,
         zorder=4,
     )
 
@@ -270,9 +262,9 @@ def save_pdf(figure: Figure, path: Path) -> None:
     _save(figure, path, "pdf", {"CreationDate": None, "Creator": None, "Producer": None})
 
 
-def save_png(figure: Figure, path: Path, dpi: int = 200) -> None:
+def save_png(figure: Figure, path: Path) -> None:
     """The figure as pixels, for places that take nothing else."""
-    _save(figure, path, "png", {"Software": None}, dpi)
+    _save(figure, path, "png", {"Software": None}, dpi=200)
 
 
 def _save(figure: Figure, path: Path, form: str, metadata: dict[str, Any], dpi: int = 300) -> None:

@@ -1,6 +1,6 @@
 """Turn stored results into the strings and lists that the page shows. No HTML here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,7 @@ class TrialSets:
         made.users.append(user)
         return made.key
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[TrialSet]:
         return iter(self._by_ids.values())
 
 
@@ -63,7 +63,7 @@ def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> dict[str, Any]:
         "mark": MARKS[str(verdict)],
         "ours": with_interval(c.get("effect"), c.get("interval")),
         "quantity": str(c.get("quantity") or ""),
-        "n": _sample_size(c),
+        "n": "exact" if c.get("exact") else number(c.get("n") or None),
         "reported": number(c.get("reported")),
         "comparable": c.get("comparable") is not False,
         "reported_source": str(c.get("reported_source") or ""),
@@ -74,12 +74,6 @@ def _claim(index: int, c: Mapping[str, Any], sets: TrialSets) -> dict[str, Any]:
         "set_key": sets.key_of(trials, f"claim {index}"),
         "is_check": c.get("kind") == "check",
     }
-
-
-def _sample_size(c: Mapping[str, Any]) -> str:
-    if c.get("exact"):
-        return "exact"
-    return number(c.get("n")) if c.get("n") else MISSING
 
 
 def audits(stored: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

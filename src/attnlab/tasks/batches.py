@@ -10,7 +10,7 @@ cores are busy.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE, Ids
 from attnlab.training.batch import Batches
 
+T = TypeVar("T")
 BATCHES_PER_BUCKET = 50  # how many batches `bucketed` sorts together
 
 
@@ -187,6 +188,12 @@ def truncate_rows(rows: Sequence[Ids], block: int) -> tuple[list[np.ndarray], in
     usable = [np.asarray(row, dtype=np.int32) for row in rows if len(row) > 1]
     lost = [len(row) - longest for row in usable if len(row) > longest]
     return [row[:longest] for row in usable], len(lost), sum(lost)
+
+
+def evenly_spaced(rows: Sequence[T], count: int) -> list[T]:
+    """`count` of these rows, always the same ones; all of them where there are no more."""
+    places = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
+    return [rows[place] for place in places]
 
 
 class EpochSampler:

@@ -89,13 +89,7 @@ class FinetuneSettings(StudySettings):
         """The settings that say which parameters are added and which are trained."""
         from attnlab.training.tune import TuneSettings
 
-        return TuneSettings(
-            method=self.method,
-            pooling=self.pooling,
-            prefix_length=self.prefix_length,
-            rank=self.rank,
-            alpha=self.alpha,
-        )
+        return TuneSettings(**self.model_dump(include=set(TuneSettings.model_fields)))
 
 
 def data_sha256(data: str) -> str:
@@ -135,7 +129,11 @@ def load_data(s: FinetuneSettings) -> "LabelledData":
     from attnlab.tasks.labelled import Columns, read_labelled_table
 
     if s.data in KNOWN:
-        return _known_data(s.data)
+        from attnlab.tasks.boolq import boolq
+        from attnlab.tasks.sentiment import rotten_tomatoes
+        from attnlab.tasks.snli import snli
+
+        return {"sentiment": rotten_tomatoes, "boolq": boolq, "snli": snli}[s.data]()
     if s.data_sha256 and data_sha256(s.data) != s.data_sha256:
         raise UsageError(f"{s.data}: the file changed since this run was started")
     path, columns = Path(s.data), Columns(s.text, s.label, s.second or None)
@@ -144,11 +142,3 @@ def load_data(s: FinetuneSettings) -> "LabelledData":
 
         return read_folder(path, columns)
     return read_labelled_table(path, columns)
-
-
-def _known_data(name: str) -> "LabelledData":
-    from attnlab.tasks.boolq import boolq
-    from attnlab.tasks.sentiment import rotten_tomatoes
-    from attnlab.tasks.snli import snli
-
-    return {"sentiment": rotten_tomatoes, "boolq": boolq, "snli": snli}[name]()

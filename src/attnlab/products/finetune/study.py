@@ -38,7 +38,7 @@ class Finetune(Study):
 
     fetch = deferred(".trial:check_task")
     run = deferred(".trial:run")
-    figures = deferred(".figures:figures")
+    figures = deferred("attnlab.products.figures:of_classifiers")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
@@ -77,12 +77,6 @@ class Finetune(Study):
             trials=[worst.id] if worst else [],
         )
         return [beats, *([_no_collapse(rows)] if rows else [])]
-
-    def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """How the training rows were truncated, with examples."""
-        first = next(iter(table), None)
-        cut = str(first.get("cut") or "") if first else ""
-        return {"cut": cut[:1].upper() + cut[1:], "lost": first.samples if first else []}
 
 
 def _no_collapse(rows: Sequence[Row]) -> Claim:

@@ -1,23 +1,18 @@
 """Training one classifier: settings in steps, the loop, the learning curves."""
 
 import math
-import warnings
-
-import numpy as np
 
 from attnlab.core.seeds import Seed
-from attnlab.lab.trial import TrialContext, TrialStopped
+from attnlab.lab.training import train_in_trial
+from attnlab.lab.trial import TrialContext
 from attnlab.models.encoder import Classifier
 from attnlab.products.finetune.audits import CollapseWatch
 from attnlab.products.finetune.settings import FinetuneSettings
 from attnlab.products.finetune.task import EncodedTask, evaluation_batch
 from attnlab.tasks.encoder_inputs import ShuffledBatches
-from attnlab.training.checkpoint import CheckpointWarning
 from attnlab.training.classify import fit
-from attnlab.training.result import Hooks, TrainResult
+from attnlab.training.result import TrainResult
 from attnlab.training.settings import TrainSettings
-
-CURVE_POINTS = 50
 
 
 def steps_per_epoch(s: FinetuneSettings, rows: int) -> int:
@@ -28,17 +23,14 @@ def steps_per_epoch(s: FinetuneSettings, rows: int) -> int:
 def training_settings(s: FinetuneSettings, rows: int) -> TrainSettings:
     """Epochs as steps; dev is scored `evaluations` times per epoch and after the last step."""
     steps = steps_per_epoch(s, rows)
+    same = s.model_dump(include={"batch", "optimizer", "momentum", "weight_decay", "precision"})
     return TrainSettings(
+        **same,
         steps=max(1, round(s.epochs * steps)),
-        batch=s.batch,
-        optimizer=s.optimizer,
-        momentum=s.momentum,
         learning_rate=s.rate,
         schedule="linear",
         warmup_fraction=s.warmup,
         final_fraction=0.0,
-        weight_decay=s.weight_decay,
-        precision=s.precision,
         deterministic=s.deterministic and s.device != "cpu",
         evaluate_every=max(1, steps // s.evaluations),
     )
@@ -53,38 +45,24 @@ def train_classifier(
     watch: CollapseWatch,
 ) -> TrainResult:
     """Train in place; the model then holds the weights with the highest dev accuracy."""
-    hooks = Hooks(
-        progress=lambda at: context.step(
-            at.step,
-            at.steps,
-            f"learning rate {settings.learning_rate:g}, loss {at.loss:.3f}{watch.message}",
-        ),
-        stop=context.stopping,
+    return train_in_trial(
+        context,
+        lambda at: f"learning rate {settings.learning_rate:g}, loss {at.loss:.3f}{watch.message}",
+        model,
+        ShuffledBatches(task.train, settings.batch, seed.child("order")),
+        settings,
+        trainer=fit,
+        dev=lambda: task.dev.batches_by_length(evaluation_batch(context.device)),
+        checkpoints=context.checkpoints,
+        on_predictions=watch,
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", CheckpointWarning)
-        result = fit(
-            model,
-            ShuffledBatches(task.train, settings.batch, seed.child("order")),
-            settings,
-            dev=lambda: task.dev.batches_by_length(evaluation_batch(context.device)),
-            checkpoints=context.checkpoints,
-            hooks=hooks,
-            on_predictions=watch,
-        )
-    if result.ending == "stopped":
-        raise TrialStopped
-    return result
 
 
 def learning_curves(result: TrainResult) -> dict[str, list[float]]:
     """Training loss, averaged over fiftieths of the steps, and every evaluation on dev."""
-    parts = np.array_split(np.asarray(result.losses), min(CURVE_POINTS, len(result.losses)))
-    scored = [line for line in result.log if line.get("value") is not None]
     return {
-        "step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
-        "train_loss": [float(part.mean()) for part in parts],
-        "dev_step": [float(line["step"]) for line in scored],
-        "dev_loss": [float(line["dev_loss"]) for line in scored],
-        "dev_accuracy": [float(line["dev_accuracy"]) for line in scored],
+        **result.loss_curve(),
+        "dev_step": [float(line["step"]) for line in result.evaluations],
+        "dev_loss": [float(line["dev_loss"]) for line in result.evaluations],
+        "dev_accuracy": [float(line["dev_accuracy"]) for line in result.evaluations],
     }

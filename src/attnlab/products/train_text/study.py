@@ -1,9 +1,9 @@
 """What `attnlab train` runs: one text, one GPT per seed, n-gram models beside it."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -93,7 +93,7 @@ class TrainText(Study):
 
     fetch = deferred(".trial:check_text")
     run = deferred(".trial:run")
-    figures = deferred(".figures:figures")
+    figures = deferred("attnlab.products.figures:of_texts")
 
     @classmethod
     def at(cls, scale: str = "quick", **overrides: object) -> "Study":
@@ -128,10 +128,6 @@ class TrainText(Study):
             )
             for name in BASELINES
         ]
-
-    def facts(self, table: Table, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """What the models write, by seed."""
-        return {"samples": [(row.seed, text) for row in table for text in row.samples]}
 
 
 def content_sha256(path: Path) -> str:

@@ -1,6 +1,5 @@
 """One training: tokenizer, model, loop with checkpoints, then both splits beside n-gram models."""
 
-import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,15 +11,13 @@ import torch
 
 from attnlab.audit.during_training import model_findings
 from attnlab.core.errors import UsageError
-from attnlab.decode.generate import generate
-from attnlab.decode.strategy import Strategy
-from attnlab.lab.training import train_in_trial
+from attnlab.lab.training import gpt_outcome, sample_texts, train_in_trial
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.perplexity import ScoringBatch, score, token_nll, windows
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.products.train_text.study import BASELINES, TextSettings, content_sha256
-from attnlab.tasks.batches import PackedBatches
+from attnlab.tasks.batches import PackedBatches, evenly_spaced
 from attnlab.tasks.corpus import Corpus
 from attnlab.tasks.ngram import NGram
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
@@ -82,22 +79,18 @@ def _train_and_measure(s: TextSettings, trial: Trial, context: TrialContext) -> 
         "seen_tokens": result.tokens,
         "best_step": result.best_step,
     }
-    speed = result.tokens_per_second
+    at = trial.stream.child("sample")
+    samples = sample_texts(model, text.tokenizer, at, s.sample_tokens, prompt=s.prompt)
     return Outcome(
         metrics,
-        arrays={f"model.{k}": v.cpu().numpy() for k, v in model.state_dict().items()},
         curves={
             **result.loss_curve(),
             "dev_step": [float(line["step"]) for line in result.evaluations],
             "dev_loss": [float(line["value"]) for line in result.evaluations],
         },
-        samples=[generate_sample(model, text.tokenizer, s, trial)],
-        documents={
-            "tokenizer.json": text.tokenizer.to_json(),
-            "model.json": json.dumps(model.config.to_json()),
-        },
-        cost={"tokens_per_second": speed} if speed else {},
+        samples=samples,
         findings=findings,
+        **gpt_outcome(model, text.tokenizer, result),
     )
 
 
@@ -120,10 +113,8 @@ def _load_text(text: str, sha256: str, kind: Any, min_count: int, vocabulary: in
         if sha256 and content_sha256(path) != sha256:
             raise UsageError(f"{path}: changed since this run was started")
         corpus = Corpus.read(path)
-    splits = corpus.passages()
-    tokenizer = train_tokenizer(
-        kind, splits.train, min_count=min_count, vocabulary=vocabulary or None
-    )
+    splits, most = corpus.passages(), vocabulary or None
+    tokenizer = train_tokenizer(kind, splits.train, min_count=min_count, vocabulary=most)
     return TokenizedText(tokenizer, tokenizer.stream(splits.train), tokenizer.stream(splits.dev))
 
 
@@ -153,25 +144,7 @@ def ngram_perplexities(text: TokenizedText, s: TextSettings) -> dict[str, float]
 
 def scored_windows(stream: np.ndarray, s: TextSettings) -> list[ScoringBatch]:
     """At most `scored` windows, evenly spaced over the stream."""
-    pieces = list(windows(stream, s.block))
-    if len(pieces) <= s.scored:
-        return pieces
-    places = np.linspace(0, len(pieces) - 1, s.scored).round().astype(int)
-    return [pieces[place] for place in places]
-
-
-def generate_sample(model: GPT, tokenizer: Tokenizer, s: TextSettings, trial: Trial) -> str:
-    """The prompt and its continuation at temperature 0.8."""
-    prompt = [tokenizer.start, *tokenizer.encode(s.prompt)]
-    (continuation,) = generate(
-        model,
-        [prompt],
-        Strategy("temperature", {"t": 0.8}),
-        max_new_tokens=s.sample_tokens,
-        stop_ids=[tokenizer.stop],
-        seed=trial.stream.child("sample"),
-    )
-    return tokenizer.decode([*prompt, *continuation.ids])
+    return evenly_spaced(list(windows(stream, s.block)), s.scored)
 
 
 def _train(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from attnlab.tasks.batches import truncate_rows
+from attnlab.tasks.batches import evenly_spaced, truncate_rows
 from attnlab.tasks.corpus import Corpus, split_sentences
 from attnlab.tasks.drama import extract_speeches
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
@@ -46,5 +46,4 @@ def sample_rows(rows: Rows, count: int) -> Rows:
 
     Rows of similar length in a batch need little padding, as in training.
     """
-    places = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
-    return sorted((rows[i] for i in places), key=len)
+    return sorted(evenly_spaced(rows, count), key=len)

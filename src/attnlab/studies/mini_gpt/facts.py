@@ -9,57 +9,42 @@ from attnlab.report.prose import interval
 from attnlab.report.text import number
 from attnlab.studies.mini_gpt.study import GPTArms, MiniGPTStudy
 
-SPLITS = {"train_perplexity": "train", "dev_perplexity": "dev", "test_perplexity": "test"}
-SENTENCES = {
+COLUMNS = {
+    "train_perplexity": "train",
+    "dev_perplexity": "dev",
+    "test_perplexity": "test",
     "normal_perplexity": "normal sentence",
     "ungrammatical_perplexity": "weird sentence",
     "long_perplexity": "long sentence",
+    "last_loss": "last training loss",
 }
-LOSS = {"last_loss": "last training loss"}
+SPEED = "tokens_per_second"
 
 
 def facts(study: MiniGPTStudy, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
     """The rows of `shared.md`, and what `budget.md` says of the training budget."""
-    first = {arm: arms.rows(arm)[0] for arm in arms.names()}
     ratios = [
         arms.geometric(arm, "dev_sentence_mean").value / arms.geometric(arm, "dev_perplexity").value
-        for arm in first
+        for arm in arms.names()
     ]
+    costs = []
+    for arm in arms.names():
+        parameters, speed = arms.rows(arm)[0]["parameters"], arms.mean_cost(arm, SPEED)
+        costs.append((arm, f"{parameters:,}", f"{speed:,.0f}" if speed > 0 else "not measured"))
     return {
-        "study": study.name,
-        "added_at_full": study.added_at_full,
-        "other_text": study.other_text,
-        "reported_mean": study.reported_mean,
-        "plain_perplexity": arms.geometric(study.plain, "dev_perplexity").value,
+        "study": study,
         "more_steps": type(study).at("full").settings_json()["steps"] > study.settings.steps,
         "ratios": [ratio for ratio in ratios if math.isfinite(ratio)],
-        "first": next(iter(first.values()), None),
-        "columns": ["arm", *SPLITS.values(), *SENTENCES.values(), *LOSS.values()],
+        "columns": ["arm", *COLUMNS.values()],
         "perplexities": _perplexities(arms),
-        "costs": [(arm, f"{row['parameters']:,}", _speed(arms, arm)) for arm, row in first.items()],
-        "samples": {arm: row.samples for arm, row in first.items() if row.samples},
+        "costs": costs,
     }
 
 
 def _perplexities(arms: GPTArms) -> list[list[str]]:
     """A row an arm, then the n-gram models, which are scored on dev and test only."""
-    models = [
-        [
-            arm,
-            *(interval(arms.geometric(arm, metric)) for metric in SPLITS | SENTENCES),
-            *(interval(arms.estimate(arm, metric)) for metric in LOSS),
-        ]
-        for arm in arms.names()
-    ]
-    known = {metric: arms.baselines(metric) for metric in SPLITS | SENTENCES | LOSS}
-    orders = arms.baselines()
-    ngrams = [
-        [order, *(number(by_order.get(order)) for by_order in known.values())] for order in orders
-    ]
+    mean = {metric: arms.geometric for metric in COLUMNS} | {"last_loss": arms.estimate}
+    models = [[arm, *(interval(mean[x](arm, x)) for x in COLUMNS)] for arm in arms.names()]
+    known = [arms.baselines(metric) for metric in COLUMNS]
+    ngrams = [[order, *(number(x.get(order)) for x in known)] for order in arms.baselines()]
     return models + ngrams
-
-
-def _speed(arms: GPTArms, arm: str) -> str:
-    """Training tokens per second, mean over seeds."""
-    speed = arms.mean_cost(arm, "tokens_per_second")
-    return f"{speed:,.0f}" if math.isfinite(speed) else "not measured"

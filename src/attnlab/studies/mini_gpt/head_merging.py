@@ -1,6 +1,6 @@
 """How heads become one output: concatenated, shuffled, shifted or re-weighted; what leaks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from attnlab.lab.claim import Claim, judge, judge_check
@@ -55,6 +55,7 @@ class HeadMerging(MiniGPTStudy):
         "quick": "about 11 minutes on two cores",
         "full": "about 4 minutes on one H200 with 7 workers",
     }
+    parts = MERGING
     plain = PLAIN
     must_fail: ClassVar = {
         "causality": (BATCH, HEADS),
@@ -65,10 +66,6 @@ class HeadMerging(MiniGPTStudy):
     template = "head_merging.md"
 
     figures = deferred(".figures:head_merging_figures")
-
-    def arm_parts(self) -> Mapping[str, Parts]:
-        """One way of merging each; the last has no attention."""
-        return MERGING
 
     def claims(self, arms: GPTArms) -> Sequence[Claim]:
         """The reported gain, what exposes it, and the permutations."""
@@ -145,24 +142,12 @@ class HeadMerging(MiniGPTStudy):
                 above=1.0,
                 reported=reported_ratio(384),
             ),
-            arms.attention_helps(PLAIN),
-            *arms.beats_ngrams(PLAIN),
+            *arms.shared_claims(PLAIN),
         ]
-
-    def facts(self, arms: GPTArms, claims: Sequence[Claim]) -> Mapping[str, Any]:
-        """Perplexities of the re-weighted models in batches, alone, and without the weights."""
-        metrics = ("off_dev_perplexity", "dev_perplexity", "alone_perplexity")
-        reweighted = {metric: arms.geometric(BATCH, metric) for metric in metrics}
-        return {**super().facts(arms, claims), "reweighted": reweighted}
 
 
 def _check(
-    arms: GPTArms,
-    name: str,
-    statement: str,
-    metric: str,
-    among: Sequence[str],
-    **rest: Any,
+    arms: GPTArms, name: str, statement: str, metric: str, among: Sequence[str], **rest: Any
 ) -> Claim:
     """An identity: this metric, which theory says is 0, is rounding in every model of the arms."""
     errors = [abs(value) for arm in among for value in arms.values(arm, metric).values()]

@@ -1,6 +1,6 @@
 """Position parts compared: learned, sinusoidal in four ways, rotary, ALiBi, none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from attnlab.lab.claim import Claim
@@ -42,12 +42,9 @@ class Positions(MiniGPTStudy):
         "quick": "about 12 minutes on two cores",
         "full": "about 4 minutes on one H200 with 7 workers",
     }
+    parts = POSITIONS
     plain = "learned"
     template = "positions.md"
-
-    def arm_parts(self) -> Mapping[str, Parts]:
-        """One position part each; the last has no attention."""
-        return POSITIONS
 
     def claims(self, arms: GPTArms) -> Sequence[Claim]:
         """Ratios of dev perplexities, paired by seed."""
@@ -107,6 +104,5 @@ class Positions(MiniGPTStudy):
                 above=0.9,
                 below=1.1,
             ),
-            arms.attention_helps("learned"),
-            *arms.beats_ngrams("learned"),
+            *arms.shared_claims("learned"),
         ]

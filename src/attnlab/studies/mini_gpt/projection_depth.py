@@ -64,7 +64,7 @@ class ProjectionDepth(MiniGPTStudy):
     )
     template = "projection_depth.md"
 
-    figures = deferred(".depth_figures:figures")
+    figures = deferred(".figures:depth_figures")
 
     def by_initial(self) -> dict[str, list[int]]:
         """The depths, sorted, by initialisation."""
@@ -129,8 +129,7 @@ class ProjectionDepth(MiniGPTStudy):
                 ("linear", shallow),
                 below=1.02,
             ),
-            arms.attention_helps("linear"),
-            *arms.beats_ngrams("linear"),
+            *arms.shared_claims("linear"),
         ]
 
 

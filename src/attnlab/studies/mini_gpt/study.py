@@ -5,7 +5,6 @@ batches; n-gram models are scored on the same sentences.
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -100,26 +99,17 @@ class GPTArms(Arms):
             name, statement, (one, metric), (other, metric), quantity=quantity, **rest
         )
 
-    def attention_helps(self, plain: str) -> Claim:
-        """The claim that the plain model is worse with attention switched off."""
+    def shared_claims(self, plain: str) -> list[Claim]:
+        """Attention is worth something, and the plain model beats bigrams and trigrams."""
         statement = "Attention is worth something: switched off, the perplexity is higher"
-        return self.compare(HELPS, statement, (SWITCHED_OFF, plain), above=1.0)
-
-    def beats_ngrams(self, arm: str) -> list[Claim]:
-        """The claims that the arm's perplexity is below that of bigrams, and of trigrams."""
-        return [self._beats(arm, order) for order in ("bigram", "trigram")]
-
-    def _beats(self, arm: str, order: str) -> Claim:
-        base = self.baselines().get(order, math.nan)
-        logs = [math.log(value / base) for value in self.values(arm, "dev_perplexity").values()]
-        return judge_ratio(
-            f"beats-{order}",
-            f"{arm} beats a {order} model of the same text",
-            logs,
-            below=1.0,
-            quantity=f"perplexity, {arm} / {order}",
-            trials=self.ids(arm),
-        )
+        claims = [self.compare(HELPS, statement, (SWITCHED_OFF, plain), above=1.0)]
+        for order in ("bigram", "trigram"):
+            base = self.baselines().get(order, math.nan)
+            logs = [math.log(x / base) for x in self.values(plain, "dev_perplexity").values()]
+            statement = f"{plain} beats a {order} model of the same text"
+            rest = {"quantity": f"perplexity, {plain} / {order}", "trials": self.ids(plain)}
+            claims.append(judge_ratio(f"beats-{order}", statement, logs, below=1.0, **rest))
+        return claims
 
 
 class MiniGPTStudy(ArmStudy):
@@ -129,6 +119,7 @@ class MiniGPTStudy(ArmStudy):
     version = 3  # the test split is scored; three samples; no sentence is cut off
     shares_accelerator = True
     settings: MiniGPTSettings
+    parts: ClassVar[Mapping[str, Parts]]  # by arm
     plain: ClassVar[str]  # the arm that the others, and attention switched off, are compared with
     reported_mean: ClassVar = "; the course report gives this one, 1.3 times the other there"
     added_at_full: ClassVar = ""  # what the full scale answers besides
@@ -138,9 +129,9 @@ class MiniGPTStudy(ArmStudy):
     figures = deferred(".figures:figures")
     facts = deferred(".facts:facts")
 
-    @abstractmethod
     def arm_parts(self) -> Mapping[str, Parts]:
         """Arm -> the parts that differ from the plain GPT."""
+        return self.parts
 
     def chosen_arms(self) -> Sequence[str]:
         """All arms."""

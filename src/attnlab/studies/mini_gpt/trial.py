@@ -1,21 +1,18 @@
 """One trial: train one arm and measure it, or count n-grams."""
 
-import json
 import math
 
 import numpy as np
-import torch
 
 from attnlab.audit.during_training import model_findings
-from attnlab.decode.generate import generate
-from attnlab.decode.strategy import Strategy
+from attnlab.lab.training import gpt_outcome, sample_texts
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll
 from attnlab.models.config import GPTConfig
 from attnlab.models.gpt import GPT
 from attnlab.studies.mini_gpt.data import Rows, Sentences, load_sentences, sample_rows
 from attnlab.studies.mini_gpt.probes import measure_start, probe
-from attnlab.studies.mini_gpt.study import ORDERS, MiniGPTSettings, MiniGPTStudy, Parts
+from attnlab.studies.mini_gpt.study import ORDERS, MiniGPTSettings, MiniGPTStudy
 from attnlab.tasks.batches import SentenceBatches, sequential_batches
 from attnlab.tasks.ngram import NGram
 from attnlab.training.loop import train
@@ -43,8 +40,9 @@ def run(study: MiniGPTStudy, trial: Trial, context: TrialContext) -> Outcome:
 def run_gpt(s: MiniGPTSettings, trial: Trial, data: Sentences, context: TrialContext) -> Outcome:
     """Train one arm, then measure it in every way the studies ask for."""
     seed, device = trial.stream, context.device
-    generator = seed.child("weights").torch_generator()
-    model = build_gpt(s, trial.config["parts"], data.tokenizer.size, generator).to(device)
+    plain = GPTConfig.named(s.size, vocab=data.tokenizer.size, block=s.block).to_json()
+    config = GPTConfig.from_json({**plain, **trial.config["parts"]})
+    model = GPT(config, seed.child("weights").torch_generator()).to(device)
     batches = SentenceBatches(
         data.train, s.block, s.batch, seed.child("order"), by_length=s.by_length
     )
@@ -67,25 +65,15 @@ def run_gpt(s: MiniGPTSettings, trial: Trial, data: Sentences, context: TrialCon
         "last_loss": float(np.mean(result.losses[-max(1, s.steps // TENTHS) :])),
         "last_batch_loss": result.losses[-1],
     }
-    speed = result.tokens_per_second
+    at = seed.child("sample")
+    samples = sample_texts(model, data.tokenizer, at, s.sample_tokens, n=SAMPLES)
     return Outcome(
         metrics,
-        arrays={f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()},
         curves=curves | result.loss_curve(TENTHS),
-        samples=generate_samples(s, trial, model, data),
-        documents={
-            "tokenizer.json": data.tokenizer.to_json(),
-            "model.json": json.dumps(model.config.to_json()),
-        },
-        cost={"tokens_per_second": speed} if speed else {},
+        samples=samples,
         findings=findings,
+        **gpt_outcome(model, data.tokenizer, result),
     )
-
-
-def build_gpt(s: MiniGPTSettings, parts: Parts, vocabulary: int, generator: torch.Generator) -> GPT:
-    """The plain GPT of this size, with the arm's parts in place of its own."""
-    plain = GPTConfig.named(s.size, vocab=vocabulary, block=s.block).to_json()
-    return GPT(GPTConfig.from_json({**plain, **parts}), generator)
 
 
 def measure(
@@ -123,26 +111,9 @@ def measure(
 
 def perplexity_by_length(scores: Scores) -> dict[str, list[float]]:
     """Every bin, so that arms and seeds line up; a bin without a sentence is NaN."""
-    bins = {b.low: b for b in scores.by_length(EDGES)}
+    bins = {b.low: b.perplexity.corpus for b in scores.by_length(EDGES)}
     ends = zip(EDGES, [*EDGES[1:], 2 * EDGES[-1]], strict=True)
     return {
         "length": [math.sqrt(low * high) for low, high in ends],
-        "length_perplexity": [
-            bins[low].perplexity.corpus if low in bins else math.nan for low in EDGES
-        ],
+        "length_perplexity": [bins.get(low, math.nan) for low in EDGES],
     }
-
-
-def generate_samples(s: MiniGPTSettings, trial: Trial, model: GPT, data: Sentences) -> list[str]:
-    """Three texts from <START>, at temperature 0.8."""
-    tokenizer = data.tokenizer
-    texts = generate(
-        model,
-        [[tokenizer.start]],
-        Strategy("temperature", {"t": 0.8}),
-        n=SAMPLES,
-        stop_ids=[tokenizer.stop],
-        max_new_tokens=s.sample_tokens,
-        seed=trial.stream.child("sample"),
-    )
-    return [tokenizer.decode(text.ids) for text in texts]

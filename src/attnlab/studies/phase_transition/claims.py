@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,25 +19,30 @@ CRITICAL = {
     "alpha_l": "Theory: attention beats the linear baseline from some α on, α_l",
     "alpha_w": "Theory: the semantic solution begins at some α, α_w (weak recovery)",
 }
+GAP = {"value": gap, "quantity": "ε_t(positional) − ε_t(semantic)"}
+EXCESS = {"value": excess, "quantity": "ε_g − ε_g(linear)"}
 
 
 def claims(study: PhaseTransition, e: Evidence) -> list[Claim]:
     """All claims, in the order a reader wants them."""
+    positional = "the positional solution has the lower training loss"
+    semantic = "the semantic solution has the lower training loss"
+    linear = "the linear baseline predicts better than attention"
+    attention = "attention predicts better than the linear baseline"
     return [
         _critical(e, "alpha_c"),
         _simulated_transition(e),
-        _winner(e, below=True),
-        _winner(e, below=False),
+        _on_one_side(e, "positional-wins-below", "Below α_c", positional, below=0.0, **GAP),
+        _on_one_side(e, "semantic-wins-above", "Above α_c", semantic, above=0.0, **GAP),
         _critical(e, "alpha_l"),
-        _linear(e, below=True),
-        _linear(e, below=False),
+        _on_one_side(e, "linear-wins-below", "Below α_c", linear, above=0.0, **EXCESS),
+        _on_one_side(e, "linear-loses-above", "Above α_l", attention, below=0.0, **EXCESS),
         _agreement(e),
         _critical(e, "alpha_w"),
         _memory(e),
         _positional_gap(e),
         _random_starts(e),
         *_ridge(e),
-        _tuned(e),
         _rank_two(e),
     ]
 
@@ -89,49 +95,21 @@ def _at(value: float, name: str = "α") -> str:
     return f" ({name} = {value:,g})" if value > 0 else ""
 
 
-def _side(e: Evidence, name: str, below: bool) -> tuple[str, list[Row]]:
-    """The instances of Figure 2 below or above a critical point, and their α in words.
+def _on_one_side(
+    e: Evidence, name: str, side: str, statement: str, value: Value, **rest: Any
+) -> Claim:
+    """Of the instances of Figure 2 on one side of a critical point: "Below α_c", "Above α_l".
 
     All of them: how far from the point an α must lie to count would be a choice.
     """
-    pivot = e.critical_at(name).value
+    pivot = e.critical_at(f"alpha_{side[-1]}").value
+    below = side.startswith("Below")
     rows = [r for r in e.part("Figure 2") if (r["alpha"] < pivot if below else r["alpha"] > pivot)]
     alphas = [r["alpha"] for r in rows]
-    return (f" (mean over α = {min(alphas):g} to {max(alphas):g})" if rows else ""), rows
-
-
-def _winner(e: Evidence, *, below: bool) -> Claim:
-    words, rows = _side(e, "alpha_c", below)
-    side, winner = ("below", "positional") if below else ("above", "semantic")
-    return judge_difference(
-        f"{winner}-wins-{side}",
-        f"{side.capitalize()} α_c{words} the {winner} solution has the lower training loss",
-        _by_seed(rows, gap),
-        **{"below" if below else "above": 0.0},
-        quantity="ε_t(positional) − ε_t(semantic)",
-        trials=[r.id for r in rows],
-    )
-
-
-def _linear(e: Evidence, *, below: bool) -> Claim:
-    words, rows = _side(e, "alpha_c" if below else "alpha_l", below)
-    name, where, order = (
-        ("linear-wins-below", "Below α_c", "the linear baseline predicts better than attention")
-        if below
-        else (
-            "linear-loses-above",
-            "Above α_l",
-            "attention predicts better than the linear baseline",
-        )
-    )
-    return judge_difference(
-        name,
-        f"{where}{words} {order}",
-        _by_seed(rows, excess),
-        **{"above" if below else "below": 0.0},
-        quantity="ε_g − ε_g(linear)",
-        trials=[r.id for r in rows],
-    )
+    averaged = f" (mean over α = {min(alphas):g} to {max(alphas):g})" if rows else ""
+    ids = [r.id for r in rows]
+    statement = f"{side}{averaged} {statement}"
+    return judge_difference(name, statement, _by_seed(rows, value), trials=ids, **rest)
 
 
 def _by_seed(rows: Sequence[Row], value: Value) -> list[float]:
@@ -171,12 +149,11 @@ def _memory(e: Evidence) -> Claim:
     rows = gone[0].instances if gone else Table([])
     where = f"ω = {gone[0].omega:g}, α = {gone[0].alpha:g}" if gone else "α < α_w"
     sigma = e.settings.sigma
+    kept = [r["semantic_theta"] - chance(r["dim"], r["semantic_q"], sigma)[1] for r in rows]
     return judge(
         "start-is-remembered",
         f"Where theory has θ = 0 ({where}), descent from W* keeps more θ than chance",
-        mean_interval(
-            [r["semantic_theta"] - chance(r["dim"], r["semantic_q"], sigma)[1] for r in rows]
-        ),
+        mean_interval(kept),
         above=0.0,
         quantity="θ − θ of a random W of the same norm",
         trials=rows.ids,
@@ -185,11 +162,7 @@ def _memory(e: Evidence) -> Claim:
 
 def _positional_gap(e: Evidence) -> Claim:
     """m of descent exceeds the theory's where its replicas separate most."""
-    points = [
-        p
-        for p in e.open_points
-        if p.branch == "positional" and math.isfinite(p.separation + p.gap.value)
-    ]
+    points = [p for p in e.measured_points if p.branch == "positional"]
     if not points:
         nothing = Estimate(math.nan, method="no point with theory and simulation")
         statement = "Gradient descent finds a larger m than theory"
@@ -220,47 +193,44 @@ def _random_starts(e: Evidence) -> Claim:
 
 
 def _ridge(e: Evidence) -> list[Claim]:
-    """Above α_c: choosing λ pays, and leave-one-out is the better estimate of the test error."""
+    """Choosing λ pays, and leave-one-out is the better estimate of the test error.
+
+    The published λ is fixed at 0.01: does the linear map still win where folds choose λ?
+    """
     pivot, folds = e.critical_at("alpha_c").value, e.settings.folds
-    rows = [r for r in e.part("ridge") if r["alpha"] > pivot]
-    ids = [row.id for row in rows]
+    above = [r for r in e.part("ridge") if r["alpha"] > pivot]
+    below = [r for r in e.part("ridge") if r["alpha"] < pivot]
+    alpha = max((r["alpha"] for r in below), default=math.nan)
+    nearest = [r for r in below if r["alpha"] == alpha]
     return [
         judge_difference(
             "validated-ridge",
             f"Above α_c, λ chosen by {folds}-fold cross-validation has a lower test error than "
             f"λ = {e.settings.ridge:g}",
-            [r["semantic_test_error_cv"] / r["semantic_test_error_default"] - 1 for r in rows],
+            [r["semantic_test_error_cv"] / r["semantic_test_error_default"] - 1 for r in above],
             below=0.0,
             quantity="relative change of ε_g",
-            trials=ids,
+            trials=[r.id for r in above],
         ),
         judge_difference(
             "leave-one-out-is-closer",
             f"Above α_c leave-one-out predicts the test error better than {folds}-fold "
             "cross-validation",
-            [r["semantic_cv_relative_error"] - r["semantic_loo_relative_error"] for r in rows],
+            [r["semantic_cv_relative_error"] - r["semantic_loo_relative_error"] for r in above],
             above=0.0,
             quantity="relative error of the folds − of leave-one-out",
-            trials=ids,
+            trials=[r.id for r in above],
+        ),
+        judge_difference(
+            "tuned-attention-beats-linear",
+            f"Below α_c{_at(alpha)}, with λ chosen by {folds} folds, attention predicts better "
+            "than the linear baseline",
+            [r["tuned_test_error"] - r["linear_test_error"] for r in nearest],
+            below=0.0,
+            quantity=EXCESS["quantity"],
+            trials=[r.id for r in nearest],
         ),
     ]
-
-
-def _tuned(e: Evidence) -> Claim:
-    """The published λ is fixed at 0.01: does the linear map still win where folds choose λ?"""
-    pivot, folds = e.critical_at("alpha_c").value, e.settings.folds
-    below = [r for r in e.part("ridge") if r["alpha"] < pivot]
-    alpha = max((r["alpha"] for r in below), default=math.nan)
-    rows = [r for r in below if r["alpha"] == alpha]
-    return judge_difference(
-        "tuned-attention-beats-linear",
-        f"Below α_c{_at(alpha)}, with λ chosen by {folds} folds, attention predicts better than "
-        "the linear baseline",
-        [r["tuned_test_error"] - r["linear_test_error"] for r in rows],
-        below=0.0,
-        quantity="ε_g − ε_g(linear)",
-        trials=[r.id for r in rows],
-    )
 
 
 def _rank_two(e: Evidence) -> Claim:

@@ -150,6 +150,11 @@ class Evidence:
         return points
 
     @cached_property
+    def measured_points(self) -> list[OpenPoint]:
+        """Those of the open points at which theory and simulation both have a number."""
+        return [p for p in self.open_points if math.isfinite(p.gap.value + p.separation)]
+
+    @cached_property
     def size_crossings(self) -> dict[int, Estimate]:
         """α_c of simulation at every D of the finite-size scaling."""
         sizes = self.part("finite size").groups("dim")

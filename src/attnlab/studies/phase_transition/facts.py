@@ -23,8 +23,8 @@ def facts(study: PhaseTransition, e: Evidence, claims: Sequence[Claim]) -> Mappi
         for key in row.metrics
         if key.endswith("_converged")
     ]
-    points = [p for p in e.open_points if math.isfinite(p.gap.value + p.separation)]
-    points = sorted(points, key=lambda p: p.separation) if len(points) >= POINTS_TO_RANK else []
+    points = sorted(e.measured_points, key=lambda p: p.separation)
+    points = points if len(points) >= POINTS_TO_RANK else []
     return {
         "students": len(converged),
         "unconverged": converged.count(False),
@@ -47,11 +47,8 @@ def rank_correlation(points: Sequence[OpenPoint]) -> float:
 
     if not points:
         return math.nan
-    ranks = [
-        rankdata(values)
-        for values in ([p.separation for p in points], [p.gap.value for p in points])
-    ]
-    return float(np.corrcoef(ranks)[0, 1])
+    ranks = rankdata([(p.separation, p.gap.value) for p in points], axis=0)
+    return float(np.corrcoef(ranks, rowvar=False)[0, 1])
 
 
 def _matched_norms(e: Evidence) -> Estimate | None:

@@ -11,24 +11,15 @@ if TYPE_CHECKING:
 
 STARTS = ("semantic", "positional")
 RULES = ("sobol", "sobol-coarse", "lattice")  # the last is independent of the first two
+OF_AN_INSTANCE = {"omega", "sigma", "ridge", "mixing", "dtype", "test_samples", "device"}
 Planned = tuple[int, dict[str, Any]]  # seed, configuration
 
 
 def trials(study: "PhaseTransition") -> list[Trial]:
     """Every trial of the parts that were asked for."""
     s = study.settings
-    instance = {
-        "kind": "instance",
-        "dim": s.curve_dim,
-        "omega": s.omega,
-        "sigma": s.sigma,
-        "ridge": s.ridge,
-        "mixing": s.mixing,
-        "starts": STARTS,
-        "dtype": s.dtype,
-        "test_samples": s.test_samples,
-        "device": s.device,
-    }
+    instance = {"kind": "instance", "dim": s.curve_dim, "starts": STARTS}
+    instance |= s.model_dump(include=OF_AN_INSTANCE)
     planned = [
         study.trial(seed, **{**instance, **config})
         for seed, config in chain(_paper(s), _side_experiments(s))
@@ -53,60 +44,35 @@ def _part(
 
 def _paper(s: "PhaseSettings") -> Iterator[Planned]:
     """Figures 2 and 3, and simulation against theory: at large D, against D, at open points."""
-    few = min(s.test_samples, 5000)
-    yield from _part(
-        "large D",
-        s.large_seeds,
-        {"alpha": s.large_alphas},
-        dim=s.large_dim,
-        exact_norm=True,
-        starts=["semantic"],
-    )
+    few = {"test_samples": min(s.test_samples, 5000)}
+    large = {"dim": [s.large_dim], "alpha": s.large_alphas}
+    yield from _part("large D", s.large_seeds, large, exact_norm=True, starts=["semantic"])
     for dim, seeds in sorted(zip(s.sizes, s.size_seeds, strict=True), reverse=True):
         grid = {"alpha": s.size_alphas}
-        yield from _part("finite size", seeds, grid, dim=dim, exact_norm=True, test_samples=few)
+        yield from _part("finite size", seeds, grid, dim=dim, exact_norm=True, **few)
     for dim, (omega, alpha) in product(sorted(s.open_dims, reverse=True), s.open_points):
-        yield from _part(
-            "open questions",
-            s.open_seeds,
-            {"dim": [dim], "omega": [omega], "alpha": [alpha]},
-            exact_norm=True,
-            displacement=s.displacement,
-            test_samples=few,
-        )
+        point = {"dim": dim, "omega": omega, "alpha": alpha, "displacement": s.displacement}
+        yield from _part("open questions", s.open_seeds, {}, exact_norm=True, **point, **few)
     falling = sorted(s.curve_alphas, reverse=True)
     yield from _part("Figure 2", s.seeds, {"alpha": falling}, starts=[*STARTS, "random"])
-    yield from _part(
-        "Figure 3",
-        s.map_seeds,
-        {"alpha": sorted(s.map_alphas, reverse=True), "omega": s.map_omegas},
-        dim=s.map_dim,
-        test_samples=min(s.test_samples, 10_000),
-    )
+    cells = {"alpha": sorted(s.map_alphas, reverse=True), "omega": s.map_omegas}
+    more = min(s.test_samples, 10_000)
+    yield from _part("Figure 3", s.map_seeds, cells, dim=s.map_dim, test_samples=more)
 
 
 def _side_experiments(s: "PhaseSettings") -> Iterator[Planned]:
     """The ridge search, a rank-2 student, another F, norms of the start, scaling, test sets."""
-    few, seeds = min(s.test_samples, 5000), s.side_seeds
-    ridges = sorted({*s.ridges, s.ridge})
-    yield from _part(
-        "ridge",
-        seeds,
-        {"alpha": s.ridge_alphas},
-        kind="ridge",
-        dim=s.ridge_dim,
-        ridges=ridges,
-        folds=s.folds,
-        widen=s.ridge_widen,
-        widen_factor=s.ridge_widen_factor,
-    )
+    few, seeds = {"test_samples": min(s.test_samples, 5000)}, s.side_seeds
+    ridges = {"ridges": sorted({*s.ridges, s.ridge}), "folds": s.folds, "widen": s.ridge_widen}
+    search = {"kind": "ridge", **ridges, "widen_factor": s.ridge_widen_factor}
+    yield from _part("ridge", seeds, {"alpha": s.ridge_alphas}, dim=s.ridge_dim, **search)
     side = {"alpha": s.side_alphas}
     yield from _part("rank 2", seeds, side, dim=s.side_dim, student_rank=2)
     yield from _part("other F", seeds, side, dim=s.side_dim, mixing=s.other_mixing)
     norms = {"positional_norm": [None, float(s.side_dim) ** 0.5]}
-    yield from _part("matched norms", seeds, norms, dim=s.side_dim, alpha=1.25, test_samples=few)
+    yield from _part("matched norms", seeds, norms, dim=s.side_dim, alpha=1.25, **few)
     scalings = {"dim": s.unscaled_dims, "scaling": ["paper", "unscaled"]}
-    yield from _part("scaling", seeds, scalings, alpha=1.5, test_samples=few, max_evaluations=300)
+    yield from _part("scaling", seeds, scalings, alpha=1.5, max_evaluations=300, **few)
     for dim in s.course_dims:
         tested = max(2, round(0.2 * dim))
         yield from _part("course recipe", seeds, {"dim": [dim]}, alpha=2.0, test_samples=tested)
@@ -114,7 +80,7 @@ def _side_experiments(s: "PhaseSettings") -> Iterator[Planned]:
 
 def _theory(s: "PhaseSettings") -> Iterator[dict[str, Any]]:
     """Critical points at every ω, both branches over α, stability at the open points."""
-    same = {"sigma": s.sigma, "ridge": s.ridge, "mixing": s.mixing, "points": s.theory_points}
+    same = {"points": s.theory_points, **s.model_dump(include={"sigma", "ridge", "mixing"})}
     for omega in sorted({*s.theory_omegas, s.omega}):
         for rule in RULES if omega == s.omega else RULES[:1]:
             yield {"kind": "critical", "omega": omega, "rule": rule, **same}

@@ -103,9 +103,7 @@ class PhaseSettings(StudySettings):
     open_seeds: int = setting("instances at these points", 5, full=4, ge=1)
 
     ridges: Grid = setting(
-        "λ to choose from by validation",
-        (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1),
-        smoke=(0.01, 0.1),
+        "λ to choose from by validation", (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1), smoke=(0.01, 0.1)
     )
     ridge_widen: int = setting(
         "λ tried beyond each end of these, one at a time, while validation chooses that end",
