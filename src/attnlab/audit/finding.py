@@ -41,6 +41,20 @@ class Finding:
         """The question makes sense and could not be answered, which is not a pass."""
         return replace(cls.not_applicable(name, reason, **fields), verdict=NOT_JUDGED)
 
+    @classmethod
+    def judged(
+        cls,
+        name: str,
+        problem: str,
+        why: str,
+        number: float | None,
+        threshold: float | None,
+        evidence: Mapping[str, Any],
+    ) -> "Finding":
+        """A failure that says `problem` if there is one, else a pass that says `why`."""
+        verdict: AuditVerdict = "fail" if problem else "pass"
+        return cls(name, verdict, number, threshold, problem or why, evidence)
+
     def as_json(self) -> dict[str, Any]:
         """The form stored in results.json and printed by `--json`."""
         number = self.number

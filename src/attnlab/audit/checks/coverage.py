@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.attention_scores import RecordScores
+from attnlab.audit.probing.copies import fill_zero_weights
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import repeatable, two_tokens
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.probing.zero_weights import fill_zero_weights
 from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.plural import counted
 

@@ -32,7 +32,7 @@ def padding(subject: Subject, probe: Probe) -> Finding:
     noise = noise_of(fine, probe)
     threshold = noise.position_threshold
     pads = _padding_length(fine)
-    text = probe.rows(fine, probe.short_length(fine), rows=2)
+    text = probe.rows(fine, rows=2)
     text = text[:, : max(fine.step, min(probe.short_length(fine), fine.context) - pads)]
     movements = {
         f"on the {'left' if left else 'right'}{words}": _movement(fine, text, left, pad)

@@ -41,7 +41,7 @@ def tying_and_save(subject: Subject, probe: Probe) -> Finding:
     except Exception as error:  # anyone's files
         why = f"saving and loading raised {describe_error(error)}"
         return Finding(NAME, "fail", None, 0.0, why)
-    rows = probe.rows(subject, probe.short_length(subject))
+    rows = probe.rows(subject)
     size = largest_movement(subject.logits(rows), loaded.logits(rows))
     assert loaded.module is not None
     lost = [tie for tie in ties if tie not in tied_parameters(loaded.module)]
