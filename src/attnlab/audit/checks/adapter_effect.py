@@ -49,7 +49,8 @@ def adapter_effect(
             size = _movement(logits, restored)
             problems.insert(0, f"after loading its logits move by {size:.2g} of their spread")
     if problems:
-        return Finding(NAME, "fail", least, LIMIT, problems[0], {**evidence, "problems": problems})
+        evidence["problems"] = problems
+        return Finding(NAME, "fail", least, LIMIT, problems[0], evidence)
     words = " and ".join(f"{name} ({size:.2g})" for name, size in movements.items())
     why = f"its logits differ from those with {words}" if movements else "nothing was taken away"
     why += "; after loading they are the same" if restored is not None else ""

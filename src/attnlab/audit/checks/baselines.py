@@ -43,18 +43,17 @@ def baselines(
         "ceiling": ceiling,
     }
     not_beaten = [name for name, value in known.items() if sign * near <= sign * value]
+    problem = ""
     if not_beaten:
         worst = max(not_beaten, key=lambda name: sign * known[name])
         within = sign * far >= sign * known[worst]
         relation = "cannot be told from" if within else "is worse than"
-        why = f"{interval} {relation} {worst} ({known[worst]:.4g}), which needs no model"
+        problem = f"{interval} {relation} {worst} ({known[worst]:.4g}), which needs no model"
         evidence["not_beaten"] = not_beaten
-        return Finding(NAME, "fail", near, known[best], why, evidence)
-    if ceiling is not None and sign * near > sign * ceiling:
-        why = f"{interval} is beyond the ceiling {ceiling:.4g}: the answers must have leaked"
-        return Finding(NAME, "fail", near, known[best], why, evidence)
+    elif ceiling is not None and sign * near > sign * ceiling:
+        problem = f"{interval} is beyond the ceiling {ceiling:.4g}: the answers must have leaked"
     why = f"{interval} is clear of the best baseline, {best} ({known[best]:.4g})"
-    return Finding(NAME, "pass", near, known[best], why, evidence)
+    return Finding.judged(NAME, problem, why, near, known[best], evidence)
 
 
 def answer_baselines(

@@ -39,16 +39,13 @@ def collapse(
     share, evidence = _describe(predictions, gold)
     problem = _constant_metric(by_epoch) or _constant_predictions(predictions, gold, evidence)
     evidence["by_epoch"] = list(by_epoch)
-    if problem:
-        return Finding(NAME, "fail", share, MOST, problem, evidence)
-    if share is None:
-        why = f"the metric moves over {len(by_epoch)} epochs; no predictions were given"
-        return Finding(NAME, "pass", None, MOST, why, evidence)
-    why = (
-        f"{evidence['distinct']} different predictions, the most frequent is {share:.1%} "
-        f"of them (entropy {evidence['entropy']:.2f} nats)"
-    )
-    return Finding(NAME, "pass", share, MOST, why, evidence)
+    why = f"the metric moves over {len(by_epoch)} epochs; no predictions were given"
+    if share is not None:
+        why = (
+            f"{evidence['distinct']} different predictions, the most frequent is {share:.1%} "
+            f"of them (entropy {evidence['entropy']:.2f} nats)"
+        )
+    return Finding.judged(NAME, problem, why, share, MOST, evidence)
 
 
 def _describe(

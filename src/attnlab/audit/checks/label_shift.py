@@ -30,7 +30,7 @@ MEANING = {
     3: "3 shifts: labels are shifted three times",
 }
 Given = Literal["ids", "next"]
-Loss = Callable[[Tensor, Tensor], Tensor | float]
+Loss = Callable[[Tensor, Tensor], Tensor | float]  # of logits and labels
 
 
 @audit(NAME)

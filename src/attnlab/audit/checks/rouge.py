@@ -50,13 +50,20 @@ def rouge(
     A value is a number or has `f` or `fmeasure`. Stemmer: "none" (or false), else any name;
     tokenizer: "ascii" or any other; splitter: "newline" or any other.
     """
-    named = _stated_variant(score, variant)
+    named = variant
+    if named is None and getattr(score, "variant", None) is not None:
+        named = score.variant.as_json()  # pyright: ignore[reportFunctionMemberAccess]
     try:
         self_scores, refused = _self_scores(score, texts)
         shown = _observed_variant(score)
         problems = [
             *_self_score_problems(self_scores),
-            *_missing_kinds(score),
+            # a table with one of them does not say which it is
+            *(
+                f"there is no {kind}: L and Lsum are often swapped, so both are told"
+                for kind in KINDS[2:]
+                if kind not in _values(score, ONE, ONE)
+            ),
             *_lsum_problems(score),
             *_variant_problems(named, shown),
             *_line_problems(shown, texts),
@@ -72,20 +79,13 @@ def rouge(
         "refused": refused,
         "problems": problems,
     }
-    if problems:
-        return Finding(NAME, "fail", lowest, 1.0, problems[0], evidence)
     why = (
         f"every text scores 1 against itself, Lsum is its own score, and stemmer "
         f"{shown['stemmer']}, tokenizer {shown['tokenizer']}, splitter {shown['splitter']} "
         "are what the scores show"
     )
     why += f"; {', '.join(refused)} refused, not scored" if refused else ""
-    return Finding(NAME, "pass", lowest, 1.0, why, evidence)
-
-
-def _stated_variant(score: Score, variant: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    given = getattr(score, "variant", None)
-    return variant if variant is not None or given is None else given.as_json()
+    return Finding.judged(NAME, next(iter(problems), ""), why, lowest, 1.0, evidence)
 
 
 def _values(score: Score, prediction: str, reference: str) -> dict[str, float]:
@@ -121,14 +121,6 @@ def _self_score_problems(self_scores: Mapping[str, Mapping[str, float]]) -> list
         for name, scores in self_scores.items()
         for kind, value in scores.items()
         if not abs(value - 1) <= CLOSE  # NaN is not 1 either
-    ]
-
-
-def _missing_kinds(score: Score) -> list[str]:
-    """L and Lsum both: a table with one of them does not say which it is."""
-    missing = [kind for kind in KINDS[2:] if kind not in _values(score, ONE, ONE)]
-    return [
-        f"there is no {kind}: L and Lsum are often swapped, so both are told" for kind in missing
     ]
 
 

@@ -74,10 +74,8 @@ def _judge(values: list[float], highest: float, peak: float | None, floor: float
         problem = f"the rate rises until step {top} of {len(values)}: most of the run"
     elif abs(last - lowest) > slack:
         problem = f"the rate ends at {share:.1%} of its peak, its floor is {lowest / highest:.1%}"
-    if problem:
-        return Finding(NAME, "fail", share, limit, problem, evidence)
     why = f"at most one rise, then down to {share:.1%} of the peak in the last step"
-    return Finding(NAME, "pass", share, limit, why, evidence)
+    return Finding.judged(NAME, problem, why, share, limit, evidence)
 
 
 def _reheats(values: list[float], highest: float) -> list[tuple[int, int]]:
