@@ -11,9 +11,9 @@ from torch import Tensor
 
 from attnlab.core.seeds import Seed
 from attnlab.decode import stepper as module
+from attnlab.decode.fast import GPTStepper
 from attnlab.decode.loop import pad_prompts
 from attnlab.decode.stepper import (
-    GPTStepper,
     HubStepper,
     Stepper,
     WindowStepper,

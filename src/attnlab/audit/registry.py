@@ -10,7 +10,7 @@ answer would mean nothing.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, cast
 
@@ -71,9 +71,8 @@ def audit(
                         raise NotApplicable(reason)
                 return judge(*args, **kwargs)
             except NotApplicable as unmet:
-                fields = {"threshold": threshold} | unmet.fields
-                finding = Finding.not_applicable(name, unmet.reason, **fields)
-                return replace(finding, verdict=unmet.verdict)
+                fields = {"number": None, "threshold": threshold} | unmet.fields
+                return Finding(name, unmet.verdict, why=unmet.reason, **fields)
 
         if question:
             REGISTRY[name] = Audit(name, question, cast(Any, run))

@@ -85,8 +85,7 @@ class FusedGPT(StaticGPT):
         return logits
 
     def _run_step(self) -> None:
-        from attnlab.decode import token_kernels  # triton: only on machines with a GPU
-
+        _, token_kernels = _kernels()
         model, width = self.model, self.model.config.d_model
         table: Any = model.position
         token_kernels.embed[(self.batch,)](
@@ -122,8 +121,7 @@ class FusedGPT(StaticGPT):
         )
 
     def _layer(self, index: int, block: "Block") -> None:
-        from attnlab.decode import kernels
-
+        kernels, _ = _kernels()
         attention, feed, project = block.attention, block.feed_forward, block.attention.project
         assert isinstance(project, Linear)
         qkv, merge = project.qkv, attention.merge.out
@@ -156,8 +154,7 @@ class FusedGPT(StaticGPT):
         self, of: "Map", x: Tensor, out: Tensor, gelu: bool = False, add: bool = False
     ) -> None:
         """out = W x + b, of norm(x) where there is one; gelu of it; or added to `out`."""
-        from attnlab.decode import kernels
-
+        kernels, _ = _kernels()
         outputs, inputs = of.weight.shape
         flags = {"INPUTS": inputs, "OUTPUTS": outputs, "BIAS": of.bias is not None}
         flags |= {"GELU": gelu, "ADD": add, **self.early}
@@ -227,6 +224,13 @@ class Map:
         gain = self.weight if self.norm is None else self.norm.weight
         shift = None if self.norm is None else self.norm.bias
         return gain, self.weight if shift is None else shift
+
+
+def _kernels() -> tuple[Any, Any]:
+    """Those of layers and those of tokens; torch installs triton only on machines with a GPU."""
+    from attnlab.decode import kernels, token_kernels
+
+    return kernels, token_kernels
 
 
 def _power(number: int) -> int:

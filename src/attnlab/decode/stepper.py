@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.decode.fast import fast_stepper, keep_recording
-from attnlab.models.cached import CachedGPT, distinct
+from attnlab.decode.fast import GPTStepper, fast_stepper, keep_recording
+from attnlab.models.cached import distinct
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
 from attnlab.models.protocol import Ids, LanguageModel, PaddingMask
@@ -157,28 +157,6 @@ class WindowStepper:
         if self.cache is not None:
             keep_recording(self.cache)
             self.cache = None
-
-
-@dataclass
-class GPTStepper:
-    """Our own GPT with a key/value cache (`models/cached.py`)."""
-
-    model: GPT
-    length: int
-    cached: CachedGPT = field(init=False)
-
-    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts; logits after the last position."""
-        self.cached = self.model.cached(len(ids), self.length)
-        return self.cached.step(ids, key_padding_mask)[:, -1]
-
-    def step(self, ids: Chosen) -> Scores:
-        """Append one id to each row; logits after it."""
-        return self.cached.step(ids[:, None])[:, -1]
-
-    def take(self, rows: Chosen) -> None:
-        """Replace row i by the former row rows[i], for every i."""
-        self.cached.take(rows)
 
 
 @dataclass

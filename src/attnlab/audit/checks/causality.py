@@ -163,12 +163,13 @@ def _failure(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only:
     place = _place(search, leak)
     if leak.situation.description != PLAIN:
         only = f"only {leak.situation.description}: "
-    what = f"{only}the prediction at position {leak.position} moves by {leak.size:.2g} when "
-    why = (
-        f"the text is truncated after position {leak.after}: it depends on the length of the text; "
-        if leak.by_truncation
-        else f"only tokens after position {leak.after} change: it looks {ahead}; "
-    )
+    why = f"{only}the prediction at position {leak.position} moves by {leak.size:.2g} when "
+    if leak.by_truncation:
+        why += f"the text is truncated after position {leak.after}: it depends on the length of "
+        why += f"the text; {place.description}"
+    else:
+        why += f"only tokens after position {leak.after} change: it looks {ahead}; "
+        why += place.description
     evidence |= {
         "position": leak.position,
         "row": leak.row,
@@ -179,9 +180,7 @@ def _failure(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only:
         "situations": {other.situation.description: other.size for other in reversed(leaks)},
     }
     number = max(other.size for other in leaks)
-    return Finding(
-        NAME, "fail", number, search.limit(leak), what + why + place.description, evidence
-    )
+    return Finding(NAME, "fail", number, search.limit(leak), why, evidence)
 
 
 def _place(search: _Search, leak: Leak) -> Location:

@@ -8,19 +8,17 @@ samples (sequence level) is then the teacher's own NLL, not 0, and is exempt.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
+from attnlab.audit.checks.loss_mask import Loss, loss_and_gradient
 from attnlab.audit.finding import Finding
 from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "distillation-identity"
 LIMIT = 1e-6
-Loss = Callable[[Tensor, Tensor], Tensor]
 SHAPE = (3, 5)  # rows and positions
 SCALES = (1.0, 10.0)  # of the logits: an untrained teacher, a certain one
 OTHERS = 7
@@ -41,7 +39,8 @@ def distillation_identity(
     number, evidence = 0.0, dict[str, Any]()
     for scale in SCALES:
         teacher = scale * torch.randn((*SHAPE, vocabulary), generator=generator)
-        value, slope = _loss_and_gradient(loss, teacher.clone(), teacher)
+        value, gradient = loss_and_gradient(loss, teacher, teacher)
+        slope = float(gradient.abs().max())
         evidence[f"logits of size {scale:g}"] = {"loss": value, "largest_gradient": slope}
         if not (math.isfinite(value) and math.isfinite(slope)):
             why = f"for equal logits of size {scale:g} the loss is {value}, its gradient {slope}"
@@ -68,13 +67,3 @@ def distillation_identity(
         problem = "the loss is 0 for every student: nothing is taught"
     why = "a student equal to its teacher has loss 0 and gradient 0, any other more"
     return Finding.judged(NAME, problem, why, number, LIMIT, evidence)
-
-
-def _loss_and_gradient(loss: Loss, student: Tensor, teacher: Tensor) -> tuple[float, float]:
-    """The loss, and the largest entry of its gradient by the student."""
-    student.requires_grad_()
-    value = loss(student, teacher.clone())
-    if not value.requires_grad:
-        return float(value), 0.0
-    (slope,) = torch.autograd.grad(value, student, allow_unused=True)
-    return float(value.detach()), 0.0 if slope is None else float(slope.abs().max())

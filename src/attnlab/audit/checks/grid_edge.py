@@ -28,11 +28,6 @@ class Choice:
     claims: tuple[str, ...] = ()  # those that rest on this choice, by name
 
     @property
-    def is_search(self) -> bool:
-        """Whether there was anything to choose from."""
-        return len(set(self.tried)) > 1
-
-    @property
     def end(self) -> str:
         """`smallest` or `largest` where the choice is an end of what was tried; '' inside."""
         return end_of(self.chosen, self.tried)
@@ -49,7 +44,7 @@ def end_of(chosen: float, tried: Iterable[float]) -> str:
 @audit(NAME, threshold=0)
 def grid_edge(choices: Sequence[Choice]) -> Finding:
     """Judge every choice against the values that were tried; claims on one at an end are open."""
-    searched = [choice for choice in choices if choice.is_search]
+    searched = [choice for choice in choices if len(set(choice.tried)) > 1]
     if not searched:
         raise NotApplicable("no search tried more than one value")
     groups: dict[tuple[str, str], list[Choice]] = {}

@@ -72,7 +72,8 @@ def label_shift(
     elif abs(number - floor) > limit:
         logits = _certain(_window(line, margin + 1), vocabulary)
         evidence["misaligned"] = wrong = _misaligned_positions(loss, logits, labels, limit)
-        where = f"; positions {_list_some(wrong)} are compared with another token" if wrong else ""
+        shown = ", ".join([*map(str, wrong[:5]), *(["…"] if len(wrong) > 5 else [])])
+        where = f"; positions {shown} are compared with another token" if wrong else ""
         why = f"the loss of a perfect prediction is {number:.3g}, not {floor:.3g}{where}"
     else:
         why = "an output that is certain of the next token has the smallest loss, as it should"
@@ -98,8 +99,3 @@ def _misaligned_positions(loss: Loss, logits: Tensor, labels: Tensor, limit: flo
         if float(loss(flat, labels.clone())) < base - limit / LENGTH:
             misaligned.append(position)
     return misaligned
-
-
-def _list_some(positions: list[int]) -> str:
-    shown: list[Any] = [*positions[:5], *(["…"] if len(positions) > 5 else [])]
-    return ", ".join(str(p) for p in shown)

@@ -53,7 +53,8 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
         generator=Seed(0).child(NAME).torch_generator(),
         dtype=torch.float64,
     )
-    value, is_scored = _scored_by_gradient(loss, logits, labels, given)
+    value, slope = loss_and_gradient(loss, logits, labels)
+    is_scored = _is_scored(slope, given)
     wrong = (is_scored != wanted).nonzero().tolist()
     ends = int(((labels == end) & wanted & is_scored).sum()) if end is not None else None
     divided = _divided_by(value, logits, labels, is_scored & wanted, given)
@@ -83,21 +84,19 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
     return Finding.judged(NAME, problem, why, len(wrong), 0, evidence)
 
 
-def _scored_by_gradient(
-    loss: Loss, logits: Tensor, labels: Tensor, given: Given
-) -> tuple[float, Tensor]:
-    """The loss, and for each label whether an output is compared with it."""
-    outputs = logits.clone().requires_grad_()
-    value = loss(outputs, labels.clone())
-    if not value.requires_grad:
-        return float(value), torch.zeros_like(labels, dtype=torch.bool)
-    (slope,) = torch.autograd.grad(value, outputs, allow_unused=True)
-    moved = torch.zeros_like(labels, dtype=torch.bool)
-    if slope is not None:
-        moved = slope.abs().amax(-1) > 0
-    if given == "ids":  # the output at t is compared with label t+1
-        moved = torch.nn.functional.pad(moved[:, :-1], (1, 0))
-    return float(value.detach()), moved
+def loss_and_gradient(loss: Loss, logits: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+    """The loss and its gradient by the logits; zeros where it does not depend on them."""
+    logits = logits.clone().requires_grad_()
+    value, slope = loss(logits, labels.clone()), None
+    if value.requires_grad:
+        (slope,) = torch.autograd.grad(value, logits, allow_unused=True)
+    return float(value.detach()), torch.zeros_like(logits) if slope is None else slope
+
+
+def _is_scored(slope: Tensor, given: Given) -> Tensor:
+    """For each label, whether an output is compared with it: the one at t with label t+1, or t."""
+    scored = slope.abs().amax(-1) > 0
+    return torch.nn.functional.pad(scored[:, :-1], (1, 0)) if given == "ids" else scored
 
 
 def _mask_problem(is_scored: Tensor, wanted: Tensor, wrong: list[list[int]]) -> str:

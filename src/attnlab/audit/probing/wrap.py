@@ -67,15 +67,22 @@ def _explore(function: Callable[..., Any], name: str) -> Subject:
     """A function, or the forward of a module, with what calling it tells."""
     with on_cpu(captured_modules(function)):
         caller, step = find_call_convention(function, name)
-        width, per_position, context = _shape(caller, step)
-        vocabulary = _vocabulary_of(caller, width, step)
+        length = 3 if step == 1 else step
+        logits = caller(torch.zeros(1, length, dtype=torch.long), None)
+        if logits.shape[1] != length == logits.shape[2] and logits.shape[1] > 1:
+            raise UsageError(
+                f"{name}: must give logits (batch, length, vocabulary), gave "
+                f"{tuple(logits.shape)}: length comes last"
+            )
+        context = longest_input(caller, step)
+        vocabulary = _vocabulary_of(caller, logits.shape[-1], length)
     return Subject(
         name,
         caller,
         vocabulary,
         context,
         takes_mask=caller.mask is not None,
-        per_position=per_position,
+        per_position=logits.shape[1] == length,
         labelled=None if caller.labels is None else caller.labelled,
         step=step,
     )
@@ -110,24 +117,12 @@ def _save_load_of(module: nn.Module, name: str, like: Subject) -> dict[str, Any]
     return {"save_load": lambda: _module(rebuild(module), name, like)}
 
 
-def _shape(caller: Caller, step: int) -> tuple[int, bool, int]:
-    """Width of the logits, whether every position has some, and the longest input that runs."""
-    length = 3 if step == 1 else step
-    logits = caller(torch.zeros(1, length, dtype=torch.long), None)
-    if logits.shape[1] != length == logits.shape[2] and logits.shape[1] > 1:
-        raise UsageError(
-            f"{caller.name}: must give logits (batch, length, vocabulary), gave "
-            f"{tuple(logits.shape)}: length comes last"
-        )
-    return logits.shape[-1], logits.shape[1] == length, longest_input(caller, step)
-
-
-def _vocabulary_of(caller: Caller, width: int, step: int) -> int:
+def _vocabulary_of(caller: Caller, width: int, length: int) -> int:
     """How many ids it can read: its embedding may be smaller than its logits are wide."""
     low, high = 0, width
     while high - low > 1:
         middle = high - 1 if high == width and low == 0 else (low + high) // 2
-        ids = torch.full((1, 3 if step == 1 else step), middle)
+        ids = torch.full((1, length), middle)
         reads = attempt(lambda ids=ids: caller(ids, None)) is not None
         low, high = (middle, high) if reads else (low, middle)
     return low + 1
