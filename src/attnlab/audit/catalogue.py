@@ -18,8 +18,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnlab.audit.finding import Finding, Verdicts
-from attnlab.audit.registry import REGISTRY, Audit, describe_error
+from attnlab.audit.finding import REGISTRY, Audit, Finding, Verdicts, describe_error
 from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 

@@ -107,7 +107,7 @@ def run(
     rows: Sequence[Row],
     filters: Filters,
     stop: Stop,
-    on_token: OnToken = lambda row, token: None,
+    on_token: OnToken,
 ) -> None:
     """Generate every row to its end."""
     ids, key_padding_mask = pad_prompts([row.prompt for row in rows], model.context)

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "adapter-effect"
 LIMIT = 1e-5  # of the spread: float32 sums in another order move 1e-7 to 1e-6 of it

@@ -6,13 +6,12 @@ logits. Fails when it is no larger than ten times the noise: attention is there 
 (dead), or its queries and keys decide nothing (it averages whatever it sees).
 """
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.audit.probing.attention_scores import AblateAttention
 from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "attention-matters"
 WORDS = {

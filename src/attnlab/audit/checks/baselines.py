@@ -10,8 +10,7 @@ the whole interval lies beyond the ceiling (then the answers were read somewhere
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import Estimate
 
@@ -57,9 +56,7 @@ def baselines(
 
 
 def answer_baselines(
-    gold: Sequence[Hashable],
-    train: Sequence[Hashable] | None = None,
-    classes: int | None = None,
+    gold: Sequence[Hashable], train: Sequence[Hashable] | None = None, classes: int | None = None
 ) -> dict[str, float]:
     """Accuracies that need no model, from the gold answers of the evaluated items alone.
 

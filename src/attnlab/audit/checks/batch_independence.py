@@ -9,13 +9,12 @@ padding, for a padded row) and what the coarsest rounding inside allows.
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.localize import Location, localize_rows
 from attnlab.audit.probing.noise import FACTOR, Noise, largest_movement, movement, noise_of
 from attnlab.audit.probing.probe import MANY, Probe, ragged_mask
 from attnlab.audit.probing.requirements import repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "batch-independence"
 

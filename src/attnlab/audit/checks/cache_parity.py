@@ -8,12 +8,11 @@ tokens may still differ where two logits are nearly equal: that is not a fault.
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import CannotJudge, Finding, audit, describe_error
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import cache, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import CannotJudge, audit, describe_error
 
 NAME = "cache-parity"
 

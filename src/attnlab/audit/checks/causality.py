@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit, describe_error
 from attnlab.audit.probing.copies import fill_zero_weights, float32_copy, zero_weights
 from attnlab.audit.probing.leaks import Leak, largest_leak, plain_leak, sweep, truncation_leaks
 from attnlab.audit.probing.localize import (
@@ -27,7 +27,6 @@ from attnlab.audit.probing.noise import Noise, movement, noise_of
 from attnlab.audit.probing.probe import PLAIN, Probe, Situation, situations
 from attnlab.audit.probing.requirements import causal, repeatable, two_tokens
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit, describe_error
 
 NAME = "causality"
 TINY = 1e-6  # of the largest logit: a smaller movement may be rounding, of a Fourier transform say

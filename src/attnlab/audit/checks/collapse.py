@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import wilson
 

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.diversity import ngrams
 from attnlab.measure.intervals import difference_of_shares, wilson

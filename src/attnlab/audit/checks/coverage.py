@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.audit.probing.attention_scores import RecordScores
 from attnlab.audit.probing.copies import fill_zero_weights
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import repeatable, two_tokens
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.plural import counted
 
 NAME = "coverage"

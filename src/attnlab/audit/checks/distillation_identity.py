@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 
 from attnlab.audit.checks.loss_mask import Loss, loss_and_gradient
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "distillation-identity"

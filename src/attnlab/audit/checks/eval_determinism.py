@@ -6,13 +6,12 @@ are drawn, or the model keeps state between calls. With fixed random numbers onl
 which tells the cause.
 """
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.isolation import restore_state
 from attnlab.audit.probing.localize import localize_repeat
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import measure_repeats
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "eval-determinism"
 

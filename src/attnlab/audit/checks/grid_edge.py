@@ -9,8 +9,7 @@ has an end on both sides of it. A grid of one value is no search, and its choice
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "grid-edge"
 ORDER = 10.001  # an order of magnitude, with room for rounding

@@ -14,8 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "label-shift"
@@ -35,12 +34,7 @@ Loss = Callable[[Tensor, Tensor], Tensor | float]  # of logits and labels
 
 @audit(NAME)
 def label_shift(
-    loss: Loss,
-    vocabulary: int,
-    *,
-    given: Given = "ids",
-    smoothing: float = 0.0,
-    seed: int = 0,
+    loss: Loss, vocabulary: int, *, given: Given = "ids", smoothing: float = 0.0, seed: int = 0
 ) -> Finding:
     """Judge `loss(logits, labels)`, a mean or a sum.
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.checks.label_shift import Given
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 

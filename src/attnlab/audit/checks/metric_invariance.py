@@ -8,8 +8,7 @@ their neighbours; batch size and padding, changed one at a time, tell which.
 import math
 from collections.abc import Callable, Sequence
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "metric-invariance"
 LIMIT = 1e-6

@@ -11,11 +11,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.localize import record_calls
 from attnlab.audit.probing.probe import Probe, Situation, ragged_mask
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "non-finite"
 TOKENS = 3e9  # parameters × tokens for trying the vocabulary, or a part of it

@@ -10,12 +10,11 @@ model with one answer per row, from its first token as BERT, need not bear paddi
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.noise import largest_movement, movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import padding_mask, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "padding"
 PADS = 5

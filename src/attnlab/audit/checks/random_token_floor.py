@@ -9,11 +9,10 @@ import math
 import torch
 from torch.nn import functional
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import causal
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "random-token-floor"

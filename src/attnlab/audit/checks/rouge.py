@@ -15,8 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.errors import UsageError
 from attnlab.measure.rouge import KINDS, shares_a_line
 from attnlab.measure.words import words
@@ -56,10 +55,7 @@ def rouge(
     try:
         self_scores, refused = _self_scores(score, texts)
         shown = _observed_variant(score)
-        problems = [
-            *_score_problems(score, self_scores),
-            *_variant_problems(named, shown, texts),
-        ]
+        problems = [*_score_problems(score, self_scores), *_variant_problems(named, shown, texts)]
         pair = (OWN["two lines"], OWN["one sentence"])
         if _values(score, *pair) != _values(score, *pair):
             problems.append("the same pair scores differently when asked again")

@@ -18,8 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import audit
+from attnlab.audit.finding import Finding, audit
 from attnlab.core.errors import AttnlabError
 from attnlab.core.plural import counted
 from attnlab.core.seeds import Seed

@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "schedule"
 SAME = 1e-9  # of the peak: a stated figure and a computed one

@@ -9,12 +9,11 @@ from collections import defaultdict
 
 from torch import nn
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit, describe_error
 from attnlab.audit.probing.noise import largest_movement
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import module, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit, describe_error
 
 NAME = "tying-and-save"
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attnlab.audit.finding import describe_error
 from attnlab.audit.probing.closure import captured_modules, device_of
 from attnlab.audit.probing.subject import AttentionMask, Forward
-from attnlab.audit.registry import describe_error
 from attnlab.core.errors import UsageError
 
 MASK_NAMES = ("attention_mask", "mask", "visible")  # names of masks in which 1 is a real token

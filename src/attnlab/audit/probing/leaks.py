@@ -6,7 +6,7 @@ repeats itself, and longer ones. `truncation_leaks` truncates the text: a predic
 on how long the text will be either.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -170,7 +170,7 @@ def _sweep_text(
     subject: Subject,
     situation: Situation,
     probe: Probe,
-    cuts: "range | list[int]",
+    cuts: Sequence[int],
     threshold: float,
 ) -> Leak:
     """The largest movement over a batch of copies, each changed after another position."""

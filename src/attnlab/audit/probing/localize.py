@@ -52,6 +52,9 @@ class ModuleCall:
     outputs: list[Tensor]
 
 
+Calls = list[ModuleCall]  # in the order in which they finish
+
+
 def localize_positions(
     subject: Subject, situation: Situation, changed: Tensor, after: int, noise: Noise
 ) -> Location:
@@ -122,9 +125,9 @@ def localize_repeat(subject: Subject, rows: Tensor, earlier: Tensor | None) -> L
     return _first_difference(subject, before, now, lambda tensor: tensor, None)
 
 
-def record_calls(subject: Subject, run: Callable[[], object]) -> list[ModuleCall]:
-    """The calls of all modules during `run`, as they finish; none where no module is seen."""
-    seen: list[ModuleCall] = []
+def record_calls(subject: Subject, run: Callable[[], object]) -> Calls:
+    """The calls of all modules during `run`; none where no module is seen."""
+    seen: Calls = []
     if subject.visible_module is None:
         return seen
 
@@ -158,11 +161,7 @@ def _tensors(item: Any, depth: int = 3) -> Iterator[Tensor]:
 
 
 def _first_difference(
-    subject: Subject,
-    before: list[ModuleCall],
-    now: list[ModuleCall],
-    part: Part,
-    noise: Noise | None,
+    subject: Subject, before: Calls, now: Calls, part: Part, noise: Noise | None
 ) -> Location:
     if not before:
         what = "its modules cannot be recorded" if subject.module else "a function shows no modules"

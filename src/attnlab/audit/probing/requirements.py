@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from attnlab.audit.finding import CannotJudge
 from attnlab.audit.probing.isolation import fixed_random_state, random_state, restore_state
 from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import CannotJudge
 
 TIMES, MORE = 3, 300  # MORE if random numbers are drawn: a layer may be skipped rarely
 

@@ -16,12 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.probing.isolation import (
-    NoDropout,
-    fixed_random_state,
-    restore_state,
-    set_mode,
-)
+from attnlab.audit.probing.isolation import NoDropout, fixed_random_state, restore_state, set_mode
 
 T = TypeVar("T")
 AttentionMask = Tensor | None  # bool, batch × pos: True is a real token, False is padding

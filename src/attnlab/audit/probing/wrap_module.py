@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnlab.audit.finding import describe_error
 from attnlab.audit.probing.call_convention import (
     POSITION_NAMES,
     extract_logits,
@@ -22,7 +23,6 @@ from attnlab.audit.probing.call_convention import (
     get_field,
 )
 from attnlab.audit.probing.subject import Cache
-from attnlab.audit.registry import describe_error
 from attnlab.core.errors import UsageError
 
 CACHE_NAMES = (
