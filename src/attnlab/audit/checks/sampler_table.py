@@ -37,6 +37,7 @@ P = (0.05, 0.35, 0.02, 0.15, 0.25, 0.08, 0.10)  # by id; sorted: 1 4 3 6 5 0 2
 EVERY = tuple(range(len(P)))
 WIDE = 211
 INF, NAN = math.inf, math.nan
+Logits = tuple[float, ...]
 Options = Mapping[str, float | int]
 Rows = Sequence[tuple[str, Options, tuple[int, ...]]]  # name, options, ids that are kept
 ONE_FILTER: Rows = (
@@ -62,6 +63,14 @@ TWO_FILTERS: Rows = (
     ("temperature 0.5 with top_k 3", {"temperature": 0.5, "top_k": 3}, (1, 4, 3)),
     ("temperature 2 with top_p 0.99", {"temperature": 2.0, "top_p": 0.99}, EVERY),
 )
+Ties = Sequence[tuple[str, Logits, Options, Sequence[int], int, int]]
+TIES: Ties = (  # name, logits, options, ids that may be kept, at most: exactly k, all that tie
+    # four equal chances of exactly ¼ sum to ½ after two, without a rounding
+    ("top_p at an exact sum", (0.0,) * 4, {"top_p": 0.5}, range(4), 2, 2),
+    ("top_k 2 where three tie for second", (2.0, 1.0, 1.0, 1.0, 0.0), {"top_k": 2}, range(4), 2, 4),
+    ("top_k 1 where all tie", (0.0,) * 5, {"top_k": 1}, range(5), 1, 5),
+    ("temperature 0 where two tie", (0.0, 3.0, 1.0, 3.0), {"temperature": 0.0}, (1, 3), 2, 2),
+)
 ODD = ("top_k 0", "top_k above the vocabulary", "top_p 0")
 
 
@@ -70,7 +79,7 @@ class Case:
     """`chances` by id, 0: never; or, for ties, which ids may be drawn and how many of them."""
 
     name: str
-    logits: tuple[float, ...]
+    logits: Logits
     options: Options
     chances: tuple[float, ...] = ()
     among: frozenset[int] = frozenset()
@@ -85,20 +94,26 @@ def cases(ties: str) -> Iterator[Case]:
     wide = torch.randn(WIDE, generator=generator, dtype=torch.float64)
     yield Case("its own defaults", tuple(wide.tolist()), {}, tuple(wide.softmax(0).tolist()))
     yield from _filtered(ONE_FILTER)
-    yield from _ties(ties)
+    for name, logits, options, among, exact, every in TIES:
+        above = [i for i, x in enumerate(logits) if logits.count(x) == 1 and x == max(logits)]
+        yield Case(
+            name,
+            logits,
+            options,
+            among=frozenset(among),
+            always=frozenset(above),
+            at_most=exact if ties == "exact" else every,
+            may_refuse=options.get("temperature") == 0,
+        )
     yield from _filtered(TWO_FILTERS)
     single = (-INF, -INF, 0.5, -INF, -INF)
     for options in ({"temperature": 1.0}, {"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.9}):
         words = " ".join(f"{k} {v:g}" for k, v in options.items())
         yield Case(f"all −inf but one, {words}", single, options, (0, 0, 1, 0, 0))
-    among = frozenset({0, 1, 3})  # an error is right, the NaN's id is not
-    for t in (1.0, 0.0):
-        name, logits, options = (
-            f"a NaN, temperature {t:g}",
-            (0.0, 1.0, NAN, 2.0),
-            {"temperature": t},
-        )
-        yield Case(name, logits, options, among=among, at_most=3, may_refuse=True)
+    holed, real = (0.0, 1.0, NAN, 2.0), frozenset({0, 1, 3})
+    for t in (1.0, 0.0):  # an error is right, the NaN's id is not
+        name, options = f"a NaN, temperature {t:g}", {"temperature": t}
+        yield Case(name, holed, options, among=real, at_most=3, may_refuse=True)
 
 
 def _filtered(rows: Rows) -> Iterator[Case]:
@@ -109,23 +124,6 @@ def _filtered(rows: Rows) -> Iterator[Case]:
         chances, logits = tuple(p / sum(raised) for p in raised), tuple(math.log(p) for p in P)
         odd = name in ODD or options.get("temperature") == 0
         yield Case(name, logits, options, chances, may_refuse=odd)
-
-
-def _ties(ties: str) -> Iterator[Case]:
-    """Four equal chances of exactly ¼ sum to ½ after two, without a rounding."""
-    four, five, exact = frozenset(range(4)), frozenset(range(5)), ties == "exact"
-    yield Case("top_p at an exact sum", (0.0,) * 4, {"top_p": 0.5}, among=four, at_most=2)
-    name, logits = "top_k 2 where three tie for second", (2.0, 1.0, 1.0, 1.0, 0.0)
-    first, most = frozenset({0}), 2 if exact else 4
-    yield Case(name, logits, {"top_k": 2}, among=four, always=first, at_most=most)
-    name, most = "top_k 1 where all tie", 1 if exact else 5
-    yield Case(name, (0.0,) * 5, {"top_k": 1}, among=five, at_most=most)
-    name, logits, options = (
-        "temperature 0 where two tie",
-        (0.0, 3.0, 1.0, 3.0),
-        {"temperature": 0.0},
-    )
-    yield Case(name, logits, options, among=frozenset({1, 3}), at_most=2, may_refuse=True)
 
 
 # -------------------------------------------------------------------------------------- the audit
