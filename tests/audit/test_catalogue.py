@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.audit.catalogue import NAMES, check, load_audit, select_audits
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import REGISTRY, CannotJudge, NotApplicable, audit
+from attnlab.audit.finding import REGISTRY, CannotJudge, Finding, NotApplicable, audit
 from attnlab.core.errors import UsageError
 
 

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from attnlab.core.seeds import Seed
 from attnlab.decode import stepper as module
+from attnlab.decode.fast import GPTStepper
 from attnlab.decode.loop import pad_prompts
 from attnlab.decode.stepper import (
-    GPTStepper,
     HubStepper,
     Stepper,
-    UncachedStepper,
     WindowStepper,
     stepper_for,
 )
@@ -151,7 +150,7 @@ def test_beyond_the_context_the_last_tokens_are_read() -> None:
 def test_rows_can_be_exchanged(kind: str) -> None:
     model: Any = hub("llama", torch.float64) if kind == "library" else gpt(small(block=13))
     made = {
-        "whole": lambda: UncachedStepper(model),
+        "whole": lambda: WindowStepper(model),
         "ours": lambda: GPTStepper(model, 12),
         "library": lambda: HubStepper(model, frozenset({"position_ids", "logits_to_keep"})),
         "sliding": lambda: stepper_for(model, 3, 20),

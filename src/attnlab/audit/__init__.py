@@ -6,7 +6,7 @@ check(model)              every audit that applies, with a sentence each
 assert_causal(model)      one of them, for a test of your own
 """
 
-from attnlab.audit.asserts import (
+from attnlab.audit.catalogue import (
     assert_audit,
     assert_batch_independent,
     assert_cache_parity,
@@ -15,8 +15,8 @@ from attnlab.audit.asserts import (
     assert_deterministic,
     assert_finite,
     assert_pad_invariant,
+    check,
 )
-from attnlab.audit.catalogue import check
 from attnlab.audit.finding import Finding, Verdicts
 
 __all__ = [

@@ -4,15 +4,21 @@
     check(model, only=["causality"])      some
     check(model, skip=["coverage"])       all others
 
-An audit that cannot run says so and is not a pass.
+An audit that cannot run says so and is not a pass. In people's own tests:
+
+    def test_my_model():
+        assert_causal(MyModel())
+
+raises AssertionError with the sentence of the finding; also for an audit that does not apply, or
+inside which the model raises an error: a test that tested nothing must not pass.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attnlab.audit.finding import Finding, Verdicts
-from attnlab.audit.registry import REGISTRY, Audit, describe_error
+from attnlab.audit.finding import REGISTRY, Audit, Finding, Verdicts, describe_error
 from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
 
@@ -92,3 +98,25 @@ def run_audit(audit: Audit, subject: "Subject", probe: "Probe") -> Finding:
     except Exception as error:  # anyone's code
         why = f"the model raised {describe_error(error, most=200)}"
         return Finding.not_judged(audit.name, why)
+
+
+def assert_audit(model: Any, name: str, *, seed: int = 0, length: int | None = None) -> None:
+    """Any audit of a model by its name."""
+    __tracebackhide__ = True  # pytest shows the line of the test, not this one
+    from attnlab.audit.probing.probe import Probe
+    from attnlab.audit.probing.wrap import subject_of
+
+    finding = run_audit(load_audit(name), subject_of(model), Probe(seed, length))
+    if finding.verdict == "fail":
+        raise AssertionError(f"{name}: fail: {finding.why}")
+    if finding.verdict != "pass":
+        raise AssertionError(f"{name}: could not be judged: {finding.why}")
+
+
+assert_causal = partial(assert_audit, name="causality")
+assert_batch_independent = partial(assert_audit, name="batch-independence")
+assert_pad_invariant = partial(assert_audit, name="padding")
+assert_covers = partial(assert_audit, name="coverage")
+assert_deterministic = partial(assert_audit, name="eval-determinism")
+assert_cache_parity = partial(assert_audit, name="cache-parity")
+assert_finite = partial(assert_audit, name="non-finite")

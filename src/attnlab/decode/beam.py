@@ -28,10 +28,6 @@ class Hypothesis:
     logprobs: tuple[float, ...] = ()
     ended: bool = False
 
-    def rank(self) -> tuple[float, tuple[int, ...]]:
-        """Sorting key: the best score first, then by ids."""
-        return -self.score, self.ids
-
 
 @dataclass(frozen=True)
 class Search:
@@ -61,7 +57,7 @@ def search(model: LanguageModel, row: Row, how: Search, n: int) -> list[Row]:
         last = [h.ids[-1] for h in beam]
         last += [last[0]] * (how.width - len(last))
         logits = stepper.step(torch.tensor(last, device=logits.device))
-    best = sorted([*endings, *beam], key=Hypothesis.rank)[:n]
+    best = sorted([*endings, *beam], key=lambda h: (-h.score, h.ids))[:n]
     return [
         replace(
             row, ids=list(h.ids), logprobs=list(h.logprobs), ended="token" if h.ended else "length"
@@ -92,13 +88,8 @@ def _continuations(
     scores += torch.tensor([h.score for h in beam], device=logits.device).double()[:, None]
     flat = _best(scores.flatten(), how.width + len(beam) * len(how.stop.ids))
     size, grown_texts = logits.shape[-1], []
-    values = zip(
-        flat.tolist(),
-        scores.flatten()[flat].tolist(),
-        plain.flatten()[flat].tolist(),
-        strict=True,
-    )
-    for index, score, logprob in values:
+    known = (scores.flatten()[flat].tolist(), plain.flatten()[flat].tolist())
+    for index, score, logprob in zip(flat.tolist(), *known, strict=True):
         old, token = beam[index // size], index % size
         if token in how.stop.ids:
             grown_texts.append(replace(old, score=score, ended=True))

@@ -5,6 +5,8 @@ for the next text of the same shape. On a CPU a large model uses packed weights.
 transformers is converted to our own GPT first.
 """
 
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -58,14 +60,33 @@ def _version(weight: Tensor) -> int:
     return 0 if weight.is_inference() else weight._version
 
 
-class PackedSteps:
-    """A GPT with a cache; equal prompts are read once, and weights are packed for long texts."""
+@dataclass
+class GPTStepper:
+    """Our own GPT with a key/value cache (`models/cached.py`)."""
 
-    cached: CachedGPT
+    model: GPT
+    length: int
+    cached: CachedGPT = field(init=False)
 
-    def __init__(self, model: GPT, length: int) -> None:
-        self.model, self.length = model, length
-        self.packed = False
+    def start(self, ids: Tensor, key_padding_mask: Tensor | None) -> Tensor:
+        """Read the prompts; logits after the last position."""
+        self.cached = self.model.cached(len(ids), self.length)
+        return self.cached.step(ids, key_padding_mask)[:, -1]
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Append one id to each row; logits after it."""
+        return self.cached.step(ids[:, None])[:, -1]
+
+    def take(self, rows: Tensor) -> None:
+        """Replace row i by the former row rows[i], for every i."""
+        self.cached.take(rows)
+
+
+@dataclass
+class PackedSteps(GPTStepper):
+    """The same; equal prompts are read once, and weights are packed for long texts."""
+
+    packed: bool = field(default=False, init=False)
 
     def start(self, ids: Tensor, key_padding_mask: Tensor | None) -> Tensor:
         """Read the prompts; logits after the last position."""
@@ -80,14 +101,8 @@ class PackedSteps:
 
     def step(self, ids: Tensor) -> Tensor:
         """Append one id to each row; logits after it."""
-        if not self.packed:
-            return self.cached.step(ids[:, None])[:, -1]
-        with packed_maps(self.model, len(ids)):
-            return self.cached.step(ids[:, None])[:, -1]
-
-    def take(self, rows: Tensor) -> None:
-        """Replace row i by the former row rows[i], for every i."""
-        self.cached.take(rows)
+        with packed_maps(self.model, len(ids)) if self.packed else nullcontext():
+            return super().step(ids)
 
 
 def recorded_steps(model: GPT, batch: int, length: int) -> StaticGPT:

@@ -22,14 +22,28 @@ from attnlab.core.errors import UsageError
 
 Scores = Float[Tensor, "row vocab"]
 Seen = Bool[Tensor, "row vocab"]
+NO_NUMBERS = "the model's logits are NaN or infinite: no token can be chosen"
 LARGEST = sys.float_info.max
+Rule = tuple[str, Callable[[Any], bool]]
+SHARE: Rule = ("lie in 0 … 1", lambda p: 0 <= p <= 1)
+RULES: dict[str, Rule] = {  # what a setting must, and whether a value does
+    "repetition": ("be a number > 0", lambda x: 0 < x <= LARGEST),
+    "temperature": ("be a number >= 0", lambda x: 0 <= x <= LARGEST),
+    "top_k": (
+        "be a whole number >= 0",
+        lambda k: isinstance(k, int) and not isinstance(k, bool) and k >= 0,
+    ),
+    "top_p": SHARE,
+    "min_p": SHARE,
+    "typical": SHARE,
+}
 FEW = 128  # the likeliest tokens, sorted first: a nucleus is seldom larger
 
 
 def check_finite(logits: Scores) -> Scores:
     """Return the logits; UsageError for NaN, +inf, or a row in which every token is −inf."""
     if not bool(torch.isfinite(logits.amax(dim=-1)).all()):
-        raise UsageError("the model's logits are NaN or infinite: no token can be chosen")
+        raise UsageError(NO_NUMBERS)
     return logits
 
 
@@ -40,7 +54,7 @@ def likeliest(logits: Scores) -> Int[Tensor, " row"]:
 
 def repetition_penalty(logits: Scores, penalty: float, seen: Seen) -> Scores:
     """Tokens of the text so far: l / penalty if l > 0, else l · penalty (Keskar et al. 2019)."""
-    _penalty(penalty)
+    _check("repetition", penalty)
     if penalty == 1:
         return logits
     lowered = torch.where(check_finite(logits) > 0, logits / penalty, logits * penalty)
@@ -49,7 +63,7 @@ def repetition_penalty(logits: Scores, penalty: float, seen: Seen) -> Scores:
 
 def temperature(logits: Scores, t: float) -> Scores:
     """(l − max l) / t; t = 0 keeps the likeliest token alone."""
-    _temperature(t)
+    _check("temperature", t)
     if t == 1:
         return logits
     best = check_finite(logits).amax(dim=-1, keepdim=True)
@@ -58,7 +72,7 @@ def temperature(logits: Scores, t: float) -> Scores:
 
 def top_k(logits: Scores, k: int) -> Scores:
     """Keep the k likeliest tokens; 0, or the vocabulary size or more: keep all."""
-    _count(k)
+    _check("top_k", k)
     if k == 0 or k >= logits.shape[-1]:
         return logits
     last = check_finite(logits).topk(k, dim=-1).values[:, -1:]
@@ -72,13 +86,13 @@ def top_k(logits: Scores, k: int) -> Scores:
 
 def top_p(logits: Scores, p: float) -> Scores:
     """Keep the fewest likeliest tokens with total probability p (Holtzman et al. 2020); 1: all."""
-    _share("top-p", p)
+    _check("top_p", p)
     return logits if p == 1 else _smallest_set(logits, check_finite(logits), p)
 
 
 def min_p(logits: Scores, p: float) -> Scores:
     """Keep tokens at least p times as likely as the likeliest (Nguyen et al. 2024); 1: only it."""
-    _share("min-p", p)
+    _check("min_p", p)
     if p == 0:
         return logits
     if p == 1:
@@ -92,7 +106,7 @@ def typical(logits: Scores, p: float) -> Scores:
 
     Meister et al. 2023. p = 0 keeps the most typical token, which need not be the likeliest.
     """
-    _share("typical", p)
+    _check("typical", p)
     if p == 1:
         return logits
     log_p = check_finite(logits).log_softmax(dim=-1)
@@ -132,24 +146,11 @@ def _keep(keep: Seen, logits: Scores) -> Scores:
     return logits.masked_fill(~keep, -torch.inf)
 
 
-def _temperature(t: float) -> None:
-    if not 0 <= t <= LARGEST:
-        raise UsageError(f"temperature must be a number >= 0, got {t}")
-
-
-def _count(k: int) -> None:
-    if not isinstance(k, int) or isinstance(k, bool) or k < 0:
-        raise UsageError(f"top-k must be a whole number >= 0, got {k}")
-
-
-def _share(name: str, p: float) -> None:
-    if not 0 <= p <= 1:
-        raise UsageError(f"{name} must lie in 0 … 1, got {p}")
-
-
-def _penalty(penalty: float) -> None:
-    if not 0 < penalty <= LARGEST:
-        raise UsageError(f"repetition must be a number > 0, got {penalty}")
+def _check(name: str, value: float) -> None:
+    """UsageError where the setting of a filter is not what it must be."""
+    words, accepts = RULES[name]
+    if not accepts(value):
+        raise UsageError(f"{name.replace('_', '-')} must {words}, got {value}")
 
 
 ORDER: dict[str, Callable[[Scores, Any], Scores]] = {
@@ -173,11 +174,8 @@ class Filters:
     typical: float = 1.0
 
     def __post_init__(self) -> None:
-        _penalty(self.repetition)
-        _temperature(self.temperature)
-        _count(self.top_k)
-        for name in ("top_p", "min_p", "typical"):
-            _share(name.replace("_", "-"), getattr(self, name))
+        for name in RULES:
+            _check(name, getattr(self, name))
 
     def __call__(self, logits: Scores, seen: Seen | None = None) -> Scores:
         """Apply all filters; `seen` masks the tokens of the text so far."""

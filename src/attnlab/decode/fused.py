@@ -85,8 +85,8 @@ class FusedGPT(StaticGPT):
         return logits
 
     def _run_step(self) -> None:
-        token_kernels = _token_kernels()
-        config, model = self.model.config, self.model
+        _, token_kernels = _kernels()
+        model, width = self.model, self.model.config.d_model
         table: Any = model.position
         token_kernels.embed[(self.batch,)](
             self.ids,
@@ -94,8 +94,8 @@ class FusedGPT(StaticGPT):
             model.embedding,
             table.table,
             self.x,
-            WIDTH=config.d_model,
-            BLOCK=_power(config.d_model),
+            WIDTH=width,
+            BLOCK=_power(width),
             **self.early,
         )
         for index, block in enumerate(model.layers()):
@@ -121,7 +121,7 @@ class FusedGPT(StaticGPT):
         )
 
     def _layer(self, index: int, block: "Block") -> None:
-        kernels = _kernels()
+        kernels, _ = _kernels()
         attention, feed, project = block.attention, block.feed_forward, block.attention.project
         assert isinstance(project, Linear)
         qkv, merge = project.qkv, attention.merge.out
@@ -154,45 +154,30 @@ class FusedGPT(StaticGPT):
         self, of: "Map", x: Tensor, out: Tensor, gelu: bool = False, add: bool = False
     ) -> None:
         """out = W x + b, of norm(x) where there is one; gelu of it; or added to `out`."""
-        kernels = _kernels()
+        kernels, _ = _kernels()
         outputs, inputs = of.weight.shape
-        flags = {
-            "INPUTS": inputs,
-            "OUTPUTS": outputs,
-            "BIAS": of.bias is not None,
-            "GELU": gelu,
-            "ADD": add,
-            **self.early,
-        }
+        flags = {"INPUTS": inputs, "OUTPUTS": outputs, "BIAS": of.bias is not None}
+        flags |= {"GELU": gelu, "ADD": add, **self.early}
+        normed = {"EPS": self.model.config.norm_eps, "SHIFT": of.has_bias, "BLOCK": _power(inputs)}
         bias = of.weight if of.bias is None else of.bias  # a place that is not read
         if self.batch <= FEW:
-            block = _power(inputs)
-            tile = min(8, max(1, ROW_TILE // block))
+            tile = min(8, max(1, ROW_TILE // normed["BLOCK"]))
             kernels.few_rows[(-(-outputs // tile), self.batch)](
                 x,
                 *of.of_norm,
                 of.weight,
                 bias,
                 out,
-                EPS=self.model.config.norm_eps,
                 NORM=of.norm is not None,
-                SHIFT=of.has_bias,
                 TILE=tile,
-                BLOCK=block,
-                num_warps=2 if block <= ROW_TILE // 8 else 8,
+                num_warps=2 if normed["BLOCK"] <= ROW_TILE // 8 else 8,
+                **normed,
                 **flags,
             )
             return
         if of.norm is not None:
             kernels.norm[(self.batch,)](
-                x,
-                *of.of_norm,
-                self.normed,
-                EPS=self.model.config.norm_eps,
-                INPUTS=inputs,
-                SHIFT=of.has_bias,
-                BLOCK=_power(inputs),
-                **self.early,
+                x, *of.of_norm, self.normed, INPUTS=inputs, **normed, **self.early
             )
             x = self.normed
         rows, shape = max(16, min(64, _power(self.batch))), _tiles(inputs, outputs)
@@ -241,18 +226,11 @@ class Map:
         return gain, self.weight if shift is None else shift
 
 
-def _kernels() -> Any:
-    """Import the kernels here: torch installs triton only on machines with a GPU."""
-    from attnlab.decode import kernels
+def _kernels() -> tuple[Any, Any]:
+    """Those of layers and those of tokens; torch installs triton only on machines with a GPU."""
+    from attnlab.decode import kernels, token_kernels
 
-    return kernels
-
-
-def _token_kernels() -> Any:
-    """Import the kernels for embedding and choosing tokens, here for the same reason."""
-    from attnlab.decode import token_kernels
-
-    return token_kernels
+    return kernels, token_kernels
 
 
 def _power(number: int) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.decode.draw import UniformStream, draw
-from attnlab.decode.filters import Filters, likeliest, repetition_penalty
+from attnlab.decode.filters import NO_NUMBERS, Filters, likeliest, repetition_penalty
 from attnlab.decode.stepper import Scores, WindowStepper, device_of, stepper_for
 from attnlab.decode.text import Decode, continuation, text_before
 from attnlab.models.protocol import LanguageModel
@@ -25,7 +25,6 @@ from attnlab.models.protocol import LanguageModel
 Ending = Literal["token", "string", "length"]
 OnToken = Callable[[int, int], None]  # a row's number and its next id
 AT_ONCE = 16  # steps between two looks at whether every row has ended
-NO_NUMBERS = "the model's logits are NaN or infinite: no token can be chosen"
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def run(
     rows: Sequence[Row],
     filters: Filters,
     stop: Stop,
-    on_token: OnToken = lambda row, token: None,
+    on_token: OnToken,
 ) -> None:
     """Generate every row to its end."""
     ids, key_padding_mask = pad_prompts([row.prompt for row in rows], model.context)
@@ -116,13 +115,13 @@ def run(
     chooser = Chooser(filters, rows, model)
     logits = stepper.start(ids, key_padding_mask)
     while True:
-        chosen = chooser.choose(logits, [row.ended is not None for row in rows])
-        if not _append_tokens(rows, chosen.ids, chosen.logprobs, stop, on_token):
+        chosen, tokens, logprobs = chooser.choose(logits, [row.ended is not None for row in rows])
+        if not _append_tokens(rows, tokens, logprobs, stop, on_token):
             break
         if chooser.likeliest_only and stepper.can_run_ahead(stop.tokens - 1):
-            _go_ahead(stepper, chosen.tensor, rows, stop, on_token)
+            _go_ahead(stepper, chosen, rows, stop, on_token)
             break
-        logits = stepper.step(chosen.tensor)
+        logits = stepper.step(chosen)
     stepper.done()
 
 
@@ -175,15 +174,6 @@ class AsyncCopy:
         return [copy.tolist() for copy in self.copies]
 
 
-@dataclass(frozen=True)
-class TokenChoice:
-    """The chosen id of each row, on the device and on the host, and its log-probability."""
-
-    tensor: Int[Tensor, " row"]
-    ids: list[int]
-    logprobs: list[float]
-
-
 class Chooser:
     """Chooses ids: applies the filters, then takes the likeliest id or draws one."""
 
@@ -198,8 +188,10 @@ class Chooser:
         )
         self.uniforms = UniformStream([row.seed for row in rows], model.vocabulary, device)
 
-    def choose(self, logits: Scores, ended: list[bool]) -> TokenChoice:
-        """Choose an id for each row; with its log-probability under the model."""
+    def choose(
+        self, logits: Scores, ended: list[bool]
+    ) -> tuple[Int[Tensor, " row"], list[int], list[float]]:
+        """An id for each row, on the device and on the host; its log-probability."""
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         if any(ended):  # whatever they are now, nothing is refused for it
             logits = logits.masked_fill(torch.tensor(ended, device=logits.device)[:, None], 0.0)
@@ -212,7 +204,7 @@ class Chooser:
         tokens, logprobs, best = known.tolist()
         if not all(map(math.isfinite, best)):
             raise UsageError(NO_NUMBERS)
-        return TokenChoice(ids, [int(i) for i in tokens], logprobs)
+        return ids, [int(i) for i in tokens], logprobs
 
     def _ids(self, logits: Scores) -> Int[Tensor, " row"]:
         if not self.greedy:

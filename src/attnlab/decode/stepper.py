@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from attnlab.decode.fast import fast_stepper, keep_recording
-from attnlab.models.cached import CachedGPT, distinct
+from attnlab.decode.fast import GPTStepper, fast_stepper, keep_recording
+from attnlab.models.cached import distinct
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
 from attnlab.models.protocol import Ids, LanguageModel, PaddingMask
@@ -89,41 +89,46 @@ def device_of(model: Any) -> torch.device:
 
 
 @dataclass
-class UncachedStepper:
-    """Reads every row alone and without padding at each step: slow, but exact for any model."""
+class WindowStepper:
+    """Uses `cache` while the rows fit into `room` positions, then reads whole windows.
+
+    Every window is read alone and without padding: slow, but exact for any model.
+    """
 
     model: LanguageModel
+    cache: Stepper | None = None
+    room: int = 0
+    filled: int = field(default=0, init=False)
     _texts: list[list[int]] = field(default_factory=list, init=False)
     _new: list[Chosen] = field(default_factory=list, init=False)  # not yet in the texts
 
     def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts; logits after each of them."""
-        self.set_prompts(ids, key_padding_mask)
-        return self.read_all()
+        """Read the prompts; logits after the last position."""
+        mask = key_padding_mask
+        skipped = [0] * len(ids) if mask is None else mask.sum(dim=1).tolist()
+        self._texts = [row[skip:] for row, skip in zip(ids.tolist(), skipped, strict=True)]
+        self._new, self.filled = [], ids.shape[1]
+        if self.cache is None:
+            return self._read_windows()
+        device = device_of(self.model)
+        return self.cache.start(ids.to(device), None if mask is None else mask.to(device))
 
     def step(self, ids: Chosen) -> Scores:
-        """Append one id to each text and read all of it again; logits after it."""
-        self.append(ids)
-        return self.read_all()
+        """Append one id to each row; logits after it, from the cache while it has room."""
+        self._new.append(ids)  # not copied from the GPU before it is needed
+        self.filled += 1
+        if self.filled > self.room:
+            self.cache = None
+        return self._read_windows() if self.cache is None else self.cache.step(ids)
 
     def take(self, rows: Chosen) -> None:
-        """Replace row i by the former row rows[i], for every i."""
-        texts = self.texts()
+        """Replace row i by the former row rows[i], in the cache as well."""
+        texts = self._read_texts()
         self._texts = [list(texts[row]) for row in rows.tolist()]
+        if self.cache is not None:
+            self.cache.take(rows)
 
-    def set_prompts(self, ids: Ids, key_padding_mask: PaddingMask) -> None:
-        """Store the prompts without their padding."""
-        skipped = (
-            [0] * len(ids) if key_padding_mask is None else key_padding_mask.sum(dim=1).tolist()
-        )
-        self._texts = [row[skip:] for row, skip in zip(ids.tolist(), skipped, strict=True)]
-        self._new = []
-
-    def append(self, ids: Chosen) -> None:
-        """Append one id to each row, without copying it from the GPU before it is needed."""
-        self._new.append(ids)
-
-    def texts(self) -> list[list[int]]:
+    def _read_texts(self) -> list[list[int]]:
         """The ids of every row so far, without padding."""
         if self._new:
             for text, new in zip(self._texts, torch.stack(self._new, dim=1).tolist(), strict=True):
@@ -131,45 +136,11 @@ class UncachedStepper:
             self._new = []
         return self._texts
 
-    def read_all(self) -> Scores:
+    def _read_windows(self) -> Scores:
         """Read the last `context` tokens of every row; logits after them."""
         device, context = device_of(self.model), self.model.context
-        rows = (torch.tensor([text[-context:]], device=device) for text in self.texts())
+        rows = (torch.tensor([text[-context:]], device=device) for text in self._read_texts())
         return torch.cat([self.model.logits(row)[:, -1] for row in rows])
-
-
-@dataclass
-class WindowStepper(UncachedStepper):
-    """Uses `cache` while the rows fit into `room` positions, then reads whole windows."""
-
-    cache: Stepper | None
-    room: int
-    filled: int = field(default=0, init=False)
-
-    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts; logits after the last position."""
-        self.set_prompts(ids, key_padding_mask)
-        self.filled = ids.shape[1]
-        if self.cache is None:
-            return self.read_all()
-        device = device_of(self.model)
-        return self.cache.start(
-            ids.to(device), None if key_padding_mask is None else key_padding_mask.to(device)
-        )
-
-    def step(self, ids: Chosen) -> Scores:
-        """Append one id to each row; logits after it, from the cache while it has room."""
-        self.append(ids)
-        self.filled += 1
-        if self.filled > self.room:
-            self.cache = None
-        return self.read_all() if self.cache is None else self.cache.step(ids)
-
-    def take(self, rows: Chosen) -> None:
-        """Replace row i by the former row rows[i], in the cache as well."""
-        super().take(rows)
-        if self.cache is not None:
-            self.cache.take(rows)
 
     def can_run_ahead(self, count: int) -> bool:
         """Whether the cache can decode `count` more tokens greedily by itself."""
@@ -186,28 +157,6 @@ class WindowStepper(UncachedStepper):
         if self.cache is not None:
             keep_recording(self.cache)
             self.cache = None
-
-
-@dataclass
-class GPTStepper:
-    """Our own GPT with a key/value cache (`models/cached.py`)."""
-
-    model: GPT
-    length: int
-    cached: CachedGPT = field(init=False)
-
-    def start(self, ids: Ids, key_padding_mask: PaddingMask) -> Scores:
-        """Read the prompts; logits after the last position."""
-        self.cached = self.model.cached(len(ids), self.length)
-        return self.cached.step(ids, key_padding_mask)[:, -1]
-
-    def step(self, ids: Chosen) -> Scores:
-        """Append one id to each row; logits after it."""
-        return self.cached.step(ids[:, None])[:, -1]
-
-    def take(self, rows: Chosen) -> None:
-        """Replace row i by the former row rows[i], for every i."""
-        self.cached.take(rows)
 
 
 @dataclass

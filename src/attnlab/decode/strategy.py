@@ -14,7 +14,7 @@ p = 0 (top-p) are greedy; t = 1, k = 0 or the vocabulary, p = 1 are plain sampli
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
@@ -39,19 +39,15 @@ LONGEST = 19  # digits; beyond, a number of tokens is nonsense
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Strategy:
     """A name and its settings, checked: `Strategy("top-k", {"k": 20, "temperature": 0.8})`."""
 
     name: str
-    settings: Mapping[str, float]
+    settings: Mapping[str, float] = field(default_factory=dict)
 
-    def __init__(self, name: str, settings: Mapping[str, float] | None = None) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "settings", dict(settings or {}))
-        self._check()
-
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", dict(self.settings))
         if self.name not in _OWN:
             raise UsageError(f"unknown strategy {self.name!r}: {suggest(self.name, NAMES)}")
         known = _known(self.name)
@@ -84,25 +80,16 @@ class Strategy:
     def order(self) -> str:
         """The active filters in order and how the token is then chosen, as `top-k 20 → draw`."""
         steps = [f"{name} {value:g}" for name, value in self.filters.active]
+        last = f"beam of {self.width}" if self.width else "draw"
         if self.name == "greedy":
             steps = steps[:-1]  # temperature 0 is how greedy is done, not what was asked for
-        last = (
-            f"beam of {self.width}"
-            if self.width
-            else ("the likeliest" if self.name == "greedy" else "draw")
-        )
+            last = "the likeliest"
         return " → ".join([*steps, last])
 
     def __str__(self) -> str:
         """The form that `parse_strategy` reads."""
         given = ",".join(f"{key}={value!r}" for key, value in self.settings.items())
         return f"{self.name}:{given}" if given else self.name
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Strategy) and (self.name, self.settings) == (
-            other.name,
-            other.settings,
-        )
 
     def __hash__(self) -> int:
         return hash((self.name, frozenset(self.settings.items())))

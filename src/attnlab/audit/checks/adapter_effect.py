@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "adapter-effect"
 LIMIT = 1e-5  # of the spread: float32 sums in another order move 1e-7 to 1e-6 of it
@@ -49,7 +48,8 @@ def adapter_effect(
             size = _movement(logits, restored)
             problems.insert(0, f"after loading its logits move by {size:.2g} of their spread")
     if problems:
-        return Finding(NAME, "fail", least, LIMIT, problems[0], {**evidence, "problems": problems})
+        evidence["problems"] = problems
+        return Finding(NAME, "fail", least, LIMIT, problems[0], evidence)
     words = " and ".join(f"{name} ({size:.2g})" for name, size in movements.items())
     why = f"its logits differ from those with {words}" if movements else "nothing was taken away"
     why += "; after loading they are the same" if restored is not None else ""

@@ -6,13 +6,12 @@ logits. Fails when it is no larger than ten times the noise: attention is there 
 (dead), or its queries and keys decide nothing (it averages whatever it sees).
 """
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.audit.probing.attention_scores import AblateAttention
 from attnlab.audit.probing.noise import largest_movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
 
 NAME = "attention-matters"
 WORDS = {
@@ -28,7 +27,7 @@ def attention_matters(subject: Subject, probe: Probe) -> Finding:
     fine = subject.finest()
     noise = noise_of(fine, probe)
     length = probe.short_length(fine)
-    rows = probe.rows(fine, length)
+    rows = probe.rows(fine)
     plain = fine.logits(rows)
     movements, calls = dict[str, float](), 0
     for how in WORDS:
@@ -46,14 +45,9 @@ def attention_matters(subject: Subject, probe: Probe) -> Finding:
             f"with equal weights by {movements['uniform']:.2g}"
         )
         return Finding(NAME, "pass", movements[least], noise.threshold, why, evidence)
-    zero = _zero_weights(fine)
+    named = [] if fine.module is None else fine.module.named_parameters()
+    zero = next((name for name, p in named if p.ndim > 1 and not bool(p.any())), None)
     if zero and movements[least] == 0:
         why = f"`{zero}` is exactly zero, as some start their training: nothing can be seen yet"
         raise NotApplicable(why, threshold=noise.threshold, evidence=evidence)
     return Finding(NAME, "fail", movements[least], noise.threshold, WORDS[least], evidence)
-
-
-def _zero_weights(subject: Subject) -> str | None:
-    """The first matrix of the model that holds nothing but zeros."""
-    named = [] if subject.module is None else subject.module.named_parameters()
-    return next((name for name, p in named if p.ndim > 1 and not bool(p.any())), None)

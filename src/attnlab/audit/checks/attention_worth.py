@@ -11,8 +11,7 @@ honestly win; a comparison that differs by more is named.
 import math
 from collections.abc import Mapping, Sequence
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.intervals import Estimate, mean_interval
 
 NAME = "attention-worth"

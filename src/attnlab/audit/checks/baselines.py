@@ -10,8 +10,7 @@ the whole interval lies beyond the ceiling (then the answers were read somewhere
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import Estimate
 
@@ -43,24 +42,21 @@ def baselines(
         "ceiling": ceiling,
     }
     not_beaten = [name for name, value in known.items() if sign * near <= sign * value]
+    problem = ""
     if not_beaten:
         worst = max(not_beaten, key=lambda name: sign * known[name])
         within = sign * far >= sign * known[worst]
         relation = "cannot be told from" if within else "is worse than"
-        why = f"{interval} {relation} {worst} ({known[worst]:.4g}), which needs no model"
+        problem = f"{interval} {relation} {worst} ({known[worst]:.4g}), which needs no model"
         evidence["not_beaten"] = not_beaten
-        return Finding(NAME, "fail", near, known[best], why, evidence)
-    if ceiling is not None and sign * near > sign * ceiling:
-        why = f"{interval} is beyond the ceiling {ceiling:.4g}: the answers must have leaked"
-        return Finding(NAME, "fail", near, known[best], why, evidence)
+    elif ceiling is not None and sign * near > sign * ceiling:
+        problem = f"{interval} is beyond the ceiling {ceiling:.4g}: the answers must have leaked"
     why = f"{interval} is clear of the best baseline, {best} ({known[best]:.4g})"
-    return Finding(NAME, "pass", near, known[best], why, evidence)
+    return Finding.judged(NAME, problem, why, near, known[best], evidence)
 
 
 def answer_baselines(
-    gold: Sequence[Hashable],
-    train: Sequence[Hashable] | None = None,
-    classes: int | None = None,
+    gold: Sequence[Hashable], train: Sequence[Hashable] | None = None, classes: int | None = None
 ) -> dict[str, float]:
     """Accuracies that need no model, from the gold answers of the evaluated items alone.
 

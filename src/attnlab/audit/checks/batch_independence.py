@@ -9,14 +9,12 @@ padding, for a padded row) and what the coarsest rounding inside allows.
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.localize import Location, localize_rows
 from attnlab.audit.probing.noise import FACTOR, Noise, largest_movement, movement, noise_of
-from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.probe import MANY, Probe, ragged_mask
 from attnlab.audit.probing.requirements import repeatable
-from attnlab.audit.probing.situations import MANY, ragged_mask
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "batch-independence"
 
@@ -26,9 +24,11 @@ def batch_independence(subject: Subject, probe: Probe) -> Finding:
     """Judge any model that takes several rows at once."""
     fine = subject.finest()
     noise = noise_of(fine, probe)
-    rows = probe.rows(fine, probe.short_length(fine))
+    rows = probe.rows(fine)
     movements = _movements(fine, probe, rows)
-    threshold = max(_threshold(noise), FACTOR * _padded_copies(fine, rows, noise))
+    # other rows beside it are what is tested here
+    own = [s for change, s in noise.by_change.items() if change not in ("neighbours", "order")]
+    threshold = FACTOR * max(noise.floor, *own, _padded_copies(fine, rows, noise))
     worst = max(movements, key=lambda name: movements[name])
     evidence: dict[str, object] = {**noise.evidence(), "movements": movements}
     if movements[worst] <= threshold:
@@ -58,14 +58,6 @@ def _place(subject: Subject, probe: Probe, rows: Tensor, noise: Noise) -> Locati
     return place
 
 
-def _threshold(noise: Noise) -> float:
-    """Noise of copies of a row alone: other rows beside it are what is tested here."""
-    sizes = [
-        size for change, size in noise.by_change.items() if change not in ("neighbours", "order")
-    ]
-    return FACTOR * max([noise.floor, *sizes])
-
-
 def _movements(subject: Subject, probe: Probe, rows: Tensor) -> dict[str, float]:
     """How far row 0 moves in every batch; padded rows too, where the model takes a mask."""
     one, others = rows[:1], probe.rows(subject, rows.shape[1], draw=1)
@@ -92,13 +84,10 @@ def _movements(subject: Subject, probe: Probe, rows: Tensor) -> dict[str, float]
 def _padded_rows(subject: Subject, rows: Tensor, side: str) -> float:
     """How far the rows of a batch with padding of several lengths move from the row alone."""
     mask = ragged_mask(rows, left=side == "left")
-    together, each = (
-        subject.logits(rows, mask).split(1),
-        zip(rows.split(1), mask.split(1), strict=True),
-    )
+    together = subject.logits(rows, mask)
+    parts = zip(rows.split(1), mask.split(1), together.split(1), strict=True)
     return max(
-        _real_movement(subject.logits(row, real), logits, real)
-        for (row, real), logits in zip(each, together, strict=True)
+        _real_movement(subject.logits(row, real), logits, real) for row, real, logits in parts
     )
 
 

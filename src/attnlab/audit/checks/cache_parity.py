@@ -8,12 +8,11 @@ tokens may still differ where two logits are nearly equal: that is not a fault.
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import CannotJudge, Finding, audit, describe_error
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import cache, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import CannotJudge, audit, describe_error
 
 NAME = "cache-parity"
 
@@ -24,13 +23,14 @@ def cache_parity(subject: Subject, probe: Probe) -> Finding:
     fine = subject.finest()
     noise = noise_of(fine, probe)
     limit = noise.position_threshold
-    ids = probe.rows(fine, probe.short_length(fine), rows=2)
+    ids = probe.rows(fine, rows=2)
     whole = fine.logits(ids)
     differences_at: dict[str, tuple[float, int]] = {}
     not_run: dict[str, str] = {}
     for words, sizes in _ways(ids.shape[1]).items():
         try:
-            differences_at[words] = _difference(fine, ids, sizes, whole)
+            gap = movement(whole, _decode(fine, ids, sizes))
+            differences_at[words] = float(gap.max()), int(gap.amax(dim=0).argmax())
         except Exception as error:  # anyone's cache: some take one token at a time
             not_run[words] = describe_error(error)
     if not differences_at:
@@ -67,13 +67,6 @@ def _decode(subject: Subject, ids: Tensor, sizes: list[int]) -> Tensor:
     assert subject.cache is not None
     with torch.no_grad(), subject.mode(training=False):
         return torch.cat(list(subject.cache(list(ids.split(sizes, dim=1)))), dim=1)
-
-
-def _difference(
-    subject: Subject, ids: Tensor, sizes: list[int], whole: Tensor
-) -> tuple[float, int]:
-    gap = movement(whole, _decode(subject, ids, sizes))
-    return float(gap.max()), int(gap.amax(dim=0).argmax())
 
 
 def _cause(subject: Subject, ids: Tensor, threshold: float, bad: list[str]) -> str:

@@ -14,18 +14,19 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.probing.float64 import float32_copy
-from attnlab.audit.probing.leak_horizon import leak_horizon
+from attnlab.audit.finding import Finding, audit, describe_error
+from attnlab.audit.probing.copies import fill_zero_weights, float32_copy, zero_weights
 from attnlab.audit.probing.leaks import Leak, largest_leak, plain_leak, sweep, truncation_leaks
-from attnlab.audit.probing.localize import Location, localize_positions, localize_truncation
+from attnlab.audit.probing.localize import (
+    Location,
+    leak_horizon,
+    localize_positions,
+    localize_truncation,
+)
 from attnlab.audit.probing.noise import Noise, movement, noise_of
-from attnlab.audit.probing.probe import Probe
+from attnlab.audit.probing.probe import PLAIN, Probe, Situation, situations
 from attnlab.audit.probing.requirements import causal, repeatable, two_tokens
-from attnlab.audit.probing.situations import PLAIN, Situation, situations
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.probing.zero_weights import fill_zero_weights, zero_weights
-from attnlab.audit.registry import audit, describe_error
 
 NAME = "causality"
 TINY = 1e-6  # of the largest logit: a smaller movement may be rounding, of a Fourier transform say
@@ -157,29 +158,28 @@ def _leak_behind_zero_weights(search: _Search, evidence: dict[str, Any]) -> Find
 def _failure(search: _Search, leaks: list[Leak], evidence: dict[str, Any], only: str) -> Finding:
     """The failure: what happens in the plainest situation that leaks, and where it begins."""
     leak, noise = leaks[0], search.noise
-    ahead = leak_horizon(search.fine, leak, noise.threshold)
+    distances, ahead = leak_horizon(search.fine, leak, noise.threshold)
     place = _place(search, leak)
     if leak.situation.description != PLAIN:
         only = f"only {leak.situation.description}: "
-    what = f"{only}the prediction at position {leak.position} moves by {leak.size:.2g} when "
-    why = (
-        f"the text is truncated after position {leak.after}: it depends on the length of the text; "
-        if leak.by_truncation
-        else f"only tokens after position {leak.after} change: it looks {ahead.description}; "
-    )
+    why = f"{only}the prediction at position {leak.position} moves by {leak.size:.2g} when "
+    if leak.by_truncation:
+        why += f"the text is truncated after position {leak.after}: it depends on the length of "
+        why += f"the text; {place.description}"
+    else:
+        why += f"only tokens after position {leak.after} change: it looks {ahead}; "
+        why += place.description
     evidence |= {
         "position": leak.position,
         "row": leak.row,
         "changed_after": leak.after,
         "token": int(leak.situation.ids[leak.row, leak.position]),
-        "looks_ahead": ahead.tokens,
+        "looks_ahead": distances,
         "module": place.module,
         "situations": {other.situation.description: other.size for other in reversed(leaks)},
     }
     number = max(other.size for other in leaks)
-    return Finding(
-        NAME, "fail", number, search.limit(leak), what + why + place.description, evidence
-    )
+    return Finding(NAME, "fail", number, search.limit(leak), why, evidence)
 
 
 def _place(search: _Search, leak: Leak) -> Location:

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.intervals import wilson
 
@@ -36,26 +35,23 @@ def collapse(
         raise ValueError(f"{len(predictions)} predictions for {len(gold)} gold answers")
     if not predictions and len(by_epoch) < EPOCHS:
         raise NotApplicable(f"it needs predictions, or a metric of {EPOCHS} epochs")
-    share, evidence = _describe(predictions, gold)
-    problem = _constant_metric(by_epoch) or _constant_predictions(predictions, gold, evidence)
+    evidence = _describe(predictions, gold) if predictions else {}
+    share = evidence.get("top_share")
+    if len(by_epoch) >= EPOCHS and len(set(by_epoch)) == 1 and by_epoch[0] != PERFECT:
+        problem = f"the metric is {by_epoch[0]!r} in all {len(by_epoch)} epochs: nothing is learned"
+    else:
+        problem = _constant_predictions(evidence) if predictions else ""
     evidence["by_epoch"] = list(by_epoch)
-    if problem:
-        return Finding(NAME, "fail", share, MOST, problem, evidence)
-    if share is None:
-        why = f"the metric moves over {len(by_epoch)} epochs; no predictions were given"
-        return Finding(NAME, "pass", None, MOST, why, evidence)
-    why = (
-        f"{evidence['distinct']} different predictions, the most frequent is {share:.1%} "
-        f"of them (entropy {evidence['entropy']:.2f} nats)"
-    )
-    return Finding(NAME, "pass", share, MOST, why, evidence)
+    why = f"the metric moves over {len(by_epoch)} epochs; no predictions were given"
+    if share is not None:
+        why = (
+            f"{evidence['distinct']} different predictions, the most frequent is {share:.1%} "
+            f"of them (entropy {evidence['entropy']:.2f} nats)"
+        )
+    return Finding.judged(NAME, problem, why, share, MOST, evidence)
 
 
-def _describe(
-    predictions: Sequence[Hashable], gold: Sequence[Hashable] | None
-) -> tuple[float | None, dict[str, Any]]:
-    if not predictions:
-        return None, {}
+def _describe(predictions: Sequence[Hashable], gold: Sequence[Hashable] | None) -> dict[str, Any]:
     counts, n = Counter(predictions), len(predictions)
     top = counts.most_common(5)
     evidence: dict[str, Any] = {
@@ -76,22 +72,12 @@ def _describe(
             "gold_entropy": _entropy(answers),
             "matthews": _matthews(counts, answers, right),
         }
-    return evidence["top_share"], evidence
+    return evidence
 
 
-def _constant_metric(by_epoch: Sequence[float]) -> str:
-    if len(by_epoch) < EPOCHS or len(set(by_epoch)) > 1 or by_epoch[0] == PERFECT:
-        return ""
-    return f"the metric is {by_epoch[0]!r} in all {len(by_epoch)} epochs: nothing is learned"
-
-
-def _constant_predictions(
-    predictions: Sequence[Hashable], gold: Sequence[Hashable] | None, described: dict[str, Any]
-) -> str:
+def _constant_predictions(described: dict[str, Any]) -> str:
     """Whether a constant model would predict this; equally one-sided gold answers excuse it."""
-    if not predictions:
-        return ""
-    share, n = described["top_share"], described["n"]
+    share, n, gold = described["top_share"], described["n"], "gold_entropy" in described
     gold_share = wilson(described["right_by_best_constant"], n) if gold else None
     if share > MOST and (gold_share is None or gold_share.high < share):
         return (

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.measure.content import to_list
 from attnlab.measure.diversity import ngrams
 from attnlab.measure.intervals import difference_of_shares, wilson
@@ -40,24 +39,18 @@ def contamination(
         raise NotApplicable("no row has a word to look for")
     seen, n = sum(inside), len(rows)
     share = seen / n
-    evidence: dict[str, Any] = {
-        "rows": n,
-        "inside": seen,
-        "rows_without_words": wordless,
-        "window": window,
-        "first": [i for i, is_inside in enumerate(inside) if is_inside][:SHOWN],
-    }
+    first = [i for i, is_inside in enumerate(inside) if is_inside][:SHOWN]
+    evidence: dict[str, Any] = {"rows": n, "inside": seen, "rows_without_words": wordless}
+    evidence |= {"window": window, "first": first}
     summary = f"{seen} of {n} rows ({share:.1%}) are in the text"
     if seen == 0:
         return Finding(NAME, "pass", share, 0, "no row is in the text", evidence)
-    example = rows[evidence["first"][0]][:60]
     if right is None:
+        example = rows[first[0]][:60]
         why = f"{summary}, {example!r} is the first; no scores were given to compare them"
         return Finding(NAME, "fail", share, 0, why, evidence)
-    scored = list(zip(to_list(right), inside, strict=True))
-    counts = [
-        (sum(bool(r) for r, i in scored if i == kind), inside.count(kind)) for kind in (True, False)
-    ]
+    right_inside = sum(bool(r) for r, i in zip(to_list(right), inside, strict=True) if i)
+    counts = (right_inside, seen), (sum(map(bool, to_list(right))) - right_inside, n - seen)
     evidence |= {"right_inside": list(counts[0]), "right_outside": list(counts[1])}
     if seen == n:
         why = f"{summary}: no other row is left to measure"

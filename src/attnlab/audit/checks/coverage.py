@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.audit.probing.attention_scores import RecordScores
+from attnlab.audit.probing.copies import fill_zero_weights
 from attnlab.audit.probing.noise import movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import repeatable, two_tokens
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.probing.zero_weights import fill_zero_weights
-from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.plural import counted
 
 NAME = "coverage"
@@ -55,34 +54,29 @@ def _position_coverage(subject: Subject, probe: Probe) -> Finding:
     }
     if all(len(m.unread) == len(m.moves) for m in maps):
         return _reads_no_earlier_token(subject, probe, maps, evidence)
-    for m in maps:
-        if m.unread:
-            why = (
-                f"no later prediction reads the token at position {_span(m.unread)} of {m.length}: "
-                "the model is blind to it"
-            )
-            return Finding(NAME, "fail", share, 0.0, why, evidence)
+    problem = ""
+    if blind := next((m for m in maps if m.unread), None):
+        where = f"position {_span(blind.unread)} of {blind.length}"
+        problem = f"no later prediction reads the token at {where}: the model is blind to it"
     why = "every token is read by later predictions" + maps[-1].window
-    return Finding(NAME, "pass", share, 0.0, why, evidence)
+    return Finding.judged(NAME, problem, why, share, 0.0, evidence)
 
 
 def _reads_no_earlier_token(
     subject: Subject, probe: Probe, maps: "list[_Influence]", evidence: Mapping[str, object]
 ) -> Finding:
     """No prediction reads an earlier token: right for a bigram table, a fault with attention."""
-    if not any(m.moves[j][j] > m.floor for m in maps for j in m.moves):
-        why = "no prediction reads any token: its logits are the same for every text"
-        return Finding(NAME, "fail", 1.0, 0.0, why, evidence)
-    n = probe.short_length(subject)
-    with RecordScores(n) as seen:
-        subject.logits(probe.rows(subject, n, rows=1))
+    with RecordScores(probe.short_length(subject)) as seen:
+        subject.logits(probe.rows(subject, rows=1))
     inside = subject.visible_module
     parts = [] if inside is None else [m for m in inside.modules() if isinstance(m, MIXERS)]
-    if seen.scores or seen.fused or parts:
-        why = "no prediction reads an earlier token: the model sees one token at a time"
-        return Finding(NAME, "fail", 1.0, 0.0, why, evidence)
+    problem = ""
+    if not any(m.moves[j][j] > m.floor for m in maps for j in m.moves):
+        problem = "no prediction reads any token: its logits are the same for every text"
+    elif seen.scores or seen.fused or parts:
+        problem = "no prediction reads an earlier token: the model sees one token at a time"
     why = "every prediction reads its own token and no earlier one: it is a bigram model"
-    return Finding(NAME, "pass", 1.0, 0.0, why, evidence)
+    return Finding.judged(NAME, problem, why, 1.0, 0.0, evidence)
 
 
 @dataclass(frozen=True)
@@ -96,10 +90,8 @@ class _Influence:
     @property
     def unread(self) -> list[int]:
         """Tokens that move no later prediction."""
-        return [j for j, sizes in self.moves.items() if not self._any(sizes[j + 1 :])]
-
-    def _any(self, sizes: list[float]) -> bool:
-        return any(size > self.floor for size in sizes)
+        moves = self.moves.items()
+        return [j for j, sizes in moves if max(sizes[j + 1 :], default=0.0) <= self.floor]
 
     @property
     def looks_back(self) -> int:
@@ -167,8 +159,8 @@ def _row_coverage(subject: Subject, probe: Probe) -> Finding:
     n = probe.short_length(subject)
     movements = influence(subject, probe.rows(subject, n, rows=1), list(range(n)))
     unread = [j for j, moves in movements.items() if not any(moves)]
-    evidence = {"length": n, "unread": unread}
+    problem = ""
     if unread:
-        why = f"the answer does not read the token at position {_span(unread)} of {n}"
-        return Finding(NAME, "fail", len(unread) / n, 0.0, why, evidence)
-    return Finding(NAME, "pass", 0.0, 0.0, "the answer reads every token", evidence)
+        problem = f"the answer does not read the token at position {_span(unread)} of {n}"
+    evidence, why = {"length": n, "unread": unread}, "the answer reads every token"
+    return Finding.judged(NAME, problem, why, len(unread) / n, 0.0, evidence)

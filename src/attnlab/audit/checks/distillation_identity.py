@@ -8,14 +8,12 @@ samples (sequence level) is then the teacher's own NLL, not 0, and is exempt.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.checks.loss_mask import Loss, loss_and_gradient
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "distillation-identity"
@@ -27,7 +25,7 @@ OTHERS = 7
 
 @audit(NAME, threshold=LIMIT)
 def distillation_identity(
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     vocabulary: int = 101,
     *,
     level: Literal["logits", "sequence"] = "logits",
@@ -40,21 +38,22 @@ def distillation_identity(
     number, evidence = 0.0, dict[str, Any]()
     for scale in SCALES:
         teacher = scale * torch.randn((*SHAPE, vocabulary), generator=generator)
-        value, slope = _loss_and_gradient(loss, teacher.clone(), teacher)
+        value, gradient = loss_and_gradient(loss, teacher, teacher)
+        slope = float(gradient.abs().max())
         evidence[f"logits of size {scale:g}"] = {"loss": value, "largest_gradient": slope}
         if not (math.isfinite(value) and math.isfinite(slope)):
             why = f"for equal logits of size {scale:g} the loss is {value}, its gradient {slope}"
             return Finding(NAME, "fail", math.inf, LIMIT, why, evidence)
         number = max(number, abs(value), slope)
-    others = [
-        float(loss(torch.randn((*SHAPE, vocabulary), generator=generator), teacher).detach())
-        for teacher in [torch.randn((*SHAPE, vocabulary), generator=generator)]
-        for _ in range(OTHERS)
-    ]
-    evidence |= {
-        "other_students": others,
-        "doubled_batch": _doubling_ratio(loss, vocabulary, generator),
-    }
+    teacher, *students = (
+        torch.randn((*SHAPE, vocabulary), generator=generator) for _ in range(1 + OTHERS)
+    )
+    others = [float(loss(student, teacher).detach()) for student in students]
+    pair = [torch.randn((*SHAPE, vocabulary), generator=generator) for _ in range(2)]
+    once = float(loss(*pair).detach())
+    twice = float(loss(*(torch.cat([x, x]) for x in pair)).detach())
+    # 1 for a mean, 2 for a sum
+    evidence |= {"other_students": others, "doubled_batch": twice / once if once else None}
     problem = ""
     if number > LIMIT:
         problem = (
@@ -65,29 +64,5 @@ def distillation_identity(
         problem = f"the loss is negative ({min(others):.3g}) for a student unlike its teacher"
     elif max(others) <= LIMIT:
         problem = "the loss is 0 for every student: nothing is taught"
-    if problem:
-        return Finding(NAME, "fail", number, LIMIT, problem, evidence)
     why = "a student equal to its teacher has loss 0 and gradient 0, any other more"
-    return Finding(NAME, "pass", number, LIMIT, why, evidence)
-
-
-def _loss_and_gradient(
-    loss: Callable[[Tensor, Tensor], Tensor], student: Tensor, teacher: Tensor
-) -> tuple[float, float]:
-    """The loss, and the largest entry of its gradient by the student."""
-    student.requires_grad_()
-    value = loss(student, teacher.clone())
-    if not value.requires_grad:
-        return float(value), 0.0
-    (slope,) = torch.autograd.grad(value, student, allow_unused=True)
-    return float(value.detach()), 0.0 if slope is None else float(slope.abs().max())
-
-
-def _doubling_ratio(
-    loss: Callable[[Tensor, Tensor], Tensor], vocabulary: int, generator: torch.Generator
-) -> float | None:
-    """Loss of a batch given twice over the loss of it once: 1 for a mean, 2 for a sum."""
-    pair = [torch.randn((*SHAPE, vocabulary), generator=generator) for _ in range(2)]
-    once = float(loss(*pair).detach())
-    twice = float(loss(*(torch.cat([x, x]) for x in pair)).detach())
-    return twice / once if once else None
+    return Finding.judged(NAME, problem, why, number, LIMIT, evidence)

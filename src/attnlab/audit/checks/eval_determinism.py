@@ -6,13 +6,12 @@ are drawn, or the model keeps state between calls. With fixed random numbers onl
 which tells the cause.
 """
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.isolation import restore_state
 from attnlab.audit.probing.localize import localize_repeat
 from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.repeats import measure_repeats
+from attnlab.audit.probing.requirements import measure_repeats
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "eval-determinism"
 
@@ -21,18 +20,15 @@ NAME = "eval-determinism"
 def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     repeats = measure_repeats(subject, probe)
-    size = repeats.size
+    size = max(repeats.drawn, repeats.remembered)
     if size == 0:
         why = "asked the same twice, it answers the same, bit for bit"
         return Finding(NAME, "pass", 0.0, 0.0, why)
+    cause, earlier = "it draws random numbers: dropout left on, or noise", None
+    if repeats.remembered:
+        cause, earlier = "it keeps state from earlier calls", repeats.earlier
     with restore_state(subject.visible_module):
-        earlier = repeats.earlier if repeats.remembered else None
         place = localize_repeat(subject, repeats.rows, earlier)
-    cause = (
-        "it keeps state from earlier calls"
-        if repeats.remembered
-        else "it draws random numbers: dropout left on, or noise"
-    )
     why = (
         f"asked the same twice in evaluation mode, logits differ by {size:.2g} ({cause}): "
         f"{place.description}"

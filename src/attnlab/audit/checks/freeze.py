@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "freeze"
 SHOWN = 8
@@ -42,11 +41,12 @@ def freeze(
             step()
         now = dict(model.named_parameters())
         moved = {n for n in before if n not in now or not _bit_equal(now[n].detach(), before[n])}
-        kept_buffers = [n for n, b in model.named_buffers() if not _bit_equal(b, buffers[n])]
+        moved_buffers = [n for n, b in model.named_buffers() if not _bit_equal(b, buffers[n])]
     finally:
         _restore(model, before, buffers)
     still, loose = sorted(wanted - moved), sorted(moved - wanted)
     numbers = count_unique(p for name, p in model.named_parameters() if name in wanted)
+    fixed = [n for n, p in model.named_parameters() if n in wanted and not p.requires_grad]
     evidence: dict[str, Any] = {
         "learn": len(wanted),
         "frozen": len(before) - len(wanted),
@@ -54,10 +54,8 @@ def freeze(
         "expected_numbers": count,
         "did_not_move": still[:SHOWN],
         "moved": loose[:SHOWN],
-        "buffers_moved": kept_buffers[:SHOWN],
-        "no_gradient_asked": [
-            n for n, p in model.named_parameters() if n in wanted and not p.requires_grad
-        ][:SHOWN],
+        "buffers_moved": moved_buffers[:SHOWN],
+        "no_gradient_asked": fixed[:SHOWN],
     }
     problem = _problem(still, loose, len(moved), (numbers, count))
     if problem:

@@ -12,13 +12,13 @@ that is not divided by the number of pieces, a last piece that counts alone.
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.training.batch import map_tensors, split_batch, tensors_of
 
 NAME = "gradient-accumulation"
@@ -29,11 +29,11 @@ FLOOR = 1e-3
 PIECES = 8
 COPIES = 7  # not a power of 2, which would round alike
 Gradients = Mapping[str, Tensor]
+Loss = Callable[[nn.Module, Any], tuple[Tensor, Tensor]]
+Step = Callable[[Sequence[Any]], Gradients]
 
 
-def gradient_accumulation(
-    loss: Callable[[nn.Module, Any], tuple[Tensor, Tensor]], model: nn.Module, batch: Any
-) -> Finding:
+def gradient_accumulation(loss: Loss, model: nn.Module, batch: Any) -> Finding:
     """Judge `loss(model, batch) -> (sum, count)`, whose step is Σ sums / Σ counts."""
     wide = map_tensors(batch, lambda t: t.double() if t.is_floating_point() else t)
     try:
@@ -42,9 +42,7 @@ def gradient_accumulation(
         return _judge(loss, copy.deepcopy(model).eval(), batch)
 
 
-def _judge(
-    loss: Callable[[nn.Module, Any], tuple[Tensor, Tensor]], exact: nn.Module, batch: Any
-) -> Finding:
+def _judge(loss: Loss, exact: nn.Module, batch: Any) -> Finding:
     def step(parts: Sequence[Any]) -> dict[str, Tensor]:
         exact.zero_grad()
         total = 0.0
@@ -60,12 +58,7 @@ def _judge(
 
 
 @audit(NAME, threshold=LIMIT)
-def accumulated_step(
-    step: Callable[[Sequence[Any]], Gradients],
-    batch: Any,
-    *,
-    scored: Sequence[int] | None = None,
-) -> Finding:
+def accumulated_step(step: Step, batch: Any, *, scored: Sequence[int] | None = None) -> Finding:
     """Judge any step: `step(pieces)` gives the gradient by name that the optimizer would be given.
 
     It is called with [batch] and with the rows one by one, and must leave no trace. In float64.
@@ -79,7 +72,8 @@ def accumulated_step(
     if scored is not None and len(set(scored)) < 2:
         why = f"every row scores {scored[0]} tokens: a mean of means would be right here too"
         raise NotApplicable(why, evidence={"scored": list(scored)})
-    whole, parts = _copy_gradients(step([batch])), _copy_gradients(step(rows))
+    step = partial(_copy_gradients, step)
+    whole, parts = step([batch]), step(rows)
     missing = sorted(whole.keys() ^ parts.keys())
     if missing or not whole:
         why = f"{missing[0]} has a gradient one way only" if missing else "there is no gradient"
@@ -102,15 +96,15 @@ def accumulated_step(
         "norm_in_pieces": _norm(parts),
         "by_tensor": dict(sorted(gaps.items(), key=lambda item: -item[1])[:5]),
     }
-    if number <= limit:
-        why = f"{len(rows)} pieces of one row give the gradient of the whole batch"
-        return Finding(NAME, "pass", number, limit, why, evidence)
-    cause = _cause(step, rows, (whole, parts), 100 * limit)
-    why = (
-        f"in {len(rows)} pieces the gradient of {worst} differs by {number:.2g} of its size"
-        f"{cause and ': '}{cause}"
-    )
-    return Finding(NAME, "fail", number, limit, why, evidence)
+    problem = ""
+    if not number <= limit:
+        cause = _cause(step, rows, (whole, parts), 100 * limit)
+        problem = (
+            f"in {len(rows)} pieces the gradient of {worst} differs by {number:.2g} of its size"
+            f"{cause and ': '}{cause}"
+        )
+    why = f"{len(rows)} pieces of one row give the gradient of the whole batch"
+    return Finding.judged(NAME, problem, why, number, limit, evidence)
 
 
 def _rows(batch: Any) -> list[Any]:
@@ -119,14 +113,9 @@ def _rows(batch: Any) -> list[Any]:
     return list(split_batch(batch, min(PIECES, len(tensors[0])))) if tensors else []
 
 
-def _cause(
-    step: Callable[[Sequence[Any]], Gradients],
-    rows: Sequence[Any],
-    pair: tuple[Gradients, Gradients],
-    close: float,
-) -> str:
+def _cause(step: Step, rows: Sequence[Any], pair: tuple[Gradients, Gradients], close: float) -> str:
     whole, parts = pair
-    alone = [_copy_gradients(step([row])) for row in rows]
+    alone = [step([row]) for row in rows]
     if any(one.keys() != whole.keys() for one in alone):
         return ""
     mean = {n: torch.stack([one[n] for one in alone]).mean(0) for n in whole}
@@ -145,25 +134,23 @@ def _cause(
     return next((cause for cause, holds in causes.items() if holds), "")
 
 
-def _order_noise(step: Callable[[Sequence[Any]], Gradients], batch: Any, whole: Gradients) -> float:
+def _order_noise(step: Step, batch: Any, whole: Gradients) -> float:
     """What the gradient of the same batch moves when its rows come in two other orders."""
     largest = 0.0
-    for shift in (None, 1):
-        moved = map_tensors(batch, lambda t, by=shift: t.flip(0) if by is None else t.roll(by, 0))
-        other = _copy_gradients(step([moved]))
+    for move in (lambda t: t.flip(0), lambda t: t.roll(1, 0)):
+        other = step([map_tensors(batch, move)])
         if other.keys() == whole.keys():
             largest = max(largest, *_gaps(whole, other).values())
     return largest
 
 
-def _shape_noise(step: Callable[[Sequence[Any]], Gradients], row: Any) -> float:
+def _shape_noise(step: Step, row: Any) -> float:
     """What the gradient of one row moves when it is given seven times: kernels go by shape.
 
     More than rounding is no noise (the step may be a sum), and is left to the comparison.
     """
-    alone = _copy_gradients(step([row]))
     copies = map_tensors(row, lambda t: t.repeat(COPIES, *[1] * (t.ndim - 1)))
-    many = _copy_gradients(step([copies]))
+    alone, many = step([row]), step([copies])
     if alone.keys() != many.keys():
         return 0.0
     largest = max(_gaps(alone, many).values())
@@ -184,5 +171,5 @@ def _norm(gradients: Gradients) -> float:
     return math.sqrt(sum(float(g.norm()) ** 2 for g in gradients.values()))
 
 
-def _copy_gradients(gradients: Gradients) -> dict[str, Tensor]:
-    return {name: g.detach().double().clone() for name, g in gradients.items()}
+def _copy_gradients(step: Step, pieces: Sequence[Any]) -> Gradients:
+    return {name: g.detach().double().clone() for name, g in step(pieces).items()}

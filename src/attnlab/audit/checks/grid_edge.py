@@ -9,8 +9,7 @@ has an end on both sides of it. A grid of one value is no search, and its choice
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "grid-edge"
 ORDER = 10.001  # an order of magnitude, with room for rounding
@@ -26,11 +25,6 @@ class Choice:
     chosen: float
     tried: tuple[float, ...]
     claims: tuple[str, ...] = ()  # those that rest on this choice, by name
-
-    @property
-    def is_search(self) -> bool:
-        """Whether there was anything to choose from."""
-        return len(set(self.tried)) > 1
 
     @property
     def end(self) -> str:
@@ -49,7 +43,7 @@ def end_of(chosen: float, tried: Iterable[float]) -> str:
 @audit(NAME, threshold=0)
 def grid_edge(choices: Sequence[Choice]) -> Finding:
     """Judge every choice against the values that were tried; claims on one at an end are open."""
-    searched = [choice for choice in choices if choice.is_search]
+    searched = [choice for choice in choices if len(set(choice.tried)) > 1]
     if not searched:
         raise NotApplicable("no search tried more than one value")
     groups: dict[tuple[str, str], list[Choice]] = {}

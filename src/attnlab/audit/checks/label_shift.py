@@ -14,8 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "label-shift"
@@ -30,17 +29,12 @@ MEANING = {
     3: "3 shifts: labels are shifted three times",
 }
 Given = Literal["ids", "next"]
-Loss = Callable[[Tensor, Tensor], Tensor | float]
+Loss = Callable[[Tensor, Tensor], Tensor | float]  # of logits and labels
 
 
 @audit(NAME)
 def label_shift(
-    loss: Loss,
-    vocabulary: int,
-    *,
-    given: Given = "ids",
-    smoothing: float = 0.0,
-    seed: int = 0,
+    loss: Loss, vocabulary: int, *, given: Given = "ids", smoothing: float = 0.0, seed: int = 0
 ) -> Finding:
     """Judge `loss(logits, labels)`, a mean or a sum.
 
@@ -72,7 +66,8 @@ def label_shift(
     elif abs(number - floor) > limit:
         logits = _certain(_window(line, margin + 1), vocabulary)
         evidence["misaligned"] = wrong = _misaligned_positions(loss, logits, labels, limit)
-        where = f"; positions {_list_some(wrong)} are compared with another token" if wrong else ""
+        shown = ", ".join([*map(str, wrong[:5]), *(["…"] if len(wrong) > 5 else [])])
+        where = f"; positions {shown} are compared with another token" if wrong else ""
         why = f"the loss of a perfect prediction is {number:.3g}, not {floor:.3g}{where}"
     else:
         why = "an output that is certain of the next token has the smallest loss, as it should"
@@ -98,8 +93,3 @@ def _misaligned_positions(loss: Loss, logits: Tensor, labels: Tensor, limit: flo
         if float(loss(flat, labels.clone())) < base - limit / LENGTH:
             misaligned.append(position)
     return misaligned
-
-
-def _list_some(positions: list[int]) -> str:
-    shown: list[Any] = [*positions[:5], *(["…"] if len(positions) > 5 else [])]
-    return ", ".join(str(p) for p in shown)

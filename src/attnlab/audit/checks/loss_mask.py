@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.checks.label_shift import Given
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
 
 NAME = "loss-mask"
+Loss = Callable[[Tensor, Tensor], Tensor]
 SAME = 1e-9  # relative: the very same numbers again
 COUNT = 1e-5  # relative: a loss may compute in float32
 SHOWN = 20
@@ -28,7 +28,7 @@ SHOWN = 20
 
 @audit(NAME, threshold=0)
 def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Loss,
     labels: Tensor,
     vocabulary: int,
     *,
@@ -52,7 +52,8 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
         generator=Seed(0).child(NAME).torch_generator(),
         dtype=torch.float64,
     )
-    value, is_scored = _scored_by_gradient(loss, logits, labels, given)
+    value, slope = loss_and_gradient(loss, logits, labels)
+    is_scored = _is_scored(slope, given)
     wrong = (is_scored != wanted).nonzero().tolist()
     ends = int(((labels == end) & wanted & is_scored).sum()) if end is not None else None
     divided = _divided_by(value, logits, labels, is_scored & wanted, given)
@@ -68,36 +69,33 @@ def loss_mask(  # noqa: PLR0913  (what the labels are takes this many words)
     if decode is not None:
         evidence["scored_text"] = decode(evidence["scored_labels"])
     problem = _mask_problem(is_scored, wanted, wrong)
-    problem = problem or _unscored_label_problem(loss, logits, labels, wanted, value)
-    all_positions = abs(divided - labels.numel()) < COUNT * labels.numel()
-    if not problem and all_positions and int(wanted.sum()) < labels.numel():
-        problem = (
-            f"the sum over {int(wanted.sum())} scored labels is divided by all "
-            f"{labels.numel()} positions"
-        )
+    if not problem:  # every unscored label that is a token is changed; −100 may itself be the mask
+        others = torch.where(wanted | (labels == IGNORE), labels, (labels + 1) % vocabulary)
+        after = float(loss(logits.clone(), others))
+        if not (torch.equal(others, labels) or abs(after - value) <= SAME * abs(value)):
+            problem = f"changing unscored labels moves the loss from {value:.6g} to {after:.6g}"
+    ought, positions = evidence["ought"], evidence["positions"]
+    if not problem and abs(divided - positions) < COUNT * positions and ought < positions:
+        problem = f"the sum over {ought} scored labels is divided by all {positions} positions"
     if not problem and ends == 0:
         problem = f"end-of-text ({end}) is not among the scored labels: it is never learned"
-    if problem:
-        return Finding(NAME, "fail", len(wrong), 0, problem, evidence)
-    why = f"exactly the {evidence['ought']} labels are scored that should be"
-    return Finding(NAME, "pass", 0, 0, why, evidence)
+    why = f"exactly the {ought} labels are scored that should be"
+    return Finding.judged(NAME, problem, why, len(wrong), 0, evidence)
 
 
-def _scored_by_gradient(
-    loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor, given: Given
-) -> tuple[float, Tensor]:
-    """The loss, and for each label whether an output is compared with it."""
-    outputs = logits.clone().requires_grad_()
-    value = loss(outputs, labels.clone())
-    if not value.requires_grad:
-        return float(value), torch.zeros_like(labels, dtype=torch.bool)
-    (slope,) = torch.autograd.grad(value, outputs, allow_unused=True)
-    moved = torch.zeros(labels.shape, dtype=torch.bool)
-    if slope is not None:
-        moved = slope.abs().amax(-1) > 0
-    if given == "ids":  # the output at t is compared with label t+1
-        moved = torch.nn.functional.pad(moved[:, :-1], (1, 0))
-    return float(value.detach()), moved
+def loss_and_gradient(loss: Loss, logits: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+    """The loss and its gradient by the logits; zeros where it does not depend on them."""
+    logits = logits.clone().requires_grad_()
+    value, slope = loss(logits, labels.clone()), None
+    if value.requires_grad:
+        (slope,) = torch.autograd.grad(value, logits, allow_unused=True)
+    return float(value.detach()), torch.zeros_like(logits) if slope is None else slope
+
+
+def _is_scored(slope: Tensor, given: Given) -> Tensor:
+    """For each label, whether an output is compared with it: the one at t with label t+1, or t."""
+    scored = slope.abs().amax(-1) > 0
+    return torch.nn.functional.pad(scored[:, :-1], (1, 0)) if given == "ids" else scored
 
 
 def _mask_problem(is_scored: Tensor, wanted: Tensor, wrong: list[list[int]]) -> str:
@@ -107,29 +105,12 @@ def _mask_problem(is_scored: Tensor, wanted: Tensor, wrong: list[list[int]]) -> 
     kinds = f"the first is position {position} of row {row}"
     if not is_scored.any():
         return "no label is scored at all"
-    if is_scored.any() and not (is_scored & wanted).any():
+    if not (is_scored & wanted).any():
         return f"the mask is inverted: what should be scored is not, and the rest is ({kinds})"
     extra, missing = int((is_scored & ~wanted).sum()), int((wanted & ~is_scored).sum())
     parts = [f"{extra} labels are scored that should not be"] if extra else []
     parts += [f"{missing} labels are not scored that should be"] if missing else []
     return f"{' and '.join(parts)}; {kinds}"
-
-
-def _unscored_label_problem(
-    loss: Callable[[Tensor, Tensor], Tensor],
-    logits: Tensor,
-    labels: Tensor,
-    wanted: Tensor,
-    value: float,
-) -> str:
-    """Change every unscored label that is a token; the mask may itself be a label, −100."""
-    changed = torch.where(wanted | (labels == IGNORE), labels, (labels + 1) % logits.shape[-1])
-    if torch.equal(changed, labels):
-        return ""
-    after = float(loss(logits.clone(), changed))
-    if abs(after - value) <= SAME * abs(value):
-        return ""
-    return f"changing unscored labels moves the loss from {value:.6g} to {after:.6g}"
 
 
 def _divided_by(

@@ -12,15 +12,14 @@ import math
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.attention_scores import attention_scores
+from attnlab.audit.probing.copies import fill_zero_weights
 from attnlab.audit.probing.leaks import plain_leak
 from attnlab.audit.probing.noise import noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import causal, not_repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.probing.zero_weights import fill_zero_weights
-from attnlab.audit.registry import audit
 
 NAME = "mask-strength"
 MARGIN = 30.0

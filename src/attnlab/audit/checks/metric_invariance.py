@@ -8,8 +8,7 @@ their neighbours; batch size and padding, changed one at a time, tell which.
 import math
 from collections.abc import Callable, Sequence
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "metric-invariance"
 LIMIT = 1e-6
@@ -47,15 +46,11 @@ def metric_invariance(
     if gaps[worst] <= LIMIT:
         why = f"{base:.6g} at every batch size and padding (movement {gaps[worst]:.1g})"
         return Finding(NAME, "pass", gaps[worst], LIMIT, why, evidence)
-    by_size = max(gaps[s, pads[0]] for s in sizes) > LIMIT
-    by_pads = max(gaps[sizes[0], p] for p in pads) > LIMIT
-    cause = (
-        "padding is scored"
-        if by_pads
-        else "a mean of batch means, or rows that read their neighbours"
-        if by_size
-        else "batch size and padding together"
-    )
+    cause = "batch size and padding together"
+    if max(gaps[sizes[0], p] for p in pads) > LIMIT:
+        cause = "padding is scored"
+    elif max(gaps[s, pads[0]] for s in sizes) > LIMIT:
+        cause = "a mean of batch means, or rows that read their neighbours"
     why = (
         f"{base:.6g} at batch {sizes[0]} becomes {metrics[worst]:.6g} at batch {worst[0]} with "
         f"{worst[1]} extra pads: {cause}"

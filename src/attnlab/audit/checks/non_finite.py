@@ -6,16 +6,15 @@ Fails when a prediction is NaN or +∞; names the first module. (Logits of −�
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.probing.localize import record_modules
-from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.situations import Situation, ragged_mask
+from attnlab.audit.finding import Finding, audit
+from attnlab.audit.probing.localize import record_calls
+from attnlab.audit.probing.probe import Probe, Situation, ragged_mask
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "non-finite"
 TOKENS = 3e9  # parameters × tokens for trying the vocabulary, or a part of it
@@ -29,7 +28,9 @@ def non_finite(subject: Subject, probe: Probe) -> Finding:
         if not bool(bad.any()):
             continue
         row, position = (int(i) for i in bad.any(dim=-1).nonzero()[0])
-        names = _modules_not_finite(subject, situation)
+        calls = record_calls(subject, partial(situation.logits, subject))
+        bad_calls = (call for call in calls if any(_not_finite(t) for t in call.outputs))
+        names = [call.name or "the model itself" for call in bad_calls]
         place = f", first in `{names[0]}`" if names else ""
         why = (
             f"the prediction at position {position} of row {row} is not finite "
@@ -72,14 +73,6 @@ def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
     every = probe.rows(subject, n, rows=-(-tokens // n), draw=5)
     for some in every.split(subject.rows_per_call(n)):
         yield Situation("for some token", some)
-
-
-def _modules_not_finite(subject: Subject, situation: Situation) -> list[str]:
-    if subject.visible_module is None:
-        return []
-    with record_modules(subject.visible_module) as seen:
-        situation.logits(subject)
-    return [s.name or "the model itself" for s in seen if any(_not_finite(t) for t in s.outputs)]
 
 
 def _not_finite(tensor: Tensor) -> bool:

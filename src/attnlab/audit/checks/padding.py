@@ -10,12 +10,11 @@ model with one answer per row, from its first token as BERT, need not bear paddi
 import torch
 from torch import Tensor
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, audit
 from attnlab.audit.probing.noise import largest_movement, movement, noise_of
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import padding_mask, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import audit
 
 NAME = "padding"
 PADS = 5
@@ -32,11 +31,14 @@ def padding(subject: Subject, probe: Probe) -> Finding:
     noise = noise_of(fine, probe)
     threshold = noise.position_threshold
     pads = _padding_length(fine)
-    text = probe.rows(fine, probe.short_length(fine), rows=2)
-    text = text[:, : max(fine.step, min(probe.short_length(fine), fine.context) - pads)]
+    text = probe.rows(fine, rows=2)
+    text = text[:, : max(fine.step, min(text.shape[1], fine.context) - pads)]
+    alone = fine.logits(text, torch.ones_like(text, dtype=torch.bool))
     movements = {
-        f"on the {'left' if left else 'right'}{words}": _movement(fine, text, left, pad)
-        for left in (False, True)
+        f"on the {side}{words}": largest_movement(
+            alone, _padded_logits(fine, text, side == "left", pad)
+        )
+        for side in ("right", "left")
         for words, pad in (("", 0), (" with another id", fine.vocabulary - 1))
     }
     worst = max(movements, key=lambda name: movements[name])
@@ -61,35 +63,19 @@ def _padding_length(subject: Subject) -> int:
 
 def _cause(subject: Subject, text: Tensor, bad: list[str], threshold: float) -> str:
     """Whether the mask is inverted, padding is read, or only counted."""
-    left = bad[0].startswith("on the left")
-    if not _reads_real_tokens(subject, text, left, threshold):
+    left, last = bad[0].startswith("on the left"), subject.vocabulary - 1
+    other = text.clone()
+    other[:, :-1] = (other[:, :-1] + 1) % subject.vocabulary
+    gap = movement(_padded_logits(subject, text, left, 0), _padded_logits(subject, other, left, 0))
+    if not float(gap[:, -1].max()) > threshold:  # the last real token reads no other real token
         return "the mask is inverted: real tokens are hidden and padding is read"
-    if _reads_pads(subject, text, left, threshold):
+    kinds = sorted({0, min(1, last), subject.vocabulary // 2, last})  # under the same mask
+    logits = [_padded_logits(subject, text, left, pad) for pad in kinds]
+    if any(largest_movement(logits[0], other) > threshold for other in logits[1:]):
         return "padding is read as text" + ("" if left else ", though it comes after the text")
     if all(name.startswith("on the left") for name in bad):
         return "positions are counted from the first padding token"
     return "the ids of padding do not matter, but their number does"
-
-
-def _reads_pads(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
-    """Whether logits of real tokens move when padding has other ids under the same mask."""
-    kinds = sorted({0, 1 % subject.vocabulary, subject.vocabulary // 2, subject.vocabulary - 1})
-    logits = [_padded_logits(subject, text, left, pad) for pad in kinds]
-    return any(largest_movement(logits[0], other) > threshold for other in logits[1:])
-
-
-def _reads_real_tokens(subject: Subject, text: Tensor, left: bool, threshold: float) -> bool:
-    """Whether logits of the last real token move when other real tokens change."""
-    other = text.clone()
-    other[:, :-1] = (other[:, :-1] + 1) % subject.vocabulary
-    gap = movement(_padded_logits(subject, text, left, 0), _padded_logits(subject, other, left, 0))
-    return float(gap[:, -1].max()) > threshold
-
-
-def _movement(subject: Subject, text: Tensor, left: bool, pad: int) -> float:
-    """How far logits of real tokens move when padding is added."""
-    real = torch.ones_like(text, dtype=torch.bool)
-    return largest_movement(subject.logits(text, real), _padded_logits(subject, text, left, pad))
 
 
 def _padded_logits(subject: Subject, text: Tensor, left: bool, pad: int) -> Tensor:

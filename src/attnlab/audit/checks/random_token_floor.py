@@ -9,11 +9,10 @@ import math
 import torch
 from torch.nn import functional
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import causal
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit
 from attnlab.core.seeds import Seed
 
 NAME = "random-token-floor"
@@ -38,14 +37,10 @@ def random_token_floor(subject: Subject, probe: Probe) -> Finding:
     evidence = {"ln_vocabulary": floor, "standard_error": error, "tokens": losses.numel()}
     if not math.isfinite(mean):
         raise NotApplicable("the loss is not finite", threshold=threshold, evidence=evidence)
-    if mean < threshold:
-        why = (
-            f"the loss on random tokens is {mean:.3f} nats, and the least possible is {floor:.3f}: "
-            "the model reads the answer"
-        )
-        return Finding(NAME, "fail", mean, threshold, why, evidence)
+    least = f"{mean:.3f} nats, and the least possible is {floor:.3f}: the model reads the answer"
+    problem = f"the loss on random tokens is {least}" if mean < threshold else ""
     why = f"the loss on random tokens is {mean:.2f} nats, not below the {floor:.2f} of guessing"
-    return Finding(NAME, "pass", mean, threshold, why, evidence)
+    return Finding.judged(NAME, problem, why, mean, threshold, evidence)
 
 
 def _losses(subject: Subject, ids: torch.Tensor) -> torch.Tensor:

@@ -12,11 +12,10 @@ by newline, so that it measures line ends.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.errors import UsageError
 from attnlab.measure.rouge import KINDS, shares_a_line
 from attnlab.measure.words import words
@@ -24,7 +23,7 @@ from attnlab.measure.words import words
 NAME = "rouge"
 CLOSE = 1e-9  # rounding of 2PR/(P + R); the least step of a score is 1/tokens
 Score = Callable[[str, str], Mapping[str, Any]]
-NAMED = ("stemmer", "tokenizer", "splitter")
+NAMED = {"stemmer": "none", "tokenizer": "ascii", "splitter": "newline"}  # at its plainest
 OWN = {
     "one sentence": "The quick brown fox jumps over the lazy dog.",
     "two lines": "The old cat sat by a door.\nMany dogs ran home together.",
@@ -50,18 +49,16 @@ def rouge(
     A value is a number or has `f` or `fmeasure`. Stemmer: "none" (or false), else any name;
     tokenizer: "ascii" or any other; splitter: "newline" or any other.
     """
-    named = _stated_variant(score, variant)
+    named = variant
+    if named is None and getattr(score, "variant", None) is not None:
+        named = score.variant.as_json()  # pyright: ignore[reportFunctionMemberAccess]
     try:
         self_scores, refused = _self_scores(score, texts)
         shown = _observed_variant(score)
-        problems = [
-            *_self_score_problems(self_scores),
-            *_missing_kinds(score),
-            *_lsum_problems(score),
-            *_variant_problems(named, shown),
-            *_line_problems(shown, texts),
-            *_repeat_problems(score),
-        ]
+        problems = [*_score_problems(score, self_scores), *_variant_problems(named, shown, texts)]
+        pair = (OWN["two lines"], OWN["one sentence"])
+        if _values(score, *pair) != _values(score, *pair):
+            problems.append("the same pair scores differently when asked again")
     except UsageError as error:
         raise NotApplicable(f"it cannot be judged: {error}") from error
     lowest = min(min(scores.values()) for scores in self_scores.values())
@@ -72,20 +69,13 @@ def rouge(
         "refused": refused,
         "problems": problems,
     }
-    if problems:
-        return Finding(NAME, "fail", lowest, 1.0, problems[0], evidence)
     why = (
         f"every text scores 1 against itself, Lsum is its own score, and stemmer "
         f"{shown['stemmer']}, tokenizer {shown['tokenizer']}, splitter {shown['splitter']} "
         "are what the scores show"
     )
     why += f"; {', '.join(refused)} refused, not scored" if refused else ""
-    return Finding(NAME, "pass", lowest, 1.0, why, evidence)
-
-
-def _stated_variant(score: Score, variant: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    given = getattr(score, "variant", None)
-    return variant if variant is not None or given is None else given.as_json()
+    return Finding.judged(NAME, next(iter(problems), ""), why, lowest, 1.0, evidence)
 
 
 def _values(score: Score, prediction: str, reference: str) -> dict[str, float]:
@@ -115,39 +105,29 @@ def _self_scores(
     return self_scores, refused
 
 
-def _self_score_problems(self_scores: Mapping[str, Mapping[str, float]]) -> list[str]:
-    return [
-        f"{name} scores {value:.4g} in {kind} against itself, not 1"
-        for name, scores in self_scores.items()
-        for kind, value in scores.items()
-        if not abs(value - 1) <= CLOSE  # NaN is not 1 either
-    ]
-
-
-def _missing_kinds(score: Score) -> list[str]:
-    """L and Lsum both: a table with one of them does not say which it is."""
-    missing = [kind for kind in KINDS[2:] if kind not in _values(score, ONE, ONE)]
-    return [
-        f"there is no {kind}: L and Lsum are often swapped, so both are told" for kind in missing
-    ]
-
-
 def _swapped_sentences(score: Score, between: str) -> dict[str, float]:
     values = _values(score, f"{OTHER}{between}{ONE}", f"{ONE}{between}{OTHER}")
     return {"rougeL": math.nan, "rougeLsum": math.nan} | values
 
 
-def _lsum_problems(score: Score) -> list[str]:
-    """By sentence the order of sentences does not matter; L keeps the longer of the two."""
+def _score_problems(score: Score, self_scores: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """A text that does not score 1 against itself, a kind that is missing, an Lsum that is not."""
+    for name, scores in self_scores.items():
+        for kind, value in scores.items():
+            if not abs(value - 1) <= CLOSE:  # NaN is not 1 either
+                yield f"{name} scores {value:.4g} in {kind} against itself, not 1"
+    known = _values(score, ONE, ONE)
+    for kind in KINDS[2:]:
+        if kind not in known:
+            yield f"there is no {kind}: L and Lsum are often swapped, so both are told"
+    # by sentence the order of sentences does not matter; L keeps the longer of the two
     values = _swapped_sentences(score, "\n")
     longer, total = len(ONE.split()), len(f"{ONE} {OTHER}".split())
     same = " (it is rougeL)" if values["rougeL"] == values["rougeLsum"] else ""
-    return [
-        f"two sentences in the other order, on two lines, give {kind} {values[kind]:.4g}, "
-        f"not {value:.4g}{note}"
-        for kind, value, note in (("rougeLsum", 1.0, same), ("rougeL", longer / total, ""))
-        if abs(values[kind] - value) > CLOSE
-    ]
+    for kind, value, note in (("rougeLsum", 1.0, same), ("rougeL", longer / total, "")):
+        if abs(values[kind] - value) > CLOSE:
+            given = f"give {kind} {values[kind]:.4g}, not {value:.4g}{note}"
+            yield f"two sentences in the other order, on two lines, {given}"
 
 
 def _observed_variant(score: Score) -> dict[str, str]:
@@ -163,28 +143,21 @@ def _observed_variant(score: Score) -> dict[str, str]:
     }
 
 
-def _variant_problems(named: Mapping[str, Any] | None, shown: Mapping[str, str]) -> list[str]:
-    if named is None or any(key not in named for key in NAMED):
-        missing = [key for key in NAMED if key not in (named or {})]
-        return [f"{', '.join(missing)} not named: another choice is another score"]
-    told = {key: "none" if named[key] in (None, False) else named[key] for key in NAMED}
-    return [
-        f"{key} is said to be {told[key]!r}, the scores show {shown[key]!r}"
-        for key, plain in zip(NAMED, ("none", "ascii", "newline"), strict=True)
-        if (told[key] == plain) != (shown[key] == plain)
-    ]
-
-
-def _line_problems(shown: Mapping[str, str], texts: Sequence[str]) -> list[str]:
+def _variant_problems(
+    named: Mapping[str, Any] | None, shown: Mapping[str, str], texts: Sequence[str]
+) -> Iterator[str]:
+    """What is not named, or not what the scores show; an Lsum that measures line ends."""
+    missing = [key for key in NAMED if key not in (named or {})]
+    if named is None or missing:
+        yield f"{', '.join(missing)} not named: another choice is another score"
+    else:
+        for key, plain in NAMED.items():
+            told = "none" if named[key] in (None, False) else named[key]
+            if (told == plain) != (shown[key] == plain):
+                yield f"{key} is said to be {told!r}, the scores show {shown[key]!r}"
     count = sum(map(shares_a_line, texts)) if shown["splitter"] == "newline" else 0
-    why = (
-        f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
-        "line ends: split by sentence"
-    )
-    return [why] if count else []
-
-
-def _repeat_problems(score: Score) -> list[str]:
-    texts = (OWN["two lines"], OWN["one sentence"])
-    same = _values(score, *texts) == _values(score, *texts)
-    return [] if same else ["the same pair scores differently when asked again"]
+    if count:
+        yield (
+            f"in {count} of {len(texts)} texts sentences share a line, so Lsum by newline measures "
+            "line ends: split by sentence"
+        )

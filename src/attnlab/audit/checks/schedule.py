@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 NAME = "schedule"
 SAME = 1e-9  # of the peak: a stated figure and a computed one
@@ -74,10 +73,8 @@ def _judge(values: list[float], highest: float, peak: float | None, floor: float
         problem = f"the rate rises until step {top} of {len(values)}: most of the run"
     elif abs(last - lowest) > slack:
         problem = f"the rate ends at {share:.1%} of its peak, its floor is {lowest / highest:.1%}"
-    if problem:
-        return Finding(NAME, "fail", share, limit, problem, evidence)
     why = f"at most one rise, then down to {share:.1%} of the peak in the last step"
-    return Finding(NAME, "pass", share, limit, why, evidence)
+    return Finding.judged(NAME, problem, why, share, limit, evidence)
 
 
 def _reheats(values: list[float], highest: float) -> list[tuple[int, int]]:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 
 if TYPE_CHECKING:
     from attnlab.audit.probing.probe import Probe
@@ -67,14 +66,14 @@ def saturation(subject: "Subject", probe: "Probe") -> Finding:
     largest = [float(w.amax(dim=-1).nanmean()) for w in weights]
     number = max(largest)
     evidence = {"mean_largest_weight": [round(x, 4) for x in largest]}
+    problem = ""
     if number > SATURATED:
-        why = (
+        problem = (
             f"in attention {largest.index(number)} the largest weight is {number:.3f} on average: "
             "its scores are too large and its softmax is saturated"
         )
-        return Finding(NAME, "fail", number, SATURATED, why, evidence)
     why = f"no softmax is saturated (the largest weight is {number:.2f} on average)"
-    return Finding(NAME, "pass", number, SATURATED, why, evidence)
+    return Finding.judged(NAME, problem, why, number, SATURATED, evidence)
 
 
 def _slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:

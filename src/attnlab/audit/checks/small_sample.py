@@ -8,8 +8,7 @@ shown the opposite.
 import math
 from collections.abc import Mapping
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.plural import counted
 from attnlab.measure.intervals import wilson
 

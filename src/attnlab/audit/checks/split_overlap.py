@@ -13,8 +13,7 @@ from itertools import combinations
 from numbers import Integral
 from typing import Any
 
-from attnlab.audit.finding import Finding
-from attnlab.audit.registry import NotApplicable, audit
+from attnlab.audit.finding import Finding, NotApplicable, audit
 from attnlab.core.plural import counted
 from attnlab.measure.content import digest, to_list
 

@@ -9,12 +9,11 @@ from collections import defaultdict
 
 from torch import nn
 
-from attnlab.audit.finding import Finding
+from attnlab.audit.finding import Finding, NotApplicable, audit, describe_error
 from attnlab.audit.probing.noise import largest_movement
 from attnlab.audit.probing.probe import Probe
 from attnlab.audit.probing.requirements import module, repeatable
 from attnlab.audit.probing.subject import Subject
-from attnlab.audit.registry import NotApplicable, audit, describe_error
 
 NAME = "tying-and-save"
 
@@ -41,22 +40,20 @@ def tying_and_save(subject: Subject, probe: Probe) -> Finding:
     except Exception as error:  # anyone's files
         why = f"saving and loading raised {describe_error(error)}"
         return Finding(NAME, "fail", None, 0.0, why)
-    rows = probe.rows(subject, probe.short_length(subject))
+    rows = probe.rows(subject)
     size = largest_movement(subject.logits(rows), loaded.logits(rows))
     assert loaded.module is not None
     lost = [tie for tie in ties if tie not in tied_parameters(loaded.module)]
-    evidence = {"ties": ties, "lost": lost}
+    problem = ""
     if lost:
-        why = f"{' and '.join(lost[0])} were one tensor, and are two after loading"
-        return Finding(NAME, "fail", size, 0.0, why, evidence)
-    if size != 0:
-        why = (
+        problem = f"{' and '.join(lost[0])} were one tensor, and are two after loading"
+    elif size != 0:
+        problem = (
             f"after saving and loading its logits differ by {size:.2g}: "
             "something it needs is not among its saved weights"
         )
-        return Finding(NAME, "fail", size, 0.0, why, evidence)
     why = "saved and loaded it is the same model" + (", tied weights included" if ties else "")
-    return Finding(NAME, "pass", 0.0, 0.0, why, evidence)
+    return Finding.judged(NAME, problem, why, size, 0.0, {"ties": ties, "lost": lost})
 
 
 def tied_parameters(module: nn.Module) -> list[list[str]]:
@@ -74,10 +71,9 @@ def _has_untied_head(module: nn.Module) -> bool:
     if not all(callable(end) for end in ends):
         return False
     try:
-        first, last = (end() for end in ends)  # pyright: ignore[reportOptionalCall]
+        one, two = (getattr(end(), "weight", None) for end in ends)  # pyright: ignore[reportOptionalCall]
     except NotImplementedError:
         return False
-    one, two = (getattr(side, "weight", None) for side in (first, last))
     if one is None or two is None or one.shape != two.shape:
         return False
     return one.data_ptr() != two.data_ptr()

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from attnlab.audit.registry import NotApplicable
+from attnlab.audit.finding import NotApplicable
 
 if TYPE_CHECKING:
     from attnlab.audit.probing.probe import Probe

@@ -7,8 +7,9 @@ would look like a leak.
 """
 
 import random
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from attnlab.audit.probing.attention_scores import fused_arguments
 
 FIXED_SEED = 20_261_115  # of every random generator during a call
 MODULE_ATTRIBUTES = frozenset(vars(nn.Module()))  # of every module; others are its author's
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState)
 SMALL = 1 << 16  # elements; larger tensors among plain attributes are tables, not state
 DROPOUTS = (
     functional.dropout,
@@ -35,77 +37,55 @@ DROPOUTS = (
 @contextmanager
 def restore_state(module: nn.Module | None) -> Iterator[None]:
     """Restore training modes, buffers and plain attributes of all modules afterwards."""
-    kept = [] if module is None else [_ModuleState(part) for part in module.modules()]
+    undo = [] if module is None else [_undo_module(part) for part in module.modules()]
     try:
         yield
     finally:
-        for part in kept:
-            part.restore()
+        for restore in undo:
+            restore()
 
 
-class _ModuleState:
-    """Training mode, buffers and plain attributes of one module, to be restored."""
+def _undo_module(module: nn.Module) -> Callable[[], None]:
+    """Remember mode, buffers and plain attributes of one module; what it returns restores them."""
+    training, attributes = module.training, vars(module)
+    own = module.named_buffers(recurse=False, remove_duplicate=False)
+    buffers = {name: (b, b.detach().clone()) for name, b in own}
+    known = attributes.keys() - MODULE_ATTRIBUTES
+    plain = {name: (attributes[name], _undo_inside(attributes[name])) for name in known}
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.training = module.training
-        buffers = module.named_buffers(recurse=False, remove_duplicate=False)
-        self.buffers = {name: (b, b.detach().clone()) for name, b in buffers}
-        own = vars(module).keys() - MODULE_ATTRIBUTES
-        self.plain = {name: (vars(module)[name], _snapshot(vars(module)[name])) for name in own}
-
-    def restore(self) -> None:
-        attributes = vars(self.module)
-        if not isinstance(self.module, torch.jit.ScriptModule):
-            for name in attributes.keys() - MODULE_ATTRIBUTES - self.plain.keys():
+    def restore() -> None:
+        if not isinstance(module, torch.jit.ScriptModule):
+            for name in attributes.keys() - MODULE_ATTRIBUTES - known:
                 del attributes[name]
-            for name, (value, copy) in self.plain.items():
-                attributes[name] = _restore(value, copy)
-            for name, (buffer, _) in self.buffers.items():
+            for name, (value, undo) in plain.items():
+                undo()
+                attributes[name] = value
+            for name, (buffer, _) in buffers.items():
                 attributes["_buffers"][name] = buffer
-        for buffer, before in self.buffers.values():
+        for buffer, before in buffers.values():
             buffer.detach().copy_(before)
-        if self.module.training != self.training:
-            self.module.training = self.training
+        if module.training != training:
+            module.training = training
+
+    return restore
 
 
-def _snapshot(value: Any) -> Any:
-    """What is needed to undo a change made inside `value`; None: nothing can be changed inside."""
+def _undo_inside(value: Any) -> Callable[[], Any]:
+    """Remember what is inside `value`; what it returns undoes changes there."""
     if isinstance(value, torch.Generator):
-        return value.get_state()
+        return partial(value.set_state, value.get_state())
     if isinstance(value, np.random.Generator | np.random.RandomState):
-        return _bits(value).state
-    if isinstance(value, list | dict | set):
-        return type(value)(value) if type(value) in (list, dict, set) else None
+        new_api = isinstance(value, np.random.Generator)
+        bits = getattr(value, "bit_generator" if new_api else "_bit_generator")
+        return partial(setattr, bits, "state", bits.state)
+    if type(value) is list:
+        return partial(value.__setitem__, slice(None), value.copy())
+    if type(value) in (dict, set):
+        inside = value.copy()
+        return lambda: (value.clear(), value.update(inside))
     if isinstance(value, Tensor) and value.numel() <= SMALL and not value.requires_grad:
-        return value.clone()
-    return None
-
-
-def _restore(value: Any, copy: Any) -> Any:
-    if copy is None:
-        return value
-    if isinstance(value, torch.Generator):
-        value.set_state(copy)
-    elif isinstance(value, np.random.Generator | np.random.RandomState):
-        _bits(value).state = copy
-    elif isinstance(value, Tensor):
-        value.copy_(copy)
-    elif isinstance(value, list):
-        value[:] = copy
-    elif isinstance(value, dict | set):
-        value.clear()
-        value.update(copy)
-    return value
-
-
-def _bits(generator: Any) -> Any:
-    """The object that holds the state of a numpy generator."""
-    is_new_api = isinstance(generator, np.random.Generator)
-    return generator.bit_generator if is_new_api else generator._bit_generator
-
-
-GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState)
+        return partial(value.copy_, value.clone())
+    return lambda: None
 
 
 @contextmanager
@@ -113,8 +93,8 @@ def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
     """Seed torch, numpy and Python; restore them and the module's own generators afterwards."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     parts = () if module is None else module.modules()
-    generators = [v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS)]
-    before = [_snapshot(generator) for generator in generators]
+    generators = (v for part in parts for v in vars(part).values() if isinstance(v, GENERATORS))
+    undo = [_undo_inside(generator) for generator in generators]
     # anyone's model draws from the global generators
     torch.default_generator.manual_seed(FIXED_SEED)
     if torch.cuda.is_initialized():
@@ -124,8 +104,8 @@ def fixed_random_state(module: nn.Module | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        for generator, state in zip(generators, before, strict=True):
-            _restore(generator, state)
+        for restore in undo:
+            restore()
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
@@ -151,24 +131,6 @@ class NoDropout(TorchFunctionMode):
         if func is functional.scaled_dot_product_attention:
             return func(**{**fused_arguments(args, given), "dropout_p": 0.0})
         return func(*args, **given)
-
-
-@contextmanager
-def isolate(
-    module: nn.Module | None, inner: nn.Module | None, *, training: bool, fresh: bool
-) -> Iterator[None]:
-    """Set evaluation or training mode; `fresh`: fixed random numbers, and state is restored.
-
-    `inner`: modules that a function uses, which stay in the mode they have.
-    """
-    with ExitStack() as stack:
-        if fresh:
-            stack.enter_context(restore_state(inner if module is None else module))
-            stack.enter_context(fixed_random_state())
-        stack.enter_context(set_mode(module, training=training))
-        if training:
-            stack.enter_context(NoDropout())
-        yield
 
 
 @contextmanager

@@ -6,15 +6,14 @@ repeats itself, and longer ones. `truncation_leaks` truncates the text: a predic
 on how long the text will be either.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from attnlab.audit.probing.noise import movement, noise_of
-from attnlab.audit.probing.probe import Probe
-from attnlab.audit.probing.situations import PLAIN, Situation, situations
+from attnlab.audit.probing.probe import PLAIN, Probe, Situation, situations
 from attnlab.audit.probing.subject import Subject
 
 BUDGET = 3e9  # parameters × tokens of one part of a sweep: a second or less
@@ -61,11 +60,12 @@ def largest_leak(subject: Subject, situation: Situation, probe: Probe, threshold
 
 def plain_leak(subject: Subject, probe: Probe) -> Leak:
     """The largest leak in the plain situation; searched once and remembered."""
-    key = f"plain leak {probe}"
-    if key not in subject.memo:
+
+    def search() -> Leak:
         plain, threshold = next(situations(subject, probe)), noise_of(subject, probe).threshold
-        subject.memo[key] = largest_leak(subject, plain, probe, threshold)
-    return subject.memo[key]
+        return largest_leak(subject, plain, probe, threshold)
+
+    return subject.remember(f"plain leak {probe}", search)
 
 
 def _only_row(ids: Tensor, changed: Tensor, row: int) -> Tensor:
@@ -77,9 +77,8 @@ def _largest(subject: Subject, situation: Situation, probe: Probe, row: int | No
     """The largest movement when all rows change, or only the one given."""
     before = situation.logits(subject)
     best = no_leak(situation)
-    few = subject.large
-    for after in _cuts(situation, few):
-        for changed in replacements(situation.ids, after, subject, probe, few):
+    for after in _cuts(situation, subject.large):
+        for changed in _replacements(situation.ids, after, subject, probe):
             given = changed if row is None else _only_row(situation.ids, changed, row)
             gap = movement(before, situation.logits(subject, given))[:, : after + 1]
             if situation.attention_mask is not None:
@@ -103,15 +102,13 @@ def _cuts(situation: Situation, few: bool) -> list[int]:
     return sorted(cut for cut in wanted if 0 <= cut < n - 1)
 
 
-def replacements(
-    ids: Tensor, after: int, subject: Subject, probe: Probe, few: bool
-) -> Iterator[Tensor]:
+def _replacements(ids: Tensor, after: int, subject: Subject, probe: Probe) -> Iterator[Tensor]:
     """Ids that agree with the given ones up to and including `after`."""
     later = torch.arange(ids.shape[1], device=ids.device)[None] > after
     at_next = torch.arange(ids.shape[1], device=ids.device)[None] == after + 1
     other = probe.different_ids(ids, subject, draw=after)
     yield torch.where(later, other, ids)
-    if few:
+    if subject.large:
         return
     yield torch.where(at_next, other, ids)
     yield torch.where(later, probe.different_ids(ids, subject, draw=1000 + after), ids)
@@ -135,7 +132,7 @@ def sweep(subject: Subject, probe: Probe, threshold: float) -> Iterator[Leak]:
     yield _sweep_text(subject, again, probe, range(n - 1), threshold)
     for length in probe.lengths(subject)[1:]:
         count = tokens // (length + length**3 // 7000)  # attention pays for pairs, and they add up
-        where = positions_to_try(length, max(2 if subject.large else 4, count), probe.seed)
+        where = _positions_to_try(length, max(2 if subject.large else 4, count), probe.seed)
         text = probe.rows(subject, length, rows=1)
         yield _sweep_text(subject, Situation(f"at length {length}", text), probe, where, threshold)
 
@@ -160,7 +157,7 @@ def _every_token(subject: Subject, probe: Probe, threshold: float) -> Iterator[L
         yield _confirm(subject, Leak(0.0, row, position, 1, one, changed), threshold)
 
 
-def positions_to_try(length: int, count: int, seed: int) -> list[int]:
+def _positions_to_try(length: int, count: int, seed: int) -> list[int]:
     """`count` positions: the ends, both sides of chunk edges, then evenly spaced ones."""
     ends = [1, length - 2, length // 2]
     blocks = [place for edge in EDGES[::-1] for place in (edge - 1, edge)]
@@ -173,17 +170,22 @@ def _sweep_text(
     subject: Subject,
     situation: Situation,
     probe: Probe,
-    cuts: "range | list[int]",
+    cuts: Sequence[int],
     threshold: float,
 ) -> Leak:
     """The largest movement over a batch of copies, each changed after another position."""
     ids, n = situation.ids, situation.length
     at = torch.arange(n, device=ids.device)[None]
-    rows = subject.rows_per_call(n)
     best = no_leak(situation)
     before = dict[int, Tensor]()  # by the number of rows
-    for some in torch.tensor(list(cuts), device=ids.device).split(rows):
-        other = torch.cat([_replacement(ids, subject, probe, situation, int(cut)) for cut in some])
+
+    def replacement(cut: int) -> Tensor:
+        if "repeats" in situation.description:
+            return probe.repeating(subject, n, draw=cut + 1)
+        return probe.different_ids(ids, subject, draw=cut)
+
+    for some in torch.tensor(list(cuts), device=ids.device).split(subject.rows_per_call(n)):
+        other = torch.cat([replacement(cut) for cut in some.tolist()])
         stacked = torch.where(at > some[:, None], other, ids)
         if (count := len(some)) not in before:
             before[count] = subject.logits(ids.expand(count, -1))
@@ -193,14 +195,6 @@ def _sweep_text(
             row, position = divmod(int(gap.argmax()), n)
             best = Leak(size, row, position, int(some[row]), situation, stacked)
     return best if best.size <= threshold else _confirm(subject, best, threshold)
-
-
-def _replacement(
-    ids: Tensor, subject: Subject, probe: Probe, situation: Situation, cut: int
-) -> Tensor:
-    if "repeats" in situation.description:
-        return probe.repeating(subject, ids.shape[1], draw=cut + 1)
-    return probe.different_ids(ids, subject, draw=cut)
 
 
 def _confirm(subject: Subject, leak: Leak, threshold: float) -> Leak:

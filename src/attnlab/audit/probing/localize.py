@@ -1,21 +1,23 @@
-"""Where a difference begins: the first module whose output differs although its input does not.
+"""Where a difference begins, and how far ahead a leak looks.
 
-The calls of every module are recorded while the model runs twice. Modules finish from the inside
-out, so the first that qualifies is the innermost; where none does, the difference arises between
-modules, in the forward of the module that contains them.
+It begins in the first module whose output differs although its input does not. The calls of every
+module are recorded while the model runs twice. Modules finish from the inside out, so the first
+that qualifies is the innermost; where none does, the difference arises between modules, in the
+forward of the module that contains them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.audit.probing.isolation import fixed_random_state, restore_state
-from attnlab.audit.probing.noise import Noise, finite_values
-from attnlab.audit.probing.situations import Situation
+from attnlab.audit.probing.leaks import Leak
+from attnlab.audit.probing.noise import Noise, finite_values, movement
+from attnlab.audit.probing.probe import Situation
 from attnlab.audit.probing.subject import Subject
 
 HINTS = (
@@ -28,8 +30,7 @@ HINTS = (
     (("attention", "attn", "mha"), "its attention"),
     (("embed", "wte"), "the embedding"),
 )
-
-
+NEAR = 24  # later tokens that are tried one at a time
 Part = Callable[[Tensor], Tensor | None]  # the part of a tensor that is compared; None: nothing
 
 
@@ -42,37 +43,50 @@ class Location:
 
 
 @dataclass(frozen=True)
-class _ModuleCall:
+class ModuleCall:
+    """What went into a module and came out of it."""
+
     name: str
     kind: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+
+Calls = list[ModuleCall]  # in the order in which they finish
 
 
 def localize_positions(
     subject: Subject, situation: Situation, changed: Tensor, after: int, noise: Noise
 ) -> Location:
     """Where positions up to `after` first differ between the two texts."""
-    shape = (situation.ids.shape[0], situation.length)
-    return _compare_runs(
-        subject,
-        lambda: situation.logits(subject),
-        lambda: situation.logits(subject, changed),
-        lambda tensor: _positions_up_to(tensor, shape, after),
-        noise,
-    )
+    batch, length = situation.ids.shape
+
+    def part(tensor: Tensor) -> Tensor | None:
+        # the axis as long as the text; the length is a prime no width is likely to share
+        axes = (i for i in (1, 2, 0, 3) if i < tensor.ndim and tensor.shape[i] == length)
+        axis = next(axes, None)
+        if axis is None and tensor.ndim and tensor.shape[0] == batch * length:
+            tensor, axis = tensor.unflatten(0, (batch, length)), 1
+        return None if axis is None else tensor.narrow(axis, 0, after + 1)
+
+    before = record_calls(subject, lambda: situation.logits(subject))
+    now = record_calls(subject, lambda: situation.logits(subject, changed))
+    return _first_difference(subject, before, now, part, noise)
 
 
 def localize_rows(subject: Subject, rows: Tensor, others: Tensor, noise: Noise) -> Location:
     """Where the first row first differs when the other rows are `others`."""
-    other = torch.cat([rows[:1], others[: rows.shape[0] - 1]])
-    return _compare_runs(
-        subject,
-        lambda: subject.logits(rows),
-        lambda: subject.logits(other),
-        lambda tensor: _first_row(tensor, (rows.shape[0], rows.shape[1])),
-        noise,
-    )
+    count, length = rows.shape
+
+    def part(tensor: Tensor) -> Tensor | None:
+        if not tensor.ndim or tensor.shape[0] not in (count, count * length):
+            return None
+        return tensor[: tensor.shape[0] // count]
+
+    other = torch.cat([rows[:1], others[: count - 1]])
+    before = record_calls(subject, lambda: subject.logits(rows))
+    now = record_calls(subject, lambda: subject.logits(other))
+    return _first_difference(subject, before, now, part, noise)
 
 
 def localize_truncation(subject: Subject, ids: Tensor, fewer: Tensor, noise: Noise) -> Location:
@@ -84,178 +98,160 @@ def localize_truncation(subject: Subject, ids: Tensor, fewer: Tensor, noise: Noi
             tensor = tensor.narrow(axis, 0, kept) if size == n else tensor
         return tensor if kept in tensor.shape else None
 
-    return _compare_runs(
-        subject, lambda: subject.logits(ids), lambda: subject.logits(fewer), part, noise
-    )
+    before = record_calls(subject, lambda: subject.logits(ids))
+    now = record_calls(subject, lambda: subject.logits(fewer))
+    return _first_difference(subject, before, now, part, noise)
 
 
 def localize_repeat(subject: Subject, rows: Tensor, earlier: Tensor | None) -> Location:
     """Where two calls with the same rows first differ, the second after `earlier` if given."""
-    if subject.visible_module is None:
-        return _unknown_location(subject)
-    if earlier is None:
-        before, now = ([*_record(subject, rows)] for _ in "ab")
-        return _first_difference(subject, before, now, lambda tensor: tensor, None)
-    with restore_state(subject.visible_module), fixed_random_state(subject.visible_module):
-        before = _record(subject, rows)
-    with restore_state(subject.visible_module):
+
+    def ask() -> Tensor:
+        return subject.logits(rows, fresh=False)
+
+    def ask_fixed() -> Tensor:
         with fixed_random_state(subject.visible_module):
-            subject.logits(earlier, fresh=False)
-        with fixed_random_state(subject.visible_module):
-            now = _record(subject, rows)
+            return ask()
+
+    if earlier is None or subject.visible_module is None:
+        before, now = record_calls(subject, ask), record_calls(subject, ask)
+    else:
+        with restore_state(subject.visible_module):
+            before = record_calls(subject, ask_fixed)
+        with restore_state(subject.visible_module):
+            with fixed_random_state(subject.visible_module):
+                subject.logits(earlier, fresh=False)
+            now = record_calls(subject, ask_fixed)
     return _first_difference(subject, before, now, lambda tensor: tensor, None)
 
 
-def _record(subject: Subject, rows: Tensor) -> "list[_ModuleCall]":
-    """The calls of all modules, without restoring state."""
-    assert subject.visible_module is not None
-    with record_modules(subject.visible_module) as seen:
-        subject.logits(rows, fresh=False)
-    return seen
-
-
-def _unknown_location(subject: Subject) -> Location:
-    what = "its modules cannot be recorded" if subject.module else "a function shows no modules"
-    return Location("", f"{what}, so the place is not known")
-
-
-def _compare_runs(
-    subject: Subject,
-    one: Callable[[], Tensor],
-    two: Callable[[], Tensor],
-    part: Part,
-    noise: Noise | None,
-) -> Location:
-    """Record two runs and compare `part` of every module's inputs and outputs."""
-    module = subject.visible_module
-    if module is None:
-        return _unknown_location(subject)
-    with record_modules(module) as before:
-        one()
-    with record_modules(module) as now:
-        two()
-    return _first_difference(subject, before, now, part, noise)
-
-
-def _first_difference(
-    subject: Subject,
-    before: "list[_ModuleCall]",
-    now: "list[_ModuleCall]",
-    part: Part,
-    noise: Noise | None,
-) -> Location:
-    if not before:
-        return _unknown_location(subject)
-    if [s.name for s in before] != [s.name for s in now]:
-        return Location("", "the model calls other modules")
-    for first, second in zip(before, now, strict=True):
-        if _differ(first.outputs, second.outputs, part, noise) and not _differ(
-            first.inputs, second.inputs, part, noise
-        ):
-            return Location(first.name, _phrase(first, _first_reached(before, now, part, noise)))
-    return Location("", "it begins outside of any module")
-
-
-def _first_reached(
-    before: list[_ModuleCall], now: list[_ModuleCall], part: Part, noise: Noise | None
-) -> str:
-    """The first module whose input differs."""
-    pairs = zip(before, now, strict=True)
-    return next((a.name for a, b in pairs if _differ(a.inputs, b.inputs, part, noise)), "")
-
-
-def _phrase(seen: _ModuleCall, reached: str) -> str:
-    if not seen.name:
-        before = f", before `{reached}`" if reached else ""
-        return f"it begins in the model's own forward, outside of its modules{before}"
-    text = f"{seen.name.split('.')[-1]} {seen.kind}".lower()
-    hint = next((words for keys, words in HINTS if any(key in text for key in keys)), "")
-    return f"it begins in `{seen.name}` ({seen.kind})" + (f": {hint}" if hint else "")
-
-
-@contextmanager
-def record_modules(module: nn.Module) -> Iterator[list[_ModuleCall]]:
-    """Inputs and outputs of every module, in the order the modules finish."""
-    seen: list[_ModuleCall] = []
+def record_calls(subject: Subject, run: Callable[[], object]) -> Calls:
+    """The calls of all modules during `run`; none where no module is seen."""
+    seen: Calls = []
+    if subject.visible_module is None:
+        return seen
 
     def make_hook(name: str) -> Any:
         def hook(inner: nn.Module, args: Any, kwargs: Any, outputs: Any) -> None:
-            inputs = tuple(_tensors((args, kwargs)))
-            seen.append(_ModuleCall(name, type(inner).__name__, inputs, tuple(_tensors(outputs))))
+            inputs = list(_tensors((args, kwargs)))
+            seen.append(ModuleCall(name, type(inner).__name__, inputs, list(_tensors(outputs))))
 
         return hook
 
     hooks = [
         inner.register_forward_hook(make_hook(name), with_kwargs=True)
-        for name, inner in module.named_modules()
+        for name, inner in subject.visible_module.named_modules()
         if not isinstance(inner, torch.jit.ScriptModule)  # compiled modules take no hooks
     ]
     try:
-        yield seen
+        run()
     finally:
         for hook in hooks:
             hook.remove()
+    return seen
 
 
 def _tensors(item: Any, depth: int = 3) -> Iterator[Tensor]:
     """The tensors in nested tuples and mappings, copied: a module may write over its input."""
     if isinstance(item, Tensor):
         yield item.detach().clone()
-    elif depth and isinstance(item, tuple | list):
-        for part in item:
-            yield from _tensors(part, depth - 1)
-    elif depth and isinstance(item, Mapping):
-        for part in item.values():
+    elif depth and isinstance(item, tuple | list | Mapping):
+        for part in item.values() if isinstance(item, Mapping) else item:
             yield from _tensors(part, depth - 1)
 
 
-def _differ(
-    before: tuple[Tensor, ...],
-    now: tuple[Tensor, ...],
-    part: Part,
-    noise: Noise | None,
-) -> bool:
-    if len(before) != len(now):
+def _first_difference(
+    subject: Subject, before: Calls, now: Calls, part: Part, noise: Noise | None
+) -> Location:
+    if not before:
+        what = "its modules cannot be recorded" if subject.module else "a function shows no modules"
+        return Location("", f"{what}, so the place is not known")
+    if [call.name for call in before] != [call.name for call in now]:
+        return Location("", "the model calls other modules")
+    differ = partial(_differ, part=part, noise=noise)
+    pairs = list(zip(before, now, strict=True))
+    for one, two in pairs:
+        if not differ(one.outputs, two.outputs) or differ(one.inputs, two.inputs):
+            continue
+        if one.name:
+            text = f"{one.name.split('.')[-1]} {one.kind}".lower()
+            hint = next((words for keys, words in HINTS if any(key in text for key in keys)), "")
+            words = f"it begins in `{one.name}` ({one.kind})" + (f": {hint}" if hint else "")
+        else:
+            reached = next((a.name for a, b in pairs if differ(a.inputs, b.inputs)), "")
+            words = "it begins in the model's own forward, outside of its modules"
+            words += f", before `{reached}`" if reached else ""
+        return Location(one.name, words)
+    return Location("", "it begins outside of any module")
+
+
+def _differ(one: list[Tensor], two: list[Tensor], part: Part, noise: Noise | None) -> bool:
+    """Whether the compared part of any tensor differs by more than the model's noise."""
+    if len(one) != len(two):
         return True
-    return any(_moves(a, b, part, noise) for a, b in zip(before, now, strict=True))
+    for a, b in zip(map(part, one), map(part, two), strict=True):
+        if a is None or b is None:
+            continue  # it has no positions: a scalar, a table, a pooled vector
+        if a.shape != b.shape:
+            return True
+        if noise is None or not a.is_floating_point():
+            differs = not torch.equal(a, b)
+        else:
+            scale = float(finite_values(a).abs().nan_to_num().max()) or 1.0
+            limit = noise.threshold / (noise.scale or 1.0) * scale
+            gap = (finite_values(a) - finite_values(b)).abs()
+            differs = bool((gap.nan_to_num(posinf=torch.inf) > limit).any())
+        if differs:
+            return True
+    return False
 
 
-def _moves(a: Tensor, b: Tensor, part: Part, noise: Noise | None) -> bool:
-    """Whether the compared part differs by more than the model's noise."""
-    a_part, b_part = part(a), part(b)
-    if a_part is None or b_part is None:
-        return False  # it has no positions: a scalar, a table, a pooled vector
-    if a_part.shape != b_part.shape:
-        return True
-    if noise is None or not a.is_floating_point():
-        return not torch.equal(a_part, b_part)
-    scale = float(finite_values(a_part).abs().nan_to_num().max()) or 1.0
-    limit = noise.threshold / (noise.scale or 1.0) * scale
-    gap = (finite_values(a_part) - finite_values(b_part)).abs()
-    return bool((gap.nan_to_num(posinf=torch.inf) > limit).any())
+# ------------------------------------------------------------------------------ how far it looks
 
 
-def _positions_up_to(tensor: Tensor, shape: tuple[int, int], cut: int) -> Tensor | None:
-    """The part of a tensor at positions up to `cut`."""
-    axis = _time_axis(tensor, shape)
-    if axis is None:
-        return None
-    if tensor.shape[axis] == shape[0] * shape[1] != shape[1]:
-        tensor, axis = tensor.unflatten(axis, shape), axis + 1
-    return tensor.narrow(axis, 0, cut + 1)
+def leak_horizon(subject: Subject, leak: Leak, threshold: float) -> tuple[list[int], str]:
+    """Distances of the later tokens that change the prediction, and a phrase for people.
+
+    They are changed one at a time; in the middle of the text too, if the leak is near its end.
+    """
+    if leak.by_truncation:
+        return [], "at no later token, only at how many there are"
+    ids, changed, n = leak.situation.ids, leak.changed, leak.situation.length
+    before = leak.situation.logits(subject)
+    differs = (changed != ids).all(dim=0)  # a token that some row keeps is replaced by the next id
+    different = torch.where(differs, changed, (ids + 1) % subject.vocabulary)
+
+    def moves(at: int, other: Tensor) -> bool:
+        gap = movement(before, leak.situation.logits(subject, other))
+        return float(gap[leak.row, at]) > threshold
+
+    def change(at: int | Tensor, to: Tensor) -> Tensor:
+        other = ids.clone()
+        other[:, at] = to[:, at]
+        return other
+
+    middle = [] if leak.position < n - 2 or n > NEAR else [n // 3]
+    for at in (*middle, leak.position):
+        later = range(at + 1, min(n, at + 1 + NEAR))
+        distances = [j - at for j in later if moves(at, change(j, different))]
+        if distances:
+            return distances, _phrase(distances, len(later))
+    some = (changed != ids).any(dim=0).nonzero().flatten()
+    while len(some) > 1:  # bisection for one later token that alone changes the prediction
+        halves = some[: len(some) // 2], some[len(some) // 2 :]
+        some = next(
+            (half for half in halves if moves(leak.position, change(half, changed))), some[:0]
+        )
+    if not len(some):
+        return [], "ahead only when many later tokens change together"
+    distance = int(some[0]) - leak.position
+    return [distance], f"{distance} tokens ahead"
 
 
-def _first_row(tensor: Tensor, shape: tuple[int, int]) -> Tensor | None:
-    """The part of a tensor in the first row."""
-    if not tensor.ndim or tensor.shape[0] not in (shape[0], shape[0] * shape[1]):
-        return None
-    return tensor[: tensor.shape[0] // shape[0]]
-
-
-def _time_axis(tensor: Tensor, shape: tuple[int, int]) -> int | None:
-    """The axis as long as the text; the length is a prime no width is likely to share."""
-    batch, length = shape
-    for axis in (1, 2, 0, 3):
-        if axis < tensor.ndim and tensor.shape[axis] == length:
-            return axis
-    return 0 if tensor.ndim and tensor.shape[0] == batch * length else None
+def _phrase(distances: list[int], last: int) -> str:
+    """How far ahead, where `last` is the largest distance tried."""
+    if distances == [1]:
+        return "one token ahead"
+    if max(distances) >= last:
+        return "at the whole rest of the text"
+    return f"{'' if len(distances) == 1 else 'up to '}{max(distances)} tokens ahead"

@@ -7,7 +7,6 @@ float32 whatever its weights are. A movement too large to be rounding (LIMITS ·
 but a dependence on the batch, and is left to the audit batch-independence.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,15 +81,6 @@ def largest_movement(before: Tensor, after: Tensor) -> float:
     return float(movement(before, after).max())
 
 
-def noise_of(subject: Subject, probe: Probe) -> Noise:
-    """The noise on the first probe row; measured once and remembered."""
-    length = probe.short_length(subject)
-    key = f"noise {probe.seed} {length}"
-    if key not in subject.memo:
-        subject.memo[key] = _measure(subject, probe, length)
-    return subject.memo[key]
-
-
 class _CoarsestDtype(TorchDispatchMode):
     """Records the coarsest floating type that any operation returns."""
 
@@ -128,8 +118,13 @@ def logit_scale(logits: Tensor) -> float:
     return float((values * vary if bool(vary.any()) else values).abs().max())
 
 
-def _measure(subject: Subject, probe: Probe, length: int) -> Noise:
-    rows = probe.rows(subject, length)
+def noise_of(subject: Subject, probe: Probe) -> Noise:
+    """The noise on the first probe row; measured once and remembered."""
+    key = f"noise {probe.seed} {probe.short_length(subject)}"
+    return subject.remember(key, lambda: _measure(subject, probe.rows(subject)))
+
+
+def _measure(subject: Subject, rows: Tensor) -> Noise:
     one = rows[:1]
     base = subject.logits(one)
     scale = logit_scale(base)
@@ -138,25 +133,21 @@ def _measure(subject: Subject, probe: Probe, length: int) -> Noise:
     limit = scale * (INSIDE if coarser_inside else LIMITS[inside])
     # without a float64 copy a small leak looks like the rounding of a Fourier transform
     floor = scale * torch.finfo(inside).eps * (1 if subject.dtype == torch.float64 else ALONE)
-    movements = {
-        name: largest_movement(base, change())
-        for name, change in _neutral_changes(subject, rows).items()
-    }
+    answers = _neutral_changes(subject, rows)
+    movements = {name: largest_movement(base, answer) for name, answer in answers.items()}
     rounding = {name: value for name, value in movements.items() if value <= limit}
     return Noise(max(rounding.values(), default=0.0), scale, rounding, inside, limit, floor)
 
 
-def _neutral_changes(subject: Subject, rows: Tensor) -> dict[str, Callable[[], Tensor]]:
-    one, last = rows[:1], rows.shape[0] - 1
-
-    def other_threads() -> Tensor:
-        with use_threads(1 if torch.get_num_threads() > 1 else 2):
-            return subject.logits(one)
-
+def _neutral_changes(subject: Subject, rows: Tensor) -> dict[str, Tensor]:
+    """The logits of the first row, asked in ways that should not matter."""
+    one = rows[:1]
+    with use_threads(1 if torch.get_num_threads() > 1 else 2):
+        other_threads = subject.logits(one)
     return {
         "threads": other_threads,
-        "two copies": lambda: subject.logits(one.repeat(2, 1))[:1],
-        "five copies": lambda: subject.logits(one.repeat(5, 1))[-1:],
-        "neighbours": lambda: subject.logits(rows)[:1],
-        "order": lambda: subject.logits(rows.flip(0))[last : last + 1],
+        "two copies": subject.logits(one.repeat(2, 1))[:1],
+        "five copies": subject.logits(one.repeat(5, 1))[-1:],
+        "neighbours": subject.logits(rows)[:1],
+        "order": subject.logits(rows.flip(0))[-1:],
     }

@@ -7,17 +7,18 @@ change the ids it is given.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.probing.isolation import isolate
+from attnlab.audit.probing.isolation import NoDropout, fixed_random_state, restore_state, set_mode
 
+T = TypeVar("T")
 AttentionMask = Tensor | None  # bool, batch × pos: True is a real token, False is padding
 Forward = Callable[[Tensor, AttentionMask], Tensor]
 LabelledForward = Callable[[Tensor, Tensor], Tensor]  # ids and labels -> logits
@@ -76,7 +77,13 @@ class Subject:
     @contextmanager
     def mode(self, *, training: bool = False, fresh: bool = True) -> Iterator[None]:
         """Isolate calls of the model in this mode; a function stays in the mode it has."""
-        with isolate(self.module, self.inner, training=training, fresh=fresh):
+        with ExitStack() as stack:
+            if fresh:
+                stack.enter_context(restore_state(self.visible_module))
+                stack.enter_context(fixed_random_state())
+            stack.enter_context(set_mode(self.module, training=training))
+            if training:
+                stack.enter_context(NoDropout())
             yield
 
     @property
@@ -94,19 +101,15 @@ class Subject:
 
     @cached_property
     def size(self) -> int:
-        """Number of parameters; estimated where they cannot be seen."""
+        """Number of parameters; where none is seen, estimated from the time a call takes."""
         if self.visible_module is None:
-            return self._estimate_size()
+            ids = torch.zeros(1, self.fitting(16), dtype=torch.long)
+            self.logits(ids)
+            start = perf_counter()
+            self.logits(ids)
+            return int((perf_counter() - start) / ids.numel() * SPEED)
         captured = self.visible_module.buffers() if self.module is None else ()  # of a function
         return sum(p.numel() for p in (*self.visible_module.parameters(), *captured))
-
-    def _estimate_size(self) -> int:
-        """Estimated from the time a call takes."""
-        ids = torch.zeros(1, self.fitting(16), dtype=torch.long)
-        self.logits(ids)
-        start = perf_counter()
-        self.logits(ids)
-        return int((perf_counter() - start) / ids.numel() * SPEED)
 
     def rows_per_call(self, length: int) -> int:
         """Most rows in a call, so that scores and logits fit the processor's cache, or memory."""
@@ -140,8 +143,12 @@ class Subject:
 
     def finest(self) -> "Subject":
         """A float64 copy (float32 of a large model) if one can be made and run, else the model."""
-        from attnlab.audit.probing.float64 import finest_copy
+        from attnlab.audit.probing.copies import finest_copy
 
-        if "finest" not in self.memo:
-            self.memo["finest"] = finest_copy(self)
-        return self.memo["finest"] or self
+        return self.remember("finest", lambda: finest_copy(self)) or self
+
+    def remember(self, key: str, measure: Callable[[], T]) -> T:
+        """What `measure` gives, called once for this subject."""
+        if key not in self.memo:
+            self.memo[key] = measure()
+        return self.memo[key]

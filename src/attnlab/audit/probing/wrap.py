@@ -5,7 +5,7 @@ token where the forward accepts them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,13 +14,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.probing.cache import module_cache
-from attnlab.audit.probing.call_convention import CallConvention, Caller, find_call_convention
+from attnlab.audit.probing.call_convention import (
+    Caller,
+    attempt,
+    find_call_convention,
+    longest_input,
+)
 from attnlab.audit.probing.closure import captured_modules, on_cpu
 from attnlab.audit.probing.isolation import restore_state
-from attnlab.audit.probing.output import longest_input
-from attnlab.audit.probing.rebuild import rebuild, why_not_rebuilt
 from attnlab.audit.probing.subject import AttentionMask, Subject
+from attnlab.audit.probing.wrap_module import module_cache, rebuild, why_not_rebuilt
 from attnlab.audit.probing.wrap_transformers import transformers_subject
 from attnlab.core.errors import UsageError
 from attnlab.models.function import FunctionModel
@@ -39,11 +42,11 @@ def subject_of(model: Any, name: str | None = None) -> Subject:
         return wrap(model.function, name or model.name)
     if isinstance(model, GPT):
         return _gpt(model, name or model.name)
-    pretrained = hasattr(model, "config") and hasattr(model, "save_pretrained")
-    if isinstance(model, nn.Module) and pretrained:
-        return transformers_subject(model, name or type(model).__name__)
     if isinstance(model, nn.Module):
-        return _module(model, name or type(model).__name__)
+        pretrained = hasattr(model, "config") and hasattr(model, "save_pretrained")
+        return (transformers_subject if pretrained else _module)(
+            model, name or type(model).__name__
+        )
     if callable(model):
         return _callable(model, name or getattr(model, "__name__", "function"))
     raise UsageError(f"{type(model).__name__} is not a model: give a module or a function of ids")
@@ -54,100 +57,74 @@ def _special(model: HubModel) -> tuple[int, ...]:
     return tuple(i for i in ids if i is not None and 0 <= i < model.vocabulary)
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What calling a forward has told about it."""
-
-    convention: CallConvention
-    vocabulary: int
-    context: int
-    per_position: bool
-    step: int
-
-    def subject(self, function: Callable[..., Any], name: str, **more: Any) -> Subject:
-        """The subject of a function or module with these facts."""
-        caller = Caller(function, self.convention, name)
-        return Subject(
-            name,
-            caller,
-            self.vocabulary,
-            self.context,
-            step=self.step,
-            takes_mask=self.convention.mask is not None,
-            per_position=self.per_position,
-            labelled=None if self.convention.labels is None else caller.labelled,
-            **more,
-        )
+def _callable(function: Callable[..., Any], name: str) -> Subject:
+    """A function: its answers are seen, and the modules that it uses."""
+    return replace(_explore(function, name), inner=captured_modules(function))
 
 
 @torch.no_grad()
-def _find_facts(function: Callable[..., Any], name: str) -> _Facts:
+def _explore(function: Callable[..., Any], name: str) -> Subject:
+    """A function, or the forward of a module, with what calling it tells."""
     with on_cpu(captured_modules(function)):
         caller, step = find_call_convention(function, name)
-        width, per_position, context = _shape(caller, step)
-        known = _vocabulary_of(caller, width, step)
-    return _Facts(caller.convention, known, context, per_position, step)
-
-
-def _callable(function: Callable[..., Any], name: str) -> Subject:
-    """A function: its answers are seen, and the modules that it uses."""
-    return _find_facts(function, name).subject(function, name, inner=captured_modules(function))
-
-
-def _module(module: nn.Module, name: str, facts: _Facts | None = None) -> Subject:
-    """Anyone's module; `facts` are given for a copy, of which they are known."""
-    if facts is None:
-        with restore_state(module):
-            module.eval()
-            facts = _find_facts(module, name)
-    return facts.subject(
-        module,
+        length = 3 if step == 1 else step
+        logits = caller(torch.zeros(1, length, dtype=torch.long), None)
+        if logits.shape[1] != length == logits.shape[2] and logits.shape[1] > 1:
+            raise UsageError(
+                f"{name}: must give logits (batch, length, vocabulary), gave "
+                f"{tuple(logits.shape)}: length comes last"
+            )
+        context = longest_input(caller, step)
+        vocabulary = _vocabulary_of(caller, logits.shape[-1], length)
+    return Subject(
         name,
-        module=module,
-        rewrap=partial(_module, name=name, facts=facts),
-        cache=module_cache(module, name),
-        **_save_load_of(module, name, facts),
+        caller,
+        vocabulary,
+        context,
+        takes_mask=caller.mask is not None,
+        per_position=logits.shape[1] == length,
+        labelled=None if caller.labels is None else caller.labelled,
+        step=step,
     )
 
 
-def _save_load_of(module: nn.Module, name: str, facts: _Facts) -> dict[str, Any]:
+def _module(module: nn.Module, name: str, like: Subject | None = None) -> Subject:
+    """Anyone's module; `like` is given for a copy: the subject of which it is one."""
+    if like is None:
+        with restore_state(module):
+            module.eval()
+            like = _explore(module, name)
+    caller = replace(cast(Caller, like.forward), function=module)
+    return replace(
+        like,
+        forward=caller,
+        labelled=None if caller.labels is None else caller.labelled,
+        module=module,
+        rewrap=partial(_module, name=name, like=like),
+        cache=module_cache(module, name),
+        memo={},
+        **_save_load_of(module, name, like),
+    )
+
+
+def _save_load_of(module: nn.Module, name: str, like: Subject) -> dict[str, Any]:
     """Its own method `save_load()`, else a second model built and given the same weights."""
     again = getattr(module, "save_load", None)
     if callable(again):
         return {"save_load": lambda: subject_of(again(), name)}
     if reason := why_not_rebuilt(module):
         return {"unsaved": reason}
-    return {"save_load": lambda: _module(rebuild(module), name, facts)}
+    return {"save_load": lambda: _module(rebuild(module), name, like)}
 
 
-def _shape(caller: Caller, step: int) -> tuple[int, bool, int]:
-    """Width of the logits, whether every position has some, and the longest input that runs."""
-    length = 3 if step == 1 else step
-    logits = caller(torch.zeros(1, length, dtype=torch.long), None)
-    if logits.shape[1] != length == logits.shape[2] and logits.shape[1] > 1:
-        raise UsageError(
-            f"{caller.name}: must give logits (batch, length, vocabulary), gave "
-            f"{tuple(logits.shape)}: length comes last"
-        )
-    return logits.shape[-1], logits.shape[1] == length, longest_input(caller, step)
-
-
-def _vocabulary_of(caller: Caller, width: int, step: int) -> int:
+def _vocabulary_of(caller: Caller, width: int, length: int) -> int:
     """How many ids it can read: its embedding may be smaller than its logits are wide."""
-
-    def reads(last: int) -> bool:
-        ids = torch.full((1, 3 if step == 1 else step), last)
-        try:
-            with torch.no_grad():
-                caller(ids, None)
-        except Exception:  # anyone's code
-            return False
-        return True
-
     low, high = 0, width
     while high - low > 1:
         middle = high - 1 if high == width and low == 0 else (low + high) // 2
-        low, high = (middle, high) if reads(middle) else (low, middle)
+        ids = torch.full((1, length), middle)
+        reads = attempt(lambda ids=ids: caller(ids, None)) is not None
+        low, high = (middle, high) if reads else (low, middle)
     return low + 1
 
 

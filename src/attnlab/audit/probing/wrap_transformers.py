@@ -10,7 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.probing.output import TRIED_CONTEXTS, extract_logits, longest_input, runs
+from attnlab.audit.probing.call_convention import (
+    TRIED_CONTEXTS,
+    extract_logits,
+    longest_input,
+    runs,
+)
 from attnlab.audit.probing.subject import AttentionMask, Subject
 from attnlab.core.errors import UsageError
 from attnlab.models.hub import quiet
@@ -26,6 +31,7 @@ def transformers_subject(library: Any, name: str, special: tuple[int, ...] = ())
     vocabulary = getattr(settings, "vocab_size", 0) or library.get_input_embeddings().num_embeddings
     context = int(getattr(settings, "max_position_embeddings", 0) or TRIED_CONTEXTS[0])
     pad = getattr(settings, "pad_token_id", None)
+    packed = getattr(library, "quantization_method", None)
     with torch.no_grad():
         probe = forward(torch.ones(1, 3, dtype=torch.long, device=library.device), None)
         if context <= TRIED_CONTEXTS[0] and not runs(forward, context):
@@ -41,7 +47,7 @@ def transformers_subject(library: Any, name: str, special: tuple[int, ...] = ())
         per_position=probe.shape[1] == 3,
         cache=_cache_of(library, frozenset(known)),
         rewrap=lambda made: transformers_subject(_use_eager_experts(made), name, special),
-        save_load=_save_load_of(library, name, special),
+        save_load=partial(_save_load, library, name, special) if packed is None else None,
         unsaved="its weights were unpacked from another format, such as GGUF",
         special=special,
         pad=pad if isinstance(pad, int) and 0 <= pad < vocabulary else None,
@@ -102,14 +108,7 @@ def _cache_of(library: Any, known: frozenset[str]) -> Any:
     return None if word is None else _restore_submodules(library)(cache)
 
 
-def _save_load_of(library: Any, name: str, special: tuple[int, ...]) -> Any:
-    """None for weights that were unpacked."""
-    if getattr(library, "quantization_method", None) is not None:
-        return None
-    return partial(_save_and_load, library, name, special)
-
-
-def _save_and_load(library: Any, name: str, special: tuple[int, ...]) -> Subject:
+def _save_load(library: Any, name: str, special: tuple[int, ...]) -> Subject:
     with TemporaryDirectory() as folder, quiet():
         library.save_pretrained(folder)
         again = type(library).from_pretrained(folder, dtype=library.dtype)

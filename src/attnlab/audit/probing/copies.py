@@ -1,18 +1,19 @@
-"""The same model in float64, in which rounding is 1e-15 and a leak is as large as before.
+"""Copies of a model in which more is seen: in float64, and without weights that are all zero.
 
-A small model is copied in float64; a large one that is stored in 16 bits, in float32. Many a model
-computes its norms in float32, or its blocks in bfloat16, whatever its weights are: inside
-`float64_casts` every cast to a coarser float is a cast to float64. A function is followed into the
-modules it uses, whose weights are float64 while it runs. A copy that raises, gives NaN where the
-model gives none, or answers differently, is not used.
+In float64 rounding is 1e-15 and a leak is as large as before. A small model is copied in float64; a
+large one that is stored in 16 bits, in float32. Many a model computes its norms in float32, or its
+blocks in bfloat16, whatever its weights are: inside `float64_casts` every cast to a coarser float
+is a cast to float64. A function is followed into the modules it uses, whose weights are float64
+while it runs. A copy that raises, gives NaN where the model gives none, or answers differently, is
+not used. Weights that are all zero, as some start their training, hide what they are multiplied
+with: an audit can ask a copy in which they hold small random values.
 """
 
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,6 @@ from torch.overrides import TorchFunctionMode
 from attnlab.audit.probing.noise import LIMITS, coarsest_dtype, finite_values, largest_movement
 from attnlab.audit.probing.subject import Subject
 
-P = ParamSpec("P")
-R = TypeVar("R")
 TOLERANCE = 30  # times what rounding should move: a copy that differs by more is another model
 COARSE = (torch.float32, torch.float16, torch.bfloat16)
 CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
@@ -91,15 +90,6 @@ def float64_casts() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _with_float64_casts(function: Callable[P, R]) -> Callable[P, R]:
-    @wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        with float64_casts():
-            return function(*args, **kwargs)
-
-    return run
-
-
 # ------------------------------------------------------------------------------------ the copies
 
 
@@ -114,13 +104,13 @@ def _copy(subject: Subject, wanted: torch.dtype, *, casts: bool) -> Subject:
 def _ignore_casts(subject: Subject) -> Subject:
     """Every call of the model runs with casts to float64; so does what it is rewrapped as."""
     calls: dict[str, Any] = {
-        call: _with_float64_casts(getattr(subject, call))
+        call: float64_casts()(getattr(subject, call))
         for call in ("forward", "labelled", "cache")
         if getattr(subject, call) is not None
     }
     rewrap = subject.rewrap
     if rewrap is not None:
-        calls["rewrap"] = lambda module: _ignore_casts(_with_float64_casts(rewrap)(module))
+        calls["rewrap"] = lambda module: _ignore_casts(float64_casts()(rewrap)(module))
     return replace(subject, **calls)
 
 
@@ -131,11 +121,7 @@ def _copy_function(subject: Subject) -> Subject:
     float64: dict[Tensor, Tensor] = {}
 
     def within(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def run(*args: Any) -> Tensor:
-            with _float64_weights(inner, float64), float64_casts():
-                return call(*args)
-
-        return run
+        return _float64_weights(inner, float64)(float64_casts()(call))
 
     labelled = None if subject.labelled is None else within(subject.labelled)
     return replace(subject, forward=within(subject.forward), labelled=labelled, memo={})
@@ -185,3 +171,37 @@ def _answers_agree(subject: Subject, made: Subject, *, compare: bool) -> bool:
         if compare and largest_movement(original, copied) > limit * scale:
             return False
     return True
+
+
+# ---------------------------------------------------------------------------- weights of zero
+
+
+def zero_weights(subject: Subject) -> list[str]:
+    """Names of weights that hold nothing but zeros; biases often do and hide nothing."""
+    named = [] if subject.module is None else subject.module.named_parameters()
+    return [
+        name
+        for name, p in named
+        if p.is_floating_point() and p.numel() and "bias" not in name.lower() and not bool(p.any())
+    ]
+
+
+def fill_zero_weights(subject: Subject) -> Subject | None:
+    """A copy with small random values in its all-zero weights, made once; None: there are none."""
+    return subject.remember("filled", lambda: _filled_copy(subject))
+
+
+def _filled_copy(subject: Subject) -> Subject | None:
+    zero = zero_weights(subject)
+    if subject.module is None or subject.rewrap is None or not zero:
+        return None
+    try:
+        module = copy.deepcopy(subject.module)
+        generator = torch.Generator().manual_seed(11)
+        with torch.no_grad():
+            for name in zero:
+                weight = module.get_parameter(name)
+                weight.copy_(0.1 * torch.randn(weight.shape, generator=generator))
+        return replace(subject.rewrap(module), name=subject.name, special=subject.special)
+    except Exception:  # anyone's code
+        return None

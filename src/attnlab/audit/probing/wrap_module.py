@@ -1,22 +1,81 @@
-"""A second model of the same class that loads the weights of the first, as from a checkpoint.
+"""What anyone's module offers: decoding with its cache, and a second model of its class.
 
-Possible where the constructor needs no argument, or only a config that the model carries. Whatever
-differs between the two models is not among the saved weights.
+The cache is a method `cached(chunks)`, or has the usual form: forward takes it under one of
+CACHE_NAMES and returns it as an attribute, a key, or the second item of a tuple. The second model
+loads the weights of the first, as from a checkpoint; it can be built where the constructor needs no
+argument, or only a config that the model carries. Whatever differs between the two models is not
+among the saved weights.
 """
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from attnlab.audit.registry import describe_error
+from attnlab.audit.finding import describe_error
+from attnlab.audit.probing.call_convention import (
+    POSITION_NAMES,
+    extract_logits,
+    first_known,
+    get_field,
+)
+from attnlab.audit.probing.subject import Cache
 from attnlab.core.errors import UsageError
 
+CACHE_NAMES = (
+    "past_key_values",
+    "past_key_value",
+    "past_kv",
+    "kv_cache",
+    "past",
+    "cache",
+    "layer_past",
+    "cache_params",
+    "state",
+)
 CONFIG_NAMES = ("config", "cfg", "args", "conf", "settings")
-LARGEST = 20_000_000  # parameters
+LARGEST = 20_000_000  # parameters of a model that is built a second time
+
+
+def module_cache(module: nn.Module, name: str) -> Cache | None:
+    """The logits of consecutive chunks; None where forward takes no cache."""
+    step = getattr(module, "cached", None)
+    if callable(step):
+        return step  # pyright: ignore[reportReturnType]
+    try:
+        known = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return None
+    argument, positions = first_known(CACHE_NAMES, known), first_known(POSITION_NAMES, known)
+    if argument is None:
+        return None
+    more = {"use_cache": True} if "use_cache" in known else {}
+
+    def cache(chunks: Sequence[Tensor]) -> list[Tensor]:
+        past, done, logits = None, 0, []
+        for chunk in chunks:
+            given: dict[str, Any] = {argument: past, **more}
+            if positions is not None:
+                given[positions] = torch.arange(done, done + chunk.shape[1]).expand_as(chunk)
+            output = module(chunk, **given)
+            past, done = _returned_cache(output, argument), done + chunk.shape[1]
+            logits.append(extract_logits(output, chunk, name))
+        return logits
+
+    return cache
+
+
+def _returned_cache(output: Any, argument: str) -> Any:
+    """The cache that a forward returned, for the next chunk."""
+    for name in (argument, *CACHE_NAMES):
+        if (inner := get_field(output, name)) is not None:
+            return inner
+    if isinstance(output, tuple | list) and len(output) > 1 and output[1] is not None:
+        return output[1]
+    raise UsageError("its forward returns no cache")
 
 
 def why_not_rebuilt(module: nn.Module) -> str:
