@@ -26,12 +26,7 @@ P = ParamSpec("P")
 Need = Callable[..., str | None]
 AuditVerdict = Literal["fail", "could-not-be-judged", "pass", "not-applicable"]
 NOT_JUDGED: AuditVerdict = "could-not-be-judged"
-AUDIT_MARKS: dict[str, str] = {
-    "fail": "✗",
-    NOT_JUDGED: "?",
-    "pass": "✓",
-    "not-applicable": "–",
-}
+AUDIT_MARKS: dict[str, str] = {"fail": "✗", NOT_JUDGED: "?", "pass": "✓", "not-applicable": "–"}
 
 
 @dataclass(frozen=True)

@@ -103,11 +103,7 @@ def pad_prompts(
 
 
 def run(
-    model: LanguageModel,
-    rows: Sequence[Row],
-    filters: Filters,
-    stop: Stop,
-    on_token: OnToken,
+    model: LanguageModel, rows: Sequence[Row], filters: Filters, stop: Stop, on_token: OnToken
 ) -> None:
     """Generate every row to its end."""
     ids, key_padding_mask = pad_prompts([row.prompt for row in rows], model.context)

@@ -167,11 +167,7 @@ def _positions_to_try(length: int, count: int, seed: int) -> list[int]:
 
 
 def _sweep_text(
-    subject: Subject,
-    situation: Situation,
-    probe: Probe,
-    cuts: Sequence[int],
-    threshold: float,
+    subject: Subject, situation: Situation, probe: Probe, cuts: Sequence[int], threshold: float
 ) -> Leak:
     """The largest movement over a batch of copies, each changed after another position."""
     ids, n = situation.ids, situation.length

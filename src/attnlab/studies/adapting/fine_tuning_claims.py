@@ -5,12 +5,7 @@ import math
 from attnlab.audit.checks.collapse import MOST
 from attnlab.lab.claim import Claim, Reported, judge, judge_difference
 from attnlab.measure.intervals import Estimate, difference_of_shares, mean_interval
-from attnlab.studies.adapting.evidence import (
-    AdaptArms,
-    add_uncertainty,
-    has_collapsed,
-    no_collapse,
-)
+from attnlab.studies.adapting.evidence import AdaptArms, add_uncertainty, has_collapsed, no_collapse
 from attnlab.studies.adapting.fine_tuning import FineTuning, Run, named_early
 from attnlab.studies.adapting.study import rate_text
 
