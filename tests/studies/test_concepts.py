@@ -500,5 +500,7 @@ def test_the_smoke_scale_runs_to_its_report(tmp_path: Path) -> None:
     assert {"pair", "merges", "bits", "units", "ids", "order"} == {
         f["name"] for f in done.results["figures"]
     }
-    exact = [c.verdict for c in conclusions(done).claims if c.estimate.exact]
-    assert set(exact) == {"holds"} and len(exact) == 9
+    exact = {c.name: c.verdict for c in conclusions(done).claims if c.estimate.exact}
+    masked = {f"masked-{what}" for what in ("chosen", "mask", "random", "kept")}
+    assert masked | {"pair-form", "gradients-add", "same-merges", "markers-stay"} <= exact.keys()
+    assert set(exact.values()) == {"holds"} and len(exact) == 13
