@@ -1,16 +1,36 @@
-"""apply: scores, weights and output of a given query, by softmax or by argmax."""
+"""apply: attention of a given query, by softmax or by argmax; hard attention and its gradients.
+
+    argmax             output = v_i, i the key of the highest score (the first of equals):
+                       d output / d query = d output / d keys = 0 wherever no two scores tie;
+                       d output / d values = the one-hot weights, so values still train
+    softmax at T       d output / d query = (scale / T) sum_i w_i (v_i - output) k_i^T, which falls
+                       like exp(-gap / T) / T as T -> 0, gap = highest minus second-highest score
+    straight-through   argmax in the forward pass, softmax at T in the backward pass: autograd's
+                       gradient is not that of the output, which by finite differences is 0
+
+Every Jacobian is measured twice, by autograd through the parts of `attnlab.parts.normalise` and by
+central differences of the forward pass. Norms are Frobenius norms of Jacobians.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnlab.construct.hard import highest_scores
 from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
 from attnlab.construct.numerics import Array
 from attnlab.construct.result import name_keys, plain
+from attnlab.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+KINDS = ("softmax", "argmax", "straight-through")
+_STEP = 1e-5  # of a score, in units of T: near the cube root of machine epsilon
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,3 +99,141 @@ def apply(
         lead=float(scores.max() - rest.max()) if rest.size else None,
         scale=inputs.scale,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class HardAttention:
+    """The result of argmax attention; of all `ties` for the highest score the first wins."""
+
+    index: int
+    ties: tuple[int, ...]
+    gap: float | None  # highest score minus the next lower one; None where all scores tie
+    weights: Array
+    output: Array
+
+
+@dataclass(frozen=True)
+class JacobianNorms:
+    """Norms of d output / d (query, keys, values), by autograd and by finite differences.
+
+    `floor` is the smallest derivative that finite differences can tell from rounding.
+    """
+
+    kind: str
+    temperature: float
+    query: float
+    keys: float
+    values: float
+    query_difference: float
+    keys_difference: float
+    values_difference: float
+    floor: float
+
+
+def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> HardAttention:
+    """The value of the key with the highest score; keys that tie up to rounding are all listed."""
+    k, q, v, factor = _check(keys, query, values, scale)
+    scores, ties = highest_scores(k, q, factor)
+    rest = np.delete(scores, ties)
+    weights = np.zeros(len(k))
+    weights[ties[0]] = 1.0
+    gap = float(scores.max() - rest.max()) if rest.size else None
+    return HardAttention(ties[0], ties, gap, weights, v[ties[0]].copy())
+
+
+def highest_scores(keys: Array, query: Array, factor: float) -> tuple[Array, tuple[int, ...]]:
+    """All scores, and the keys whose score is the highest up to rounding."""
+    scores = factor * (keys @ query)
+    # Rounding of a sum of h products, in units of the largest of them.
+    size = factor * float((np.abs(keys) @ np.abs(query)).max())
+    near = 4 * keys.shape[1] * np.finfo(np.float64).eps * size
+    return scores, tuple(int(i) for i in np.flatnonzero(scores >= scores.max() - near))
+
+
+def jacobian_norms(
+    keys: Any,
+    query: Any,
+    values: Any,
+    kind: str = "softmax",
+    temperature: float = 1.0,
+    scale: Scale = 1.0,
+) -> JacobianNorms:
+    """The norms of the three Jacobians, each by autograd and by central differences."""
+    k, q, v, factor = _check(keys, query, values, scale)
+    if kind not in KINDS:
+        from attnlab.core.config import suggest
+
+        raise UsageError(f"unknown kind of attention {kind!r}: {suggest(kind, KINDS)}")
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise UsageError(f"a temperature must be above 0: got {temperature!r}")
+    attend = _forward(kind, factor / temperature)
+    by_autograd = _autograd(attend, q, k, v)
+    # The output varies on the scale of scores that change by T: the step is a part of that.
+    bend = temperature / factor
+    by_difference = _differences(attend, (q, k, v), bend)
+    size = max(float(np.abs(k).max()), float(np.abs(q).max()))
+    floor = float(np.finfo(np.float64).eps * np.linalg.norm(v) * size / (_STEP * bend))
+    return JacobianNorms(kind, float(temperature), *by_autograd, *by_difference, floor)
+
+
+def _check(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
+    inputs = AttentionInputs.check(keys, scale, values)
+    if inputs.values is None:
+        raise UsageError("values are needed, one per key")
+    q = check_vector(query, inputs.keys.shape[1], "query")
+    return inputs.keys, q, inputs.values, inputs.scale
+
+
+def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The function (query, keys, values) -> output, built from the part that models use."""
+    import torch
+
+    from attnlab.parts.normalise import Normalise
+    from attnlab.parts.part import Dims
+
+    part = Normalise.variants[kind].Config().build(Dims(1, 1, 1, 1), torch.Generator())
+
+    def attend(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        scores = factor * (keys @ query)
+        allowed = torch.ones(1, 1, 1, len(keys), dtype=torch.bool)
+        return part(scores[None, None, None], allowed)[0, 0, 0] @ values
+
+    return attend
+
+
+def _autograd(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor], *inputs: Array
+) -> tuple[float, float, float]:
+    import torch
+
+    jacobians = torch.autograd.functional.jacobian(
+        attend, tuple(torch.tensor(part, dtype=torch.float64) for part in inputs)
+    )
+    query, keys, values = (float(torch.linalg.vector_norm(part)) for part in jacobians)
+    return query, keys, values
+
+
+def _differences(
+    attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+    inputs: tuple[Array, Array, Array],
+    bend: float,
+) -> tuple[float, float, float]:
+    """Norms of (f(x + e) - f(x - e)) / 2e over every entry; the error is of order e^2 + EPS / e."""
+    import torch
+
+    query, keys, _ = inputs
+    other = (float(np.abs(keys).max()), float(np.abs(query).max()), 1.0)
+    norms: list[float] = []
+    for place, part in enumerate(inputs):
+        # A score moves by factor * step * other; in the values the output is linear.
+        step = _STEP * (bend if place < 2 else 1.0) / (other[place] or 1.0)
+        total = 0.0
+        for entry in np.ndindex(part.shape):
+            ends: list[Tensor] = []
+            for sign in (1, -1):
+                moved = [torch.tensor(item, dtype=torch.float64) for item in inputs]
+                moved[place][entry] += sign * step
+                ends.append(attend(moved[0], moved[1], moved[2]))
+            total += float(((ends[0] - ends[1]) / (2 * step)).square().sum())
+        norms.append(total**0.5)
+    return norms[0], norms[1], norms[2]

@@ -15,8 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.certificates import hull_certificate, norm_certificate
-from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.equal_weight import (
+    EqualWeightProblem,
+    equal_weight_problem,
+    hull_certificate,
+    norm_certificate,
+)
 from attnlab.construct.hull import Infimum, infimum
 from attnlab.construct.inputs import AttentionInputs, Scale, check_members, check_weight
 from attnlab.construct.log_sum_exp import log_sum_and_softmax

@@ -18,18 +18,15 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.cone import find_direction, null_space
-from attnlab.construct.conflict import (
-    describe_conflict,
-    proves_infeasible,
-    strongest_refutation,
-)
-from attnlab.construct.convex_solver import shortest_query
-from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.design_problem import DesignProblem, shortest_query
 from attnlab.construct.design_report import (
+    describe_conflict,
     explain_failure,
     infeasible,
+    proves_infeasible,
     replace_free_keys,
     report_before,
+    strongest_refutation,
 )
 from attnlab.construct.goals import Goal, Target
 from attnlab.construct.inputs import AttentionInputs, Scale, attention_weights, check_members

@@ -16,15 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.certificates import member_coefficients
-from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
-from attnlab.construct.faces import least_face
-from attnlab.construct.hull import Infimum, attained_infimum
+from attnlab.construct.equal_weight import (
+    EqualWeightProblem,
+    equal_weight_problem,
+    member_coefficients,
+)
+from attnlab.construct.hull import Infimum, attained_infimum, least_face
 from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
 from attnlab.construct.min_norm import min_norm_query
-from attnlab.construct.numerics import EPS, Array, entropy, largest_norm, log_sum_exp
+from attnlab.construct.numerics import (
+    EPS,
+    Array,
+    entropy,
+    largest_norm,
+    log_sum_exp,
+    normalise_rows,
+    orthonormal_basis,
+)
 from attnlab.construct.result import Construction
-from attnlab.construct.span import normalise_rows, orthonormal_basis
 from attnlab.core.errors import UsageError
 
 _SUM = 1e-6  # how far from 1 the sum of a target may be

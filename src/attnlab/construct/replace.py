@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
-from attnlab.construct.infeasibility import (
+from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_vector
+from attnlab.construct.numerics import Array, logit, sigmoid
+from attnlab.construct.result import Construction, name_keys
+from attnlab.construct.segment import (
+    Interval,
+    Segment,
     balanced_logit,
     explain_infeasible,
     member_scores,
 )
-from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_vector
-from attnlab.construct.numerics import Array, logit, sigmoid
-from attnlab.construct.result import Construction, name_keys
-from attnlab.construct.segment import Interval, Segment
 
 _INSIDE = 1e-10  # of a score: the weight exceeds the one asked for by this much
 _NEAR = 1e-3  # weight by which the best key falls short of a limit that is not attained

@@ -30,9 +30,12 @@ from attnlab.construct.inputs import (
     check_pair,
     resolve_scale,
 )
-from attnlab.construct.moments import softmax_moments
 from attnlab.construct.numerics import Array
-from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
+from attnlab.construct.score_distribution import (
+    ScoreDistribution,
+    probability_negative,
+    softmax_moments,
+)
 from attnlab.core.errors import UsageError
 
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.moments import STEP, softmax_moments
 from attnlab.construct.robustness import (
     HeadComparison,
     Robustness,
     compare_heads,
     noisy_covariances,
 )
-from attnlab.construct.score_distribution import ScoreDistribution
+from attnlab.construct.score_distribution import STEP, ScoreDistribution, softmax_moments
 from attnlab.lab.trial import Outcome, Trial
 from attnlab.studies.head_robustness.plan import EQUAL, VARIES
 from attnlab.studies.head_robustness.trial import ARMS, BINS, FINE, with_value
