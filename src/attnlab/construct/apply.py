@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
-from attnlab.construct.numerics import Array
+from attnlab.construct.numerics import EPS, Array
 from attnlab.construct.result import name_keys, plain
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
 
 KINDS = ("softmax", "argmax", "straight-through")
 _STEP = 1e-5  # of a score, in units of T: near the cube root of machine epsilon
@@ -66,17 +65,7 @@ class Attention:
 
     def as_json(self) -> dict[str, Any]:
         """The fields as lists and numbers, without those that do not apply."""
-        fields = {
-            "kind": self.kind,
-            "query": self.query,
-            "scores": self.scores,
-            "weights": self.weights,
-            "output": self.output,
-            "ties": self.ties,
-            "lead": self.lead,
-            "scale": self.scale,
-            "why": self.why,
-        }
+        fields = {**vars(self), "why": self.why}
         return plain({name: value for name, value in fields.items() if value is not None})
 
 
@@ -132,13 +121,12 @@ class JacobianNorms:
 
 def hard_attention(keys: Any, query: Any, values: Any, scale: Scale = 1.0) -> HardAttention:
     """The value of the key with the highest score; keys that tie up to rounding are all listed."""
-    k, q, v, factor = _check(keys, query, values, scale)
-    scores, ties = highest_scores(k, q, factor)
-    rest = np.delete(scores, ties)
-    weights = np.zeros(len(k))
-    weights[ties[0]] = 1.0
-    gap = float(scores.max() - rest.max()) if rest.size else None
-    return HardAttention(ties[0], ties, gap, weights, v[ties[0]].copy())
+    if values is None:
+        raise UsageError("values are needed, one per key")
+    found = apply(keys, query, values, scale, hard=True)
+    index = found.ties[0]
+    output = np.array(values, np.float64)[index]
+    return HardAttention(index, found.ties, found.lead, found.weights, output)
 
 
 def highest_scores(keys: Array, query: Array, factor: float) -> tuple[Array, tuple[int, ...]]:
@@ -146,7 +134,7 @@ def highest_scores(keys: Array, query: Array, factor: float) -> tuple[Array, tup
     scores = factor * (keys @ query)
     # Rounding of a sum of h products, in units of the largest of them.
     size = factor * float((np.abs(keys) @ np.abs(query)).max())
-    near = 4 * keys.shape[1] * np.finfo(np.float64).eps * size
+    near = 4 * keys.shape[1] * EPS * size
     return scores, tuple(int(i) for i in np.flatnonzero(scores >= scores.max() - near))
 
 
@@ -159,32 +147,38 @@ def jacobian_norms(
     scale: Scale = 1.0,
 ) -> JacobianNorms:
     """The norms of the three Jacobians, each by autograd and by central differences."""
-    k, q, v, factor = _check(keys, query, values, scale)
-    if kind not in KINDS:
-        from attnlab.core.config import suggest
+    import torch
 
+    from attnlab.core.config import suggest
+
+    inputs = AttentionInputs.check(keys, scale, values)
+    k, v = inputs.keys, inputs.values
+    if v is None:
+        raise UsageError("values are needed, one per key")
+    q = check_vector(query, k.shape[1], "query")
+    if kind not in KINDS:
         raise UsageError(f"unknown kind of attention {kind!r}: {suggest(kind, KINDS)}")
     if not (np.isfinite(temperature) and temperature > 0):
         raise UsageError(f"a temperature must be above 0: got {temperature!r}")
-    attend = _forward(kind, factor / temperature)
-    by_autograd = _autograd(attend, q, k, v)
-    # The output varies on the scale of scores that change by T: the step is a part of that.
-    bend = temperature / factor
-    by_difference = _differences(attend, (q, k, v), bend)
-    size = max(float(np.abs(k).max()), float(np.abs(q).max()))
-    floor = float(np.finfo(np.float64).eps * np.linalg.norm(v) * size / (_STEP * bend))
+    # The output varies on the scale of scores that change by T: a step is a part of that.
+    bend = temperature / inputs.scale
+    largest_key, largest_entry = float(np.abs(k).max()), float(np.abs(q).max())
+    # A score moves by factor * step * the other side; in the values the output is linear.
+    steps = [
+        _STEP * unit / (other or 1.0)
+        for unit, other in ((bend, largest_key), (bend, largest_entry), (1.0, 1.0))
+    ]
+    attend = _forward(kind, inputs.scale / temperature)
+    parts = tuple(torch.tensor(part, dtype=torch.float64) for part in (q, k, v))
+    jacobians = torch.autograd.functional.jacobian(attend, parts)
+    by_autograd = [float(torch.linalg.vector_norm(jacobian)) for jacobian in jacobians]
+    by_difference = [_difference_norm(attend, parts, i, step) for i, step in enumerate(steps)]
+    size = max(largest_key, largest_entry)
+    floor = float(EPS * np.linalg.norm(v) * size / (_STEP * bend))
     return JacobianNorms(kind, float(temperature), *by_autograd, *by_difference, floor)
 
 
-def _check(keys: Any, query: Any, values: Any, scale: Scale) -> tuple[Array, Array, Array, float]:
-    inputs = AttentionInputs.check(keys, scale, values)
-    if inputs.values is None:
-        raise UsageError("values are needed, one per key")
-    q = check_vector(query, inputs.keys.shape[1], "query")
-    return inputs.keys, q, inputs.values, inputs.scale
-
-
-def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+def _forward(kind: str, factor: float) -> Callable[..., Tensor]:
     """The function (query, keys, values) -> output, built from the part that models use."""
     import torch
 
@@ -201,39 +195,16 @@ def _forward(kind: str, factor: float) -> Callable[[Tensor, Tensor, Tensor], Ten
     return attend
 
 
-def _autograd(
-    attend: Callable[[Tensor, Tensor, Tensor], Tensor], *inputs: Array
-) -> tuple[float, float, float]:
-    import torch
-
-    jacobians = torch.autograd.functional.jacobian(
-        attend, tuple(torch.tensor(part, dtype=torch.float64) for part in inputs)
-    )
-    query, keys, values = (float(torch.linalg.vector_norm(part)) for part in jacobians)
-    return query, keys, values
-
-
-def _differences(
-    attend: Callable[[Tensor, Tensor, Tensor], Tensor],
-    inputs: tuple[Array, Array, Array],
-    bend: float,
-) -> tuple[float, float, float]:
-    """Norms of (f(x + e) - f(x - e)) / 2e over every entry; the error is of order e^2 + EPS / e."""
-    import torch
-
-    query, keys, _ = inputs
-    other = (float(np.abs(keys).max()), float(np.abs(query).max()), 1.0)
-    norms: list[float] = []
-    for place, part in enumerate(inputs):
-        # A score moves by factor * step * other; in the values the output is linear.
-        step = _STEP * (bend if place < 2 else 1.0) / (other[place] or 1.0)
-        total = 0.0
-        for entry in np.ndindex(part.shape):
-            ends: list[Tensor] = []
-            for sign in (1, -1):
-                moved = [torch.tensor(item, dtype=torch.float64) for item in inputs]
-                moved[place][entry] += sign * step
-                ends.append(attend(moved[0], moved[1], moved[2]))
-            total += float(((ends[0] - ends[1]) / (2 * step)).square().sum())
-        norms.append(total**0.5)
-    return norms[0], norms[1], norms[2]
+def _difference_norm(
+    attend: Callable[..., Tensor], parts: tuple[Tensor, ...], place: int, step: float
+) -> float:
+    """Norm of (f(x + e) - f(x - e)) / 2e over one part; the error is of order e^2 + EPS / e."""
+    total = 0.0
+    for entry in np.ndindex(parts[place].shape):
+        ends: list[Tensor] = []
+        for sign in (1, -1):
+            moved = [part.clone() for part in parts]
+            moved[place][entry] += sign * step
+            ends.append(attend(*moved))
+        total += float(((ends[0] - ends[1]) / (2 * step)).square().sum())
+    return total**0.5

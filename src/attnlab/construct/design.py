@@ -4,9 +4,9 @@
 
 With a given query a unit key is often too short (`replace_key`); here the query is free as well and
 may be as long as needed. The conditions on scores are convex (design_problem.py): the result is the
-shortest query, or a lambda that refutes every query (conflict.py). Unit length adds the condition
-score <= scale |q|, which is not convex: it is met by a part of q orthogonal to all keys or by
-another direction (`cone.find_long_direction`), or refuted by branch and bound.
+shortest query, or a lambda that refutes every query (design_report.py). Unit length adds the
+condition score <= scale |q|, which is not convex: it is met by a part of q orthogonal to all keys
+or by another direction (`cone.find_long_direction`), or refuted by branch and bound.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -193,10 +192,10 @@ def _float_hull(problem: EqualWeightProblem, infimum: Infimum) -> dict[str, Any]
 
 def _exact_hull(problem: EqualWeightProblem, exact: Combination) -> dict[str, Any]:
     low, high = entropy_bounds(exact.rest)
-    members = np.array([float(x) for x in exact.members])
+    members = np.array(exact.members, np.float64)
     return {
         "kind": "hull",
-        "lambda": _over_keys(problem, np.array([float(x) for x in exact.rest])),
+        "lambda": _over_keys(problem, np.array(exact.rest, np.float64)),
         "entropy": low,
         "entropy_error": high - low,
         "best_weight": weight_upper_bound(problem.count, low),
@@ -208,24 +207,13 @@ def _exact_hull(problem: EqualWeightProblem, exact: Combination) -> dict[str, An
 
 def _exact_bound(problem: EqualWeightProblem, level: float, lam: Array, a: Array) -> float:
     """(H(lambda) - t) / (scale ||v||), lambda and a normalised to sum one in exact arithmetic."""
-    weights, free = (_normalise(to_fractions(part)) for part in (lam, a))
-    v = [
-        _dot(weights, problem.keys[problem.rest, c]) - _dot(free, problem.keys[problem.members, c])
-        for c in range(problem.keys.shape[1])
-    ]
+    weights, free = (np.array(to_fractions(part)) for part in (lam, a))
+    weights, free = weights / weights.sum(), free / free.sum()
+    keys = np.array([to_fractions(key) for key in problem.keys])
+    v = weights @ keys[problem.rest] - free @ keys[problem.members]
     size = norm_upper_bound(v) * problem.inputs.scale * (1 + 4 * EPS)
     excess = entropy_bounds(weights)[0] - level - 8 * EPS * (1 + abs(level))
     return max(excess, 0.0) / size * (1 - 4 * EPS) if size else math.inf
-
-
-def _normalise(weights: list[Fraction]) -> list[Fraction]:
-    total = sum(weights, Fraction(0))
-    return [x / total for x in weights]
-
-
-def _dot(weights: list[Fraction], column: Array) -> Fraction:
-    products = (w * x for w, x in zip(weights, to_fractions(column), strict=True))
-    return sum(products, Fraction(0))
 
 
 def member_coefficients(problem: EqualWeightProblem, lam: Array) -> Array:

@@ -1,7 +1,7 @@
 """Replace key i by the closest key with which the SAME query averages a set, or selects one key.
 
 weights(w) = (1 - w) * others + w * e_i: the new key determines its own weight w and nothing else
-(segment.py). So the solution has a closed form, and where there is none infeasibility.py says why.
+(segment.py). So the solution has a closed form, or segment.py explains why there is none.
 """
 
 from __future__ import annotations

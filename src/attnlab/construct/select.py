@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -91,28 +91,24 @@ def identity(
 def _select(problem: EqualWeightProblem, weight: float) -> Construction:
     """Solve for the query and describe it, or the reason why there is none."""
     result = problem.min_norm(weight)
-    if result.verdict == "reached":
-        return _describe_query(problem, weight, result)
-    return _describe_infeasible(problem, weight, result)
+    describe = _describe_query if result.verdict == "reached" else _describe_infeasible
+    return describe(problem, weight, result)
 
 
 def _describe_query(
     problem: EqualWeightProblem, weight: float, result: MinNormResult
 ) -> Construction:
-    query, level, key = (
-        problem.lift_query(weight, result),
-        problem.level(weight),
-        problem.members[0],
-    )
+    query, level = problem.lift_query(weight, result), problem.level(weight)
     certificate = norm_certificate(problem, level, result)
     norm, bound = float(np.linalg.norm(query)), certificate["norm_bound"]
     gap = 1 - bound / norm if norm else 0.0
     also: dict[str, Any] = {"gap": gap}
     if problem.rest:
-        also["max_margin"] = compare_max_margin(problem.rows, level, result.query)
+        also["max_margin"] = _compare_max_margin(problem.rows, level, result.query)
     shortest = f"rounding hides whether a query of length {bound:.4g} would do"
     if gap < _PROVEN:
         shortest = "no shorter query does"
+    key = problem.members[0]
     reached = problem.inputs.weights(query)[key]
     return Construction.of_query(
         problem.inputs,
@@ -175,16 +171,11 @@ def _explain_infeasible(
     )
 
 
-class Margin(NamedTuple):
-    """A direction u of length 1, its gap min_i -d_i . u, and the share by which it may widen."""
+def _max_margin(rows: Array, guess: Array) -> dict[str, Any] | None:
+    """The direction u and its gap min_i -d_i . u, from a query with d_i . guess < 0 for all i.
 
-    direction: Array
-    gap: float
-    slack: float
-
-
-def max_margin(rows: Array, guess: Array) -> Margin | None:
-    """The margin of the rows d_i, from a query with d_i . guess < 0 for all i; None without one."""
+    `gap_error` is the share by which the gap may widen. None where there is no such direction.
+    """
     length = float(np.linalg.norm(guess))
     known = -float((rows @ guess).max()) / length if length else 0.0
     if known <= 0:
@@ -200,13 +191,15 @@ def max_margin(rows: Array, guess: Array) -> Margin | None:
     gap = -float((rows @ direction).max())
     # Any unit vector has a gap of at most ||sum lambda_i d_i||, lambda a distribution.
     widest = size / float(weights.sum())
-    return Margin(direction, gap, max(0.0, widest / gap - 1)) if gap > 0 else None
+    if gap <= 0:
+        return None
+    return {"direction": direction, "gap": gap, "gap_error": max(0.0, widest / gap - 1)}
 
 
-def length_along(rows: Array, level: float, direction: Array) -> float:
+def _length_along(rows: Array, level: float, direction: Array) -> float:
     """The smallest a >= 0 with f(a direction) <= level, for a direction along which f decreases."""
     moves = rows @ direction
-    low, length = 0.0, 0.0
+    length = 0.0
     for _ in range(_STEPS):
         f, p = log_sum_and_softmax(length * moves)
         excess = f - level
@@ -214,13 +207,13 @@ def length_along(rows: Array, level: float, direction: Array) -> float:
         step = excess / -float(p @ moves)
         if step <= 1e-15 * length:
             break
-        low, length = length, length + step
-    return max(low, length)
+        length += step
+    return length
 
 
-def compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, Any]:
+def _compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, Any]:
     """The max-margin direction: its gap, the norm it needs, and the ratio to the shortest query."""
-    margin = max_margin(rows, query)
+    margin = _max_margin(rows, query)
     if margin is None:
         low = infimum(rows / largest_norm(rows)) if rows.any() else None
         if low is None or low.kind != "outside" or low.direction is None:
@@ -228,10 +221,9 @@ def compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, Any
                 "direction": None,
                 "reason": "no direction separates a key in the convex hull of the others",
             }
-        margin = max_margin(rows, low.direction)
+        margin = _max_margin(rows, low.direction)
     if margin is None:
         return {"direction": None, "reason": "the margin is smaller than rounding"}
-    needed = length_along(rows, level, margin.direction)
+    needed = _length_along(rows, level, margin["direction"])
     norm = float(np.linalg.norm(query))
-    report = {"direction": margin.direction, "gap": margin.gap, "gap_error": margin.slack}
-    return {**report, "norm": needed, **({"ratio": needed / norm} if norm else {})}
+    return {**margin, "norm": needed, **({"ratio": needed / norm} if norm else {})}
