@@ -27,7 +27,7 @@ import numpy as np
 from attnlab.construct.cone import Refutation
 from attnlab.construct.design_problem import DesignProblem, shortest_query, solve_problem
 from attnlab.construct.inputs import AttentionInputs, attention_weights
-from attnlab.construct.numerics import Array, log_sum_exp
+from attnlab.construct.numerics import Array, log_sum_exp, norm
 from attnlab.construct.replace import replace_key
 from attnlab.construct.result import Construction, name_keys
 from attnlab.construct.segment import Segment
@@ -54,7 +54,7 @@ def replace_free_keys(problem: DesignProblem, q: Array) -> Construction:
         key=keys[new],
         attained=True,
         also={
-            "change": float(np.linalg.norm(keys - problem.keys)),
+            "change": norm(keys - problem.keys),
             "total": total,
             "uneven": problem.after.uneven(weights),
         },
@@ -65,8 +65,7 @@ def _scores(problem: DesignProblem, q: Array) -> dict[int, float]:
     """The score that each new key shall have."""
     old = problem.scale * (problem.keys @ q)
     reach = problem.reach(q)
-    outside = [i for i in problem.staying if i not in problem.after.members]
-    rest = log_sum_exp(old[outside]) if outside else -math.inf
+    rest = log_sum_exp(old[problem.outside]) if problem.outside else -math.inf
     if problem.fixed:
         level = float(old[problem.fixed[0]])
     elif problem.unit_norm:
@@ -85,12 +84,13 @@ def _scores(problem: DesignProblem, q: Array) -> dict[int, float]:
 
 def report_before(problem: DesignProblem, weights: Array) -> dict[str, Any]:
     """The attention with the keys as given, and how well it meets the goal before the change."""
-    report: dict[str, Any] = {"weights": weights}
-    if problem.after.values is not None:
-        report["output"] = weights @ problem.after.values
-    if problem.before is not None:
-        report["total"] = problem.before.total(weights)
-        report["output_error"] = problem.before.output_error(weights)
+    values, goal = problem.after.values, problem.before
+    report = {
+        "weights": weights,
+        "output": None if values is None else weights @ values,
+        "total": goal and goal.total(weights),
+        "output_error": goal and goal.output_error(weights),
+    }
     return {name: value for name, value in report.items() if value is not None}
 
 
@@ -104,10 +104,27 @@ def explain_failure(problem: DesignProblem) -> tuple[dict[str, Any], str]:
         sentence = f"In one dimension a unit key is 1 or -1, and never scores like {size:.4g}."
         return {"kind": "one-dimension", "key_size": size}, sentence
     if problem.unit_norm:  # q = 0 has been tried
-        direction, ratio = problem.necessary_direction
+        direction, ratio = problem.long_direction(necessary=True)
         if direction is None and ratio < 1 + 1e-6:
-            return describe_unit_limit(problem, ratio)
+            return _explain_unit_limit(problem, ratio)
     return {"kind": "open"}, "No query was found, but none was proven impossible either."
+
+
+def _explain_unit_limit(problem: DesignProblem, ratio: float) -> tuple[dict[str, Any], str]:
+    """No direction lets unit keys score high enough."""
+    keys = problem.fixed[:1] or problem.staying
+    certificate = {
+        "kind": "unit-reach",
+        "largest_length_over_score": ratio,
+        "keys": keys,
+        "key_norms": [norm(problem.keys[i]) for i in keys],
+        "checked": "linear bounds on boxes",
+    }
+    return certificate, (
+        "No query exists: in every direction a unit key would need a score of at least"
+        f" {1 / ratio if ratio > 0 else math.inf:.4g} times scale |q|, and it can have at most"
+        " scale |q|."
+    )
 
 
 def infeasible(
@@ -180,7 +197,7 @@ def strongest_refutation(problem: DesignProblem) -> Refutation | None:
 
 def describe_conflict(problem: DesignProblem, refuted: Refutation) -> tuple[dict[str, Any], str]:
     """The certificate and a sentence that says which goals contradict each other."""
-    names = _names(problem)
+    names = [f"k{i} - k{j}" for i, j in problem.pairs_before + problem.pairs_after]
     used = [i for i in range(len(names)) if refuted.rows[i] > 0]
     certificate = {
         "kind": "no-direction",
@@ -193,47 +210,13 @@ def describe_conflict(problem: DesignProblem, refuted: Refutation) -> tuple[dict
     cut = len(problem.rows_before)
     first, second = any(i < cut for i in used), any(i >= cut for i in used)
     conflict = "the two goals cannot both be met"
-    if not second:
-        conflict = (
-            f"the goal before the change, {problem.before and problem.before.goal}, cannot be met"
-        )
+    if problem.before and not second:
+        conflict = f"the goal before the change, {problem.before.goal}, cannot be met"
     elif not first:
         conflict = f"the goal after the change, {problem.after.goal}, cannot be met"
     shown = ", ".join(names[i] for i in used[:6]) + (", ..." if len(used) > 6 else "")
     sentence = (
         f"No query exists, however long: {conflict}. The score differences along {shown} would all"
         " have to be low, but a weighted mean of them is 0 for every query with the equal scores."
-    )
-    return certificate, sentence
-
-
-def _names(problem: DesignProblem) -> list[str]:
-    """The difference of keys that each row stands for, as "k2 - k0"."""
-    names: list[str] = []
-    if problem.before is not None:
-        inside = problem.before.members
-        every = range(len(problem.keys))
-        names += [f"k{i} - k{inside[0]}" for i in every if i not in inside]
-    if problem.fixed:
-        inside = problem.after.members
-        names += [f"k{i} - k{problem.fixed[0]}" for i in problem.staying if i not in inside]
-    return names
-
-
-def describe_unit_limit(problem: DesignProblem, ratio: float) -> tuple[dict[str, Any], str]:
-    """The certificate and sentence where no direction lets unit keys score high enough."""
-    keys = problem.fixed[:1] or problem.staying
-    sizes = [float(np.linalg.norm(problem.keys[i])) for i in keys]
-    certificate = {
-        "kind": "unit-reach",
-        "largest_length_over_score": ratio,
-        "keys": keys,
-        "key_norms": sizes,
-        "checked": "linear bounds on boxes",
-    }
-    sentence = (
-        "No query exists: in every direction a unit key would need a score of at least"
-        f" {1 / ratio if ratio > 0 else math.inf:.4g} times scale |q|, and it can have at most"
-        " scale |q|."
     )
     return certificate, sentence

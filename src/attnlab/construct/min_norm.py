@@ -29,7 +29,7 @@ from attnlab.construct.log_sum_exp import (
     log_sum_and_softmax,
     solve_symmetric,
 )
-from attnlab.construct.numerics import EPS, Array, entropy, largest_norm
+from attnlab.construct.numerics import EPS, Array, entropy, largest_norm, norm
 
 Verdict = Literal["reached", "impossible", "undecided"]
 
@@ -66,7 +66,7 @@ class MinNormResult:
     @property
     def norm(self) -> float:
         """The Euclidean norm of the query."""
-        return float(np.linalg.norm(self.query))
+        return norm(self.query)
 
     @property
     def proven(self) -> bool:
@@ -161,7 +161,7 @@ def _result_at(rows: Array, level: float, q: Array, low: Infimum | None) -> MinN
     """A query that reaches the level; `low` is given where the level is the infimum itself."""
     f, p = log_sum_and_softmax(rows @ q)
     g = p @ rows
-    length, slope = float(np.linalg.norm(q)), float(np.linalg.norm(g))
+    length, slope = norm(q), norm(g)
     error = np.linalg.norm(q / length + g / slope) if length and slope else 1.0
     if low is not None:
         error = 0.0 if length == 0 else slope / largest_norm(rows)  # the gradient vanishes there
@@ -180,7 +180,7 @@ def _norm_bound(rows: Array, level: float, p: Array) -> float:
     """(H(p) - t) / ||D^T p||, rounded downwards: the error of m terms is eps / 2 each."""
     rounding = (int((p > 0).sum()) + 4) * EPS
     h = entropy(p)
-    size = float(np.linalg.norm(p @ rows)) + rounding * float(p @ np.linalg.norm(rows, axis=1))
+    size = norm(p @ rows) + rounding * float(p @ np.linalg.norm(rows, axis=1))
     excess = h - rounding * (1 + h) - level
     return max(excess, 0.0) / size if size > 0 else np.inf if excess > 0 else 0.0
 
@@ -276,11 +276,11 @@ def _measure(objective: LogSumExp, path: _Path, level: float, reach: float) -> N
     """Update the error of the conditions, and whether the norm bound exceeds `reach`."""
     q, f, p = path.at
     g = objective.gradient(p)
-    gap = np.linalg.norm(q + path.mu * g) / max(float(np.linalg.norm(q)), _LEAST)
+    gap = np.linalg.norm(q + path.mu * g) / max(norm(q), _LEAST)
     path.error = max(float(gap), abs(f - level) / max(1.0, abs(level)))
     path.idle = 0 if path.error < 0.5 * path.least else path.idle + 1
     path.least = min(path.error, path.least)
     # H(p) = f - g . q: no query shorter than (H(p) - t) / ||D^T p|| reaches the level.
-    size = float(np.linalg.norm(g))
+    size = norm(g)
     excess = f - float((g * q).sum()) - level
     path.far = size <= objective.noise(p) or excess > reach * size

@@ -46,6 +46,11 @@ def logit(weight: float, rest: float) -> float:
     return math.log(weight) - math.log(rest) if rest > 0 else math.inf
 
 
+def norm(vector: Array) -> float:
+    """The Euclidean norm as a Python float."""
+    return float(np.linalg.norm(vector))
+
+
 def largest_norm(rows: Array) -> float:
     """The length of the longest row, computed without overflow."""
     size = float(np.abs(rows).max(initial=0.0))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.inputs import AttentionInputs, Scale, check_pair, check_weight
-from attnlab.construct.numerics import Array, log_sum_exp
+from attnlab.construct.numerics import Array, log_sum_exp, norm
 from attnlab.construct.result import Construction
 
 _INSIDE = 1e-13  # log F stays below its limit by this much
@@ -57,7 +57,7 @@ class _Ray:
     @property
     def norms(self) -> list[float]:
         """The lengths of the two keys."""
-        return [float(np.linalg.norm(self.inputs.keys[i])) for i in self.members]
+        return [norm(self.inputs.keys[i]) for i in self.members]
 
     def log_sum(self, beta: float) -> float:
         """log F(beta)."""

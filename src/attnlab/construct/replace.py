@@ -14,7 +14,7 @@ import numpy as np
 
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
 from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_vector
-from attnlab.construct.numerics import Array, logit, sigmoid
+from attnlab.construct.numerics import Array, logit, norm, sigmoid
 from attnlab.construct.result import Construction, name_keys
 from attnlab.construct.segment import (
     Interval,
@@ -176,8 +176,8 @@ def _margin(segment: Segment, target: Target, keys: Array) -> float | None:
 def _report(segment: Segment, target: Target, weights: Array, key: Array) -> dict[str, Any]:
     """How far the key moved, the weights it gives, and the range of weights it could have."""
     report: dict[str, Any] = {
-        "change": float(np.linalg.norm(key - segment.keys[segment.index])),
-        "key_norm": float(np.linalg.norm(key)),
+        "change": norm(key - segment.keys[segment.index]),
+        "key_norm": norm(key),
         "total": target.total(weights),
         "uneven": target.uneven(weights),
         "reach": [sigmoid(segment.lowest), sigmoid(segment.highest)],
@@ -190,7 +190,7 @@ def _report(segment: Segment, target: Target, weights: Array, key: Array) -> dic
 
 def _explain_key(segment: Segment, target: Target, weights: Array, key: Array) -> str:
     """One sentence on what the query does with the new key."""
-    moved = float(np.linalg.norm(key - segment.keys[segment.index]))
+    moved = norm(key - segment.keys[segment.index])
     kind = "unit key" if segment.unit_norm else "key"
     names = name_keys(target.members)
     if len(target.members) == 1:
@@ -209,7 +209,7 @@ def _explain_key(segment: Segment, target: Target, weights: Array, key: Array) -
 def _replace_only_key(segment: Segment, target: Target) -> Construction:
     """The closest allowed key where there is only one, which has weight 1 whatever it is."""
     old = segment.keys[0]
-    size = float(np.linalg.norm(old))
+    size = norm(old)
     key = old.copy()
     if segment.unit_norm:
         key = old / size if size else np.eye(old.size)[0]
@@ -220,5 +220,5 @@ def _replace_only_key(segment: Segment, target: Target) -> Construction:
         why="There is only one key: it has weight 1 whatever it is.",
         key=key,
         attained=True,
-        also={"change": float(np.linalg.norm(key - old)), "key_norm": float(np.linalg.norm(key))},
+        also={"change": norm(key - old), "key_norm": norm(key)},
     )

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.goals import EQUAL, TOLERANCE, Target
-from attnlab.construct.numerics import Array, Indices, log_sum_exp, sigmoid
+from attnlab.construct.numerics import Array, Indices, log_sum_exp, norm, sigmoid
 from attnlab.construct.result import name_keys
 
 Interval = tuple[float, float]
@@ -47,7 +47,7 @@ class Segment:
     @cached_property
     def length(self) -> float:
         """The norm of the query."""
-        return float(np.linalg.norm(self.query))
+        return norm(self.query)
 
     @cached_property
     def direction(self) -> Array:
@@ -132,7 +132,7 @@ class Segment:
             x = min(max(self._closest, min(a, b)), max(a, b))
             x = min(max(x, low), high)
             if math.isfinite(x):
-                distance = float(np.linalg.norm(self.key_at(x) - self.keys[self.index]))
+                distance = norm(self.key_at(x) - self.keys[self.index])
                 best = min(best, (distance, x)) if best else (distance, x)
         return best[1] if best else None
 
@@ -142,7 +142,7 @@ class Segment:
         old = self.keys[self.index]
         if not self.unit_norm or self.length == 0:
             return self.x_of(old)
-        size = float(np.linalg.norm(old))
+        size = norm(old)
         return self.bound * float(old @ self.direction) / size - self.base if size else -self.base
 
     def key_at(self, x: float) -> Array:
@@ -158,14 +158,14 @@ class Segment:
             key = old + (x - self.x_of(old)) / self.bound * self.direction
             return key + (x - self.x_of(key)) / self.bound * self.direction  # corrects rounding
         if self.length == 0:
-            size = float(np.linalg.norm(old))
+            size = norm(old)
             return old / size if size else np.eye(old.size)[0]
         cosine = min(max((x + self.base) / self.bound, -1.0), 1.0)
         if old.size == 1:
             return math.copysign(1.0, cosine) * self.direction
         key = cosine * self.direction
         key = key + math.sqrt((1 - cosine) * (1 + cosine)) * orthogonal_unit(old, self.direction)
-        return key / float(np.linalg.norm(key))
+        return key / norm(key)
 
 
 def orthogonal_unit(vector: Array, direction: Array) -> Array:
@@ -176,8 +176,8 @@ def orthogonal_unit(vector: Array, direction: Array) -> Array:
     for start in (vector, np.eye(direction.size)[int(np.argmin(np.abs(direction)))]):
         part = start - (start @ direction) * direction
         part = part - (part @ direction) * direction
-        size = float(np.linalg.norm(part))
-        if size > 1e-13 * float(np.linalg.norm(start)):
+        size = norm(part)
+        if size > 1e-13 * norm(start):
             return part / size
     raise ValueError("in one dimension no vector is orthogonal to the direction")
 
