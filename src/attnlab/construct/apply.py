@@ -22,7 +22,7 @@ import numpy as np
 
 from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
 from attnlab.construct.numerics import EPS, Array
-from attnlab.construct.result import name_keys, plain
+from attnlab.construct.result import applicable, name_keys
 from attnlab.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Attention:
 
     def as_json(self) -> dict[str, Any]:
         """The fields as lists and numbers, without those that do not apply."""
-        fields = {**vars(self), "why": self.why}
-        return plain({name: value for name, value in fields.items() if value is not None})
+        return applicable({**vars(self), "why": self.why})
 
 
 def apply(

@@ -7,8 +7,6 @@ the other keys. Otherwise some point sum lambda_i k_i = sum a_s k_s lies in both
 at most |S| / (|S| + e^H), H the largest entropy of such a lambda.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -9,8 +9,6 @@ condition score <= scale |q|, which is not convex: it is met by a part of q orth
 or by another direction (`cone.find_long_direction`), or refuted by branch and bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -15,8 +15,6 @@ that is not convex, score <= s|q|, is replaced by score <= s u.q for a unit vect
 stricter, so a solution remains valid; solving again with u = q/|q| can only shorten it.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import dataclass

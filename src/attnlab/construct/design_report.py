@@ -16,8 +16,6 @@ require a left side smaller than the right, no query exists. Any such lambda ref
 levels below 0 (a total weight above m/(m + 1)).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

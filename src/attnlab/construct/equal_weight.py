@@ -13,17 +13,15 @@ reaches w satisfies  H(lambda) - t <= scale ||q|| ||v||.  So it is no shorter th
 (H - t) / (scale ||v||), and where v = 0 and H > t no such query exists.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from attnlab.construct.exact import (
     SMALL,
-    Combination,
     entropy_bounds,
     exact_combination,
     norm_upper_bound,
@@ -167,7 +165,7 @@ def hull_certificate(
     exact = exact_combination(problem.keys[problem.rest], members, infimum.weights)
     if exact is None:
         return certificate
-    proof = _exact_hull(problem, exact)
+    proof = _exact_hull(problem, *exact)
     if proof["entropy"] < certificate["entropy"] - _SAME * (1 + certificate["entropy"]):
         return {**certificate, "exact_best_weight": proof["best_weight"]}
     return proof
@@ -190,18 +188,19 @@ def _float_hull(problem: EqualWeightProblem, infimum: Infimum) -> dict[str, Any]
     }
 
 
-def _exact_hull(problem: EqualWeightProblem, exact: Combination) -> dict[str, Any]:
-    low, high = entropy_bounds(exact.rest)
-    members = np.array(exact.members, np.float64)
+def _exact_hull(
+    problem: EqualWeightProblem, lam: list[Fraction], a: list[Fraction]
+) -> dict[str, Any]:
+    low, high = entropy_bounds(lam)
     return {
         "kind": "hull",
-        "lambda": _over_keys(problem, np.array(exact.rest, np.float64)),
+        "lambda": _over_keys(problem, np.array(lam, np.float64)),
         "entropy": low,
         "entropy_error": high - low,
         "best_weight": weight_upper_bound(problem.count, low),
         "residual": 0.0,
         "checked": "exact",
-        **({"members": members} if problem.count > 1 else {}),
+        **({"members": np.array(a, np.float64)} if problem.count > 1 else {}),
     }
 
 

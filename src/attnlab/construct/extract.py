@@ -10,8 +10,6 @@
 On vectors orthogonal to both spans M is 0, which gives it the smallest norm.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

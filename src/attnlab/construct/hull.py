@@ -13,8 +13,6 @@ direction u orthogonal to them must have d_i . u < 0 for every other row. Where 
 non-negative least squares and then a linear program find the direction.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

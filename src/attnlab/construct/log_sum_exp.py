@@ -14,8 +14,6 @@ score by less than 1 proves that 0 lies inside the convex hull of the rows. Othe
 lowers the scores off the smallest face that contains 0 by about 1, forever.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

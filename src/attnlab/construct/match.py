@@ -9,8 +9,6 @@ face that contains K^T p (and all of p), queries approach it as they grow, and t
 within 1e-3 of it is returned. KL = 0 exactly iff p > 0 and log p + c 1 is in the column space of K.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -12,8 +12,6 @@ the search stops: the solution is distant or does not exist, and hull.py decides
 stops where grad f is no more than rounding: a longer query could not be told from this one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Array types, functions of scores and weights, and bases of the span of some rows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -11,8 +11,6 @@ with b the key of the lower score. F is convex, so the smallest beta is found or
                         weights, and the longer key takes all the weight as beta grows
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -91,11 +89,10 @@ def average_scale(
     inputs = AttentionInputs.check(keys, scale, values)
     first, second = check_pair((a, b), len(inputs.keys))
     ray = _score_rates(inputs, first, second, check_weight(tolerance, "the tolerance"))
-    beta = _smallest_beta(ray)
-    if beta is not None:
-        return _describe(ray, beta, None)
-    best, attained = _best_beta(ray)
-    return _describe(ray, best, attained)
+    beta, attained = _smallest_beta(ray), None
+    if beta is None:
+        beta, attained = _best_beta(ray)
+    return _describe(ray, beta, attained)
 
 
 def _score_rates(inputs: AttentionInputs, a: int, b: int, tolerance: float) -> _Ray:

@@ -4,8 +4,6 @@ weights(w) = (1 - w) * others + w * e_i: the new key determines its own weight w
 (segment.py). So the solution has a closed form, or segment.py explains why there is none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -14,8 +14,6 @@ Sobol points give their covariance. The probability of a wrong output is exact w
 one normal.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -17,8 +17,6 @@ Why no new key meets the goal, one of four reasons, each with the numbers that p
     zero-query     q = 0: every weight is 1/n
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -124,17 +122,14 @@ class Segment:
     def nearest(self, wanted: Interval) -> float | None:
         """The possible x within `wanted` whose key is closest to the old one, or None."""
         slack = 1e-12 * (1 + abs(self.base) + abs(self.level))
-        best: tuple[float, float] | None = None
+        possible: list[float] = []
         for low, high in self.reach:
             a, b = max(low, wanted[0]), min(high, wanted[1])
-            if a > b + slack:
-                continue
-            x = min(max(self._closest, min(a, b)), max(a, b))
-            x = min(max(x, low), high)
-            if math.isfinite(x):
-                distance = norm(self.key_at(x) - self.keys[self.index])
-                best = min(best, (distance, x)) if best else (distance, x)
-        return best[1] if best else None
+            if a <= b + slack:
+                x = min(max(self._closest, min(a, b)), max(a, b))
+                possible.append(min(max(x, low), high))
+        finite = (x for x in possible if math.isfinite(x))
+        return min(finite, key=lambda x: norm(self.key_at(x) - self.keys[self.index]), default=None)
 
     @cached_property
     def _closest(self) -> float:

@@ -12,8 +12,6 @@ As w goes to 1 the shortest query turns to the max-margin direction,
 which is solved as non-negative least squares (Lawson and Hanson 1974, chapter 23).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

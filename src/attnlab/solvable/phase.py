@@ -5,8 +5,6 @@ alpha_l   the branch with the lower training error has the test error of the lin
 alpha_w   theta = 0 becomes unstable: a small theta at m = theta = 0 grows by a factor of one
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A branch is continued in alpha from a known solution. Where its order parameter 
 merged with the trivial solution m = theta = 0, which is returned with the overlap exactly zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
