@@ -50,7 +50,7 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     """
     from attnlab.cli.settings import parse_settings
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.limits import check_simulation, translate_arithmetic_errors
+    from attnlab.solvable.results import check_simulation, translate_arithmetic_errors
 
     settings = parse_settings(set_)
     for key in settings.keys() & OWN_OPTIONS.keys():

@@ -39,8 +39,7 @@ def theory(  # noqa: PLR0913  (each is one documented option)
     the critical points, in the limit of infinite dimension D.
     """
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.limits import translate_arithmetic_errors
-    from attnlab.solvable.results import critical_points, theory_points
+    from attnlab.solvable.results import critical_points, theory_points, translate_arithmetic_errors
 
     if critical and (alpha or branch != "both"):
         raise UsageError(

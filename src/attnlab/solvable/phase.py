@@ -55,9 +55,7 @@ def _bracket(
     ratio = _RATIO if value > 0 else 1 / _RATIO
     while limits[0] <= here * ratio <= limits[1]:
         there = here * ratio
-        ratio = (
-            min(ratio**1.2, 1.5) if ratio > 1 else ratio
-        )  # the branches are flatter at large alpha
+        ratio = min(ratio**1.2, 1.5) if ratio > 1 else ratio  # branches are flatter at large alpha
         new = function(there)
         if (new > 0) != (value > 0):
             return min(here, there), max(here, there)

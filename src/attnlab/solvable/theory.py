@@ -15,9 +15,6 @@ from attnlab.solvable.prox import Minima, diagonal
 from attnlab.solvable.quadrature import Rule
 from attnlab.solvable.state_evolution import Branch, Model, State, StateEvolution
 
-__all__ = ["Branch", "BranchTracer", "Model", "Point", "State", "curve", "fixed_point"]
-__all__ += ["linear_test_error"]
-
 Array = NDArray[np.float64]
 
 _FIRST: dict[Branch, tuple[float, State]] = {
