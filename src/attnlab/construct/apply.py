@@ -174,7 +174,7 @@ def jacobian_norms(
     by_difference = [_difference_norm(attend, parts, i, step) for i, step in enumerate(steps)]
     size = max(largest_key, largest_entry)
     floor = float(EPS * np.linalg.norm(v) * size / (_STEP * bend))
-    return JacobianNorms(kind, float(temperature), *by_autograd, *by_difference, floor)
+    return JacobianNorms(kind, float(temperature), *by_autograd, *by_difference, floor=floor)
 
 
 def _forward(kind: str, factor: float) -> Callable[..., Tensor]:

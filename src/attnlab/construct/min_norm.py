@@ -15,7 +15,7 @@ stops where grad f is no more than rounding: a longer query could not be told fr
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -72,13 +72,6 @@ class MinNormResult:
         return self.bound >= (1 - _GAP) * self.norm
 
 
-class _ReducedRows(NamedTuple):
-    """Rows of length at most one in other coordinates; a query q there is lift @ q here."""
-
-    rows: Array
-    lift: Array
-
-
 def min_norm_query(
     rows: Array, level: float, rounding: float = EPS, known: Infimum | None = None
 ) -> MinNormResult:
@@ -99,19 +92,22 @@ def min_norm_query(
         if result is not None and result.proven:
             return result
     low = infimum(scaled, rounding) if known is None else _transform(known, size * span.T)
-    return _decide(rows, level, low, _ReducedRows(scaled, span / size))
+    return _decide(rows, level, low, scaled, span / size)
 
 
-def _decide(rows: Array, level: float, low: Infimum, reduced: _ReducedRows) -> MinNormResult:
-    """Compare the level with the infimum: return a query, or the proof that there is none."""
+def _decide(rows: Array, level: float, low: Infimum, scaled: Array, lift: Array) -> MinNormResult:
+    """Compare the level with the infimum: return a query, or the proof that there is none.
+
+    `scaled` are the rows in other coordinates, in which `low` is given; lift @ q is a query q here.
+    """
     if low.value < level - _EQUAL or not low.sure:
-        q, _ = _follow_path(reduced.rows, level, np.inf)
-        candidates = [q, *_search_direction(reduced.rows, level, low)]
-        results = [_accept_query(rows, level, reduced.lift @ q) for q in candidates]
+        q, _ = _follow_path(scaled, level, np.inf)
+        candidates = [q, *_search_direction(scaled, level, low)]
+        results = [_accept_query(rows, level, lift @ q) for q in candidates]
         accepted = [result for result in results if result is not None]
         if accepted:
             return min(accepted, key=lambda result: result.norm)
-    low = _transform(low, reduced.lift)
+    low = _transform(low, lift)
     if low.value < level - _EQUAL or not low.sure:
         return replace(_impossible(rows, level, low), verdict="undecided")
     if low.kind == "inside" and low.value <= level + _EQUAL:
