@@ -49,16 +49,25 @@ def replace_key(  # noqa: PLR0913  (each is a choice of the caller)
         return _replace_only_key(segment, target)
     solutions = (segment.nearest(interval) for interval in goal_intervals(segment, target))
     x = next((x for x in solutions if x is not None), None)
-    attained = x is not None or math.isfinite(_best_logit(segment, target))
-    return _describe(segment, target, _attainable(segment, target) if x is None else x, attained)
+    if x is not None:
+        return _describe(segment, target, x, attained=True)
+    best = _best_logit(segment, target)
+    if math.isfinite(best):
+        return _describe(segment, target, best, attained=True)
+    # The limit is minus infinity, so every x is possible: the closest key within 1e-3 of it.
+    near = segment.nearest((-math.inf, logit(_NEAR, 1 - _NEAR)))
+    assert near is not None
+    return _describe(segment, target, near, attained=False)
 
 
 def goal_intervals(segment: Segment, target: Target) -> Iterator[Interval]:
     """Intervals of x in which the goal is met, the preferred ones first."""
     by_weight = _interval_by_weight(segment, target)
     if not target.by_output:
-        if by_weight is not None and _total_at(segment, target, by_weight) >= target.weight:
-            yield by_weight
+        if by_weight is not None:
+            least = by_weight[0 if segment.index in target.members else 1]
+            if target.total(segment.weights(least)) >= target.weight:
+                yield by_weight
         return
     by_output = _interval_by_output(segment, target)
     if by_output is None:
@@ -84,12 +93,6 @@ def _interval_by_weight(segment: Segment, target: Target) -> Interval | None:
     if share <= target.weight:
         return None
     return (-math.inf, logit(1 - target.weight / share, target.weight / share) - _INSIDE)
-
-
-def _total_at(segment: Segment, target: Target, interval: Interval) -> float:
-    """The total weight of the members at the end of the interval where it is smallest."""
-    inside = segment.index in target.members
-    return target.total(segment.weights(interval[0] if inside else interval[1]))
 
 
 def _interval_by_output(segment: Segment, target: Target) -> Interval | None:
@@ -125,16 +128,6 @@ def _best_logit(segment: Segment, target: Target) -> float:
         return segment.lowest
     x = balanced_logit(segment, scores)
     return min((min(max(x, low), high) for low, high in segment.reach), key=lambda r: abs(r - x))
-
-
-def _attainable(segment: Segment, target: Target) -> float:
-    """The best x or, where that is infinite, the x of the closest key within 1e-3 of the limit."""
-    x = _best_logit(segment, target)
-    if math.isfinite(x):
-        return x
-    near = segment.nearest((-math.inf, logit(_NEAR, 1 - _NEAR)))
-    assert near is not None  # the limit is minus infinity, so every x is possible
-    return near
 
 
 def _describe(segment: Segment, target: Target, x: float, attained: bool) -> Construction:
