@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from attnlab.solvable import limits
+from attnlab.solvable import results
 
 DRY = ("run", "phase-transition", "--device", "cpu", "--dry-run")
 BAD_USAGE = [
@@ -201,8 +201,8 @@ def test_memory_is_asked_for_before_it_is_taken(monkeypatch: pytest.MonkeyPatch)
     small = build(SimulationSettings, {"dim": 101, "starts": ["semantic"]})
     large = build(SimulationSettings, {"dim": 5003, "starts": ["semantic"], "dtype": "float32"})
     tokens = 2 * 101 * round(1.5 * 101) * 8
-    assert tokens < limits.simulation_bytes(small) < limits.simulation_bytes(large)
-    assert limits.free_bytes("cpu") > 10_000_000
-    monkeypatch.setattr(limits, "free_bytes", lambda _: 1_000_003)
-    with pytest.raises(limits.UsageError, match="smaller --dim"):
-        limits.refuse_too_large(large, "cpu")
+    assert tokens < results.simulation_bytes(small) < results.simulation_bytes(large)
+    assert results.free_bytes("cpu") > 10_000_000
+    monkeypatch.setattr(results, "free_bytes", lambda _: 1_000_003)
+    with pytest.raises(results.UsageError, match="smaller --dim"):
+        results.refuse_too_large(large, "cpu")

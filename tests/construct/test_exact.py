@@ -65,17 +65,16 @@ def test_a_rounded_combination_is_made_exact(seed: int, members: int) -> None:
     wanted += weights @ rest - wanted.mean(axis=0)  # their plane passes through the point
     found = exact_combination(rest, wanted, weights)
     assert found is not None
+    lam, a = found
     for c in range(h):
-        left = sum(w * Fraction(float(x)) for w, x in zip(found.rest, rest[:, c], strict=True))
-        right = sum(
-            a * Fraction(float(x)) for a, x in zip(found.members, wanted[:, c], strict=True)
-        )
+        left = sum(w * Fraction(float(x)) for w, x in zip(lam, rest[:, c], strict=True))
+        right = sum(s * Fraction(float(x)) for s, x in zip(a, wanted[:, c], strict=True))
         assert left == right
-    assert sum(found.rest) == 1
-    assert sum(found.members) == 1
-    assert min(found.rest) >= 0
+    assert sum(lam) == 1
+    assert sum(a) == 1
+    assert min(lam) >= 0
     if members == 1:  # rounding moved nothing by more than its own size
-        assert max(abs(float(x) - w) for x, w in zip(found.rest, weights, strict=True)) < 1e-13
+        assert max(abs(float(x) - w) for x, w in zip(lam, weights, strict=True)) < 1e-13
 
 
 def test_what_is_outside_by_one_unit_is_not_called_inside() -> None:

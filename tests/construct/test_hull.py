@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from attnlab.construct.entropy import maximise_entropy
-from attnlab.construct.hull import infimum
-from attnlab.construct.span import orthonormal_basis
+from attnlab.construct.hull import infimum, maximise_entropy
+from attnlab.construct.numerics import orthonormal_basis
 from tests.construct.brute_force import entropy
 from tests.construct.cvxpy_reference import most_entropy
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from attnlab.construct import attention_weights, parse_goal, replace_key
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
-from attnlab.construct.infeasibility import least_output_error
 from attnlab.construct.numerics import sigmoid
-from attnlab.construct.segment import Segment
+from attnlab.construct.segment import Segment, least_output_error
 from attnlab.core.errors import UsageError
 
 N, H = 5, 3

@@ -11,7 +11,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import norm
 
 from attnlab.construct import compare_heads, noisy_covariances, robustness
-from attnlab.construct.moments import softmax_moments
+from attnlab.construct.score_distribution import softmax_moments
 from attnlab.core.errors import UsageError
 
 SIGMAS = 5  # of a normal: one false alarm in two million

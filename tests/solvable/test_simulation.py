@@ -6,8 +6,12 @@ import torch
 from attnlab.core.config import build
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
-from attnlab.solvable.order_parameters import measure_overlaps
-from attnlab.solvable.simulation import SimulationSettings, simulate, start_weights
+from attnlab.solvable.simulation import (
+    SimulationSettings,
+    measure_overlaps,
+    simulate,
+    start_weights,
+)
 from attnlab.solvable.teacher import Teacher
 
 

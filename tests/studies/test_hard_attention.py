@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnlab.api.conclude import draw_conclusions
-from attnlab.construct.hard import jacobian_norms
+from attnlab.construct.apply import jacobian_norms
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.lab.claim import Claim

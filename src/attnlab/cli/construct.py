@@ -69,8 +69,8 @@ def apply(
     from attnlab.construct.apply import apply as compute
     from attnlab.construct.files import read_vector
 
-    rows, worth = _matrices(keys, values)
-    found = compute(rows, read_vector(query, "query"), worth, scale.value, hard)
+    given = _given(keys, values, scale)
+    found = compute(**given, query=read_vector(query, "query"), hard=hard)
     say_json(found.as_json()) if json else say_attention(found)
 
 
@@ -86,8 +86,8 @@ def select(
     """Find the shortest query that attends to one key."""
     from attnlab.construct.select import select as solve
 
-    rows, worth = _matrices(keys, values)
-    _answer(solve(rows, target, weight, scale.value, worth), json, {target})
+    solved = solve(**_given(keys, values, scale), index=target, weight=weight)
+    _answer(solved, json, {target})
 
 
 @construct.command("identity")
@@ -104,8 +104,7 @@ def identity(
     """
     from attnlab.construct.select import identity as solve
 
-    rows, worth = _matrices(keys, values)
-    solved = solve(rows, weight, scale.value, worth)
+    solved = solve(**_given(keys, values, scale), weight=weight)
     say_json(solved.as_json()) if json else say_constructions(solved)
 
 
@@ -126,16 +125,15 @@ def average(
     from attnlab.construct.files import indices
 
     members = indices(targets, "--targets")
-    rows, worth = _matrices(keys, values)
-    _answer(solve(rows, members, weight, scale.value, worth), json, members)
+    solved = solve(**_given(keys, values, scale), members=members, weight=weight)
+    _answer(solved, json, members)
 
 
 @construct.command("match")
 def match(
     keys: KeysOption,
     weights: Annotated[
-        str,
-        typer.Option(metavar=".5,.5,0", help="One weight per key, or a file; they sum to 1."),
+        str, typer.Option(metavar=".5,.5,0", help="One weight per key, or a file; they sum to 1.")
     ],
     values: ValuesOption = None,
     scale: ScaleOption = Scale.ONE,
@@ -149,8 +147,7 @@ def match(
     from attnlab.construct.match import match as solve
 
     target = read_distribution(weights, "weights")
-    rows, worth = _matrices(keys, values)
-    _answer(solve(rows, target, scale.value, worth), json)
+    _answer(solve(**_given(keys, values, scale), target=target), json)
 
 
 @construct.command("replace-key")
@@ -170,9 +167,9 @@ def replace_key(  # noqa: PLR0913  (each is one documented option)
     from attnlab.construct.replace import replace_key as solve
 
     aim = _goal(goal, weight)
-    rows, worth = _matrices(keys, values)
-    solved = solve(rows, read_vector(query, "query"), index, aim, unit_norm, scale.value, worth)
-    _answer(solved, json, {index, *aim.members})
+    given = _given(keys, values, scale)
+    own = {"query": read_vector(query, "query"), "index": index, "goal": aim}
+    _answer(solve(**given, **own, unit_norm=unit_norm), json, {index, *aim.members})
 
 
 @construct.command("design")
@@ -198,8 +195,8 @@ def design(  # noqa: PLR0913  (each is one documented option)
 
     places = indices(free, "--free")
     goals = (None if before is None else _goal(before, weight), _goal(after, weight))
-    rows, worth = _matrices(keys, values)
-    solved = solve(rows, goals, places, unit_norm, scale.value, worth)
+    given = _given(keys, values, scale)
+    solved = solve(**given, goals=goals, free=places, unit_norm=unit_norm)
     _answer(solved, json, {*places, *goals[1].members})
 
 
@@ -225,8 +222,8 @@ def average_scale(
     members = indices(targets, "--targets")
     if len(members) != 2:
         raise UsageError(f"--targets {targets}: give two keys, as in 0,1")
-    rows, worth = _matrices(keys, values)
-    _answer(solve(rows, *members, tolerance, scale.value, worth), json, members)
+    given, (a, b) = _given(keys, values, scale), members
+    _answer(solve(**given, a=a, b=b, tolerance=tolerance), json, members)
 
 
 @construct.command("extract")
@@ -252,13 +249,14 @@ def extract(
     _answer(solve(a, b, columns), json)
 
 
-def _matrices(keys: str, values: str | None) -> tuple[Any, Any]:
-    """Read the matrix of keys, and that of values if one is given."""
+def _given(keys: str, values: str | None, scale: Scale) -> dict[str, Any]:
+    """What every construction is given: the keys, the scale, and values if there are any."""
     from attnlab.construct.example import EXAMPLE, KEYS
     from attnlab.construct.files import read_matrix
 
     rows = KEYS if keys == EXAMPLE else read_matrix(keys, "keys")
-    return rows, None if values is None else read_matrix(values, "values")
+    worth = None if values is None else read_matrix(values, "values")
+    return {"keys": rows, "scale": scale.value, "values": worth}
 
 
 def _goal(text: str, weight: float | None) -> Any:

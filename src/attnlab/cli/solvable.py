@@ -50,8 +50,7 @@ def theory(  # noqa: PLR0913  (each is one documented option)
     the critical points, in the limit of infinite dimension D.
     """
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.limits import translate_arithmetic_errors
-    from attnlab.solvable.results import critical_points, theory_points
+    from attnlab.solvable.results import critical_points, theory_points, translate_arithmetic_errors
 
     if critical and (alpha or branch != "both"):
         raise UsageError(
@@ -127,7 +126,7 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     """
     from attnlab.core.config import parse_assignments
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.limits import check_simulation, translate_arithmetic_errors
+    from attnlab.solvable.results import check_simulation, translate_arithmetic_errors
 
     settings = parse_assignments(set_)
     for key in settings.keys() & OWN_OPTIONS.keys():

@@ -21,12 +21,11 @@ The modules share names with these functions, so all are imported at once; they 
 nothing heavier, and load scipy, cvxpy and torch when a function needs them.
 """
 
-from attnlab.construct.apply import Attention, apply
+from attnlab.construct.apply import Attention, apply, hard_attention, jacobian_norms
 from attnlab.construct.average import average
 from attnlab.construct.design import design
 from attnlab.construct.extract import extract
 from attnlab.construct.goals import Goal, parse_goal
-from attnlab.construct.hard import hard_attention, jacobian_norms
 from attnlab.construct.inputs import attention_weights, resolve_scale
 from attnlab.construct.match import match
 from attnlab.construct.pair import average_scale

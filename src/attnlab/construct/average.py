@@ -7,19 +7,19 @@ the other keys. Otherwise some point sum lambda_i k_i = sum a_s k_s lies in both
 at most |S| / (|S| + e^H), H the largest entropy of such a lambda.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnlab.construct.certificates import hull_certificate, norm_certificate
-from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.equal_weight import (
+    EqualWeightProblem,
+    equal_weight_problem,
+    hull_certificate,
+    norm_certificate,
+)
 from attnlab.construct.hull import Infimum, infimum
 from attnlab.construct.inputs import AttentionInputs, Scale, check_members, check_weight
-from attnlab.construct.log_sum_exp import log_sum_and_softmax
 from attnlab.construct.min_norm import MinNormResult
 from attnlab.construct.numerics import Array, largest_norm
 from attnlab.construct.result import Construction, name_keys
@@ -44,19 +44,18 @@ def average(
     weight = None if weight is None else check_weight(weight)
     if not problem.rest:
         return _average_all(inputs)
-    lowest = _infimum(problem)
-    if weight is None:
-        return _largest_total(problem, lowest)
-    result = problem.min_norm(weight)
+    size = largest_norm(problem.rows) or 1.0
+    lowest = infimum(problem.rows / size, problem.rounding)
+    if weight is None and lowest.kind != "outside":
+        best = MinNormResult(
+            "impossible", lowest.query / size, lowest.value, np.inf, lowest.change, lowest
+        )
+        return _describe_infeasible(problem, best, None)
+    asked = problem.below(1.0) if weight is None else weight
+    result = problem.min_norm(asked)
     if result.verdict == "reached":
-        return replace(_describe_query(problem, result, weight, lowest), attained=True)
-    return _describe_infeasible(problem, result, weight)
-
-
-def _infimum(problem: EqualWeightProblem) -> Infimum:
-    """inf f for rows scaled to length at most one; its query is in those units."""
-    size = largest_norm(problem.rows)
-    return infimum(problem.rows / size if size else problem.rows, problem.rounding)
+        return _describe_query(problem, result, asked, lowest, attained=weight is not None)
+    return _describe_infeasible(problem, result, asked)
 
 
 def _average_all(inputs: AttentionInputs) -> Construction:
@@ -73,24 +72,12 @@ def _average_all(inputs: AttentionInputs) -> Construction:
     )
 
 
-def _largest_total(problem: EqualWeightProblem, lowest: Infimum) -> Construction:
-    """The query with the largest total, or one within 1e-3 of a supremum that is not attained."""
-    if lowest.kind == "outside":
-        weight = problem.below(1.0)
-        result = problem.min_norm(weight)
-        if result.verdict == "reached":
-            return _describe_query(problem, result, weight, lowest)
-        return _describe_infeasible(problem, result, weight)
-    query = lowest.query / (largest_norm(problem.rows) or 1.0)
-    if lowest.kind == "face":
-        query = problem.min_norm(problem.below(problem.total(lowest.value))).query
-    f, _ = log_sum_and_softmax(problem.rows @ query)
-    result = MinNormResult("impossible", query, f, np.inf, lowest.change, lowest)
-    return _describe_infeasible(problem, result, None)
-
-
 def _describe_query(
-    problem: EqualWeightProblem, result: MinNormResult, weight: float, lowest: Infimum
+    problem: EqualWeightProblem,
+    result: MinNormResult,
+    weight: float,
+    lowest: Infimum,
+    attained: bool,
 ) -> Construction:
     """A query that reaches the total, with the proof that no shorter one does."""
     query = problem.lift_query(weight, result)
@@ -110,7 +97,7 @@ def _describe_query(
         feasible=True,
         why=f"Equal weights on {name_keys(problem.members)}, {also['total']:.6g} in total, come"
         f" from a query of length {np.linalg.norm(query):.6g}; {limit}.",
-        attained=lowest.kind == "inside",
+        attained=attained,
         margin=problem.margin(query),
         certificate=certificate,
         residual=result.residual,
@@ -127,7 +114,7 @@ def _describe_infeasible(
     level = None if weight is None else problem.level(weight)
     certificate = hull_certificate(problem, result, level)
     query = problem.lift @ result.query
-    if lowest.kind == "face" and weight is not None:
+    if lowest.kind == "face":
         query = problem.query_near_supremum(lowest)
     sure = lowest.sure and result.verdict != "undecided"
     also = _report_total(problem, query, certificate["best_weight"])
@@ -145,11 +132,7 @@ def _describe_infeasible(
 
 
 def _explain_infeasible(
-    problem: EqualWeightProblem,
-    lowest: Infimum,
-    supremum: float,
-    weight: float | None,
-    sure: bool,
+    problem: EqualWeightProblem, lowest: Infimum, supremum: float, weight: float | None, sure: bool
 ) -> str:
     names = name_keys(problem.members)
     if problem.count == 1:

@@ -4,12 +4,10 @@
 
 With a given query a unit key is often too short (`replace_key`); here the query is free as well and
 may be as long as needed. The conditions on scores are convex (design_problem.py): the result is the
-shortest query, or a lambda that refutes every query (conflict.py). Unit length adds the condition
-score <= scale |q|, which is not convex: it is met by a part of q orthogonal to all keys or by
-another direction (`cone.find_long_direction`), or refuted by branch and bound.
+shortest query, or a lambda that refutes every query (design_report.py). Unit length adds the
+condition score <= scale |q|, which is not convex: it is met by a part of q orthogonal to all keys
+or by another direction (`cone.find_long_direction`), or refuted by branch and bound.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,22 +16,19 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.cone import find_direction, null_space
-from attnlab.construct.conflict import (
-    describe_conflict,
-    proves_infeasible,
-    strongest_refutation,
-)
-from attnlab.construct.convex_solver import shortest_query
-from attnlab.construct.design_problem import DesignProblem
+from attnlab.construct.design_problem import DesignProblem, shortest_query
 from attnlab.construct.design_report import (
+    describe_conflict,
     explain_failure,
     infeasible,
+    proves_infeasible,
     replace_free_keys,
     report_before,
+    strongest_refutation,
 )
 from attnlab.construct.goals import Goal, Target
 from attnlab.construct.inputs import AttentionInputs, Scale, attention_weights, check_members
-from attnlab.construct.numerics import Array
+from attnlab.construct.numerics import Array, norm
 from attnlab.construct.result import Construction, name_keys
 from attnlab.core.errors import UsageError
 from attnlab.core.extras import require
@@ -92,12 +87,10 @@ def _solve(problem: DesignProblem) -> Construction:
     if refutation is not None and proves_infeasible(problem, refutation.rows):
         return infeasible(problem, *describe_conflict(problem, refutation))
     base = shortest_query(problem)
-    if (
-        base is None
-        and refutation is not None
-        and (proof := strongest_refutation(problem)) is not None
-    ):
-        return infeasible(problem, *describe_conflict(problem, proof))
+    if base is None and refutation is not None:
+        proof = strongest_refutation(problem)
+        if proof is not None:
+            return infeasible(problem, *describe_conflict(problem, proof))
     return _search(problem, base, start)
 
 
@@ -127,11 +120,11 @@ def _search(problem: DesignProblem, base: Array | None, start: Array | None) -> 
         _along_directions(problem, base, start),
         _towards_long_direction(problem, start),
     ):
-        queries = sorted(candidates, key=lambda q: float(np.linalg.norm(q)))
+        queries = sorted((q for q in candidates if q is not None), key=norm)
         if problem.unit_norm:
             tried = queries[: _REFINED if problem.keys.size <= _SMALL else 1]
             better = [_refine(problem, q) for q in tried if q is not base]
-            queries = sorted([*queries, *better], key=lambda q: float(np.linalg.norm(q)))
+            queries = sorted([*queries, *better], key=norm)
         for q in queries:
             if (answer := _describe(problem, q, base)) is not None:
                 return answer
@@ -140,45 +133,41 @@ def _search(problem: DesignProblem, base: Array | None, start: Array | None) -> 
 
 def _along_directions(
     problem: DesignProblem, base: Array | None, start: Array | None
-) -> Iterator[Array]:
+) -> Iterator[Array | None]:
     """Queries along known directions and axes; with unit keys also for keys along the axes."""
     known = [d for d in (base, start) if d is not None and d.any()]
     basis = problem.cone.basis.T[:_AXES]
     axes = [*basis, *-basis]
-    yield from (q for d in [*known, *axes] if (q := _scale_direction(problem, d)) is not None)
+    yield from (_scale_direction(problem, d) for d in [*known, *axes])
     if problem.unit_norm and problem.keys.size <= _SMALL:
         queries = (shortest_query(problem, d) for d in axes)
         yield from (q for q in queries if q is not None and problem.excess(q) <= _ROUNDING)
 
 
-def _near_base(problem: DesignProblem, base: Array | None) -> Iterator[Array]:
+def _near_base(problem: DesignProblem, base: Array | None) -> Iterator[Array | None]:
     """The shortest query for free new keys, as it is or lengthened orthogonally to all keys."""
     if base is None:
         return
-    tiny = problem.needs_query and float(np.abs(problem.scale * (problem.keys @ base)).max()) < 1
+    # A new key that must have another score than the rest needs a query.
+    needs_query = problem.leaving or (problem.free and not problem.fixed)
+    tiny = needs_query and float(np.abs(problem.scale * (problem.keys @ base)).max()) < 1
     if problem.excess(base) <= _ROUNDING and not tiny:
         yield base
     orthogonal = null_space(problem.keys)
-    if (
-        problem.unit_norm
-        and orthogonal.shape[1]
-        and (q := _lengthen(problem, base, orthogonal[:, 0])) is not None
-    ):
-        yield q
+    if problem.unit_norm and orthogonal.shape[1]:
+        yield _lengthen(problem, base, orthogonal[:, 0])
 
 
-def _towards_long_direction(problem: DesignProblem, start: Array | None) -> Iterator[Array]:
+def _towards_long_direction(problem: DesignProblem, start: Array | None) -> Iterator[Array | None]:
     """Queries close to the direction of the cone with the largest norm for its scores."""
     if not problem.unit_norm or start is None or problem.cone.basis.shape[1] == 0:
         return
-    long, _ = problem.long_direction
+    long, _ = problem.long_direction()
     if long is None:
         return
-    inner = start / float(np.linalg.norm(start)) if start.any() else start
+    inner = start / norm(start) if start.any() else start
     for share in (0.3, 0.1, 0.03, *(10.0**-k for k in range(2, 11))):
-        d = long / float(np.linalg.norm(long)) + share * inner
-        if (q := _scale_direction(problem, d)) is not None:
-            yield q
+        yield _scale_direction(problem, long / norm(long) + share * inner)
 
 
 def _scale_direction(problem: DesignProblem, d: Array) -> Array | None:
@@ -188,16 +177,15 @@ def _scale_direction(problem: DesignProblem, d: Array) -> Array | None:
     at least 1.
     """
     size = problem.scale * float(np.abs(problem.keys @ d).max())
-    most = (
-        problem.scale * float(np.linalg.norm(d)) * float(np.linalg.norm(problem.keys, axis=1).max())
-    )
+    most = problem.scale * norm(d) * float(np.linalg.norm(problem.keys, axis=1).max())
     if size <= 1e-9 * most:  # orthogonal to all keys: only the length counts
-        size = most or problem.scale * float(np.linalg.norm(d))
+        size = most or problem.scale * norm(d)
     first, last = (-10, 50) if problem.unit_norm else (0, 50)
     powers = [*range(first, last), *range(first - 1, first - 40, -1)]
     beta = next((2.0**p / size for p in powers if problem.excess(2.0**p / size * d) <= 0), None)
-    if beta is None:
-        return _allow_rounding(problem, 2.0**last / size * d)
+    if beta is None:  # a score that should equal scale |q| may exceed it, but only by rounding
+        shorter = (2.0 ** (last - halving) / size * d for halving in range(1, _DOUBLINGS + 1))
+        return next((q for q in shorter if 0 < problem.excess(q) <= _ROUNDING), None)
     if not problem.unit_norm and beta * size <= 1:
         return beta * d
     return _bisect(lambda x: problem.excess(x * d) <= 0, beta / 2, beta) * d
@@ -211,26 +199,12 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-def _allow_rounding(problem: DesignProblem, q: Array) -> Array | None:
-    """A query whose score should equal scale |q| exactly and exceeds it only by rounding."""
-    for _ in range(_DOUBLINGS):
-        q = q / 2
-        if 0 < problem.excess(q) <= _ROUNDING:
-            return q
-    return None
-
-
 def _lengthen(problem: DesignProblem, q: Array, orthogonal: Array) -> Array | None:
     """q plus the smallest part orthogonal to all keys that suffices: only |q| changes."""
-    size = float(np.linalg.norm(q)) or 1 / (
-        problem.scale * float(np.abs(problem.keys).max() or 1.0)
-    )
-    step = 2.0**-10 * size
-    for _ in range(_DOUBLINGS):
-        if problem.excess(q + step * orthogonal) <= 0:
-            break
-        step *= 2
-    else:
+    size = norm(q) or 1 / (problem.scale * float(np.abs(problem.keys).max() or 1.0))
+    steps = (2.0**power * size for power in range(-10, _DOUBLINGS - 10))
+    step = next((s for s in steps if problem.excess(q + s * orthogonal) <= 0), None)
+    if step is None:
         return None
     shortest = _bisect(lambda x: problem.excess(q + x * orthogonal) <= 0, 0.0, step)
     return q + shortest * orthogonal
@@ -239,11 +213,11 @@ def _lengthen(problem: DesignProblem, q: Array, orthogonal: Array) -> Array | No
 def _refine(problem: DesignProblem, q: Array) -> Array:
     """Shorten q by solving the convex problem along q / |q| repeatedly."""
     for _ in range(_REFINEMENTS):
-        size = float(np.linalg.norm(q))
+        size = norm(q)
         better = shortest_query(problem, q / size) if size else None
         if better is None or problem.excess(better) > _ROUNDING:
             break
-        if float(np.linalg.norm(better)) >= size * (1 - 1e-6):
+        if norm(better) >= size * (1 - 1e-6):
             break
         q = better
     return q
@@ -257,8 +231,8 @@ def _describe(problem: DesignProblem, q: Array, base: Array | None) -> Construct
     result = replace_free_keys(problem, q)
     if not result.feasible:
         return None
-    least = None if base is None else float(np.linalg.norm(base))
-    size = float(np.linalg.norm(q))
+    least = None if base is None else norm(base)
+    size = norm(q)
     also = {
         **result.also,
         "before": report_before(problem, before),

@@ -9,19 +9,25 @@
 s is the scale, m the number of members, rest the weight that may stay outside. At given scores a
 longer q only helps, so a part of q orthogonal to all keys never hurts; keys of any length have no
 limit on their scores.
+
+`shortest_query` minimises |q| subject to the convex conditions, with cvxpy and Clarabel. The one
+that is not convex, score <= s|q|, is replaced by score <= s u.q for a unit vector u. That is
+stricter, so a solution remains valid; solving again with u = q/|q| can only shorten it.
 """
 
-from __future__ import annotations
-
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from attnlab.construct.cone import Cone, find_long_direction
 from attnlab.construct.goals import Target
-from attnlab.construct.numerics import Array, log_sum_exp
+from attnlab.construct.numerics import Array, log_sum_exp, norm
+
+_INSIDE = 1e-6  # distance kept from a level: more than the solver's error
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +63,9 @@ class DesignProblem:
         return [i for i in self.free if i not in self.after.members]
 
     @cached_property
-    def equations(self) -> Array:
-        """Rows e with e . q = 0: members of a goal that stay have equal scores."""
-        sets = [self.before.members] if self.before else []
-        pairs = [(i, part[0]) for part in [*sets, self.fixed] for i in part[1:]]
-        return np.array([self.keys[i] - self.keys[j] for i, j in pairs]).reshape(-1, self.width)
+    def outside(self) -> list[int]:
+        """The keys outside the second goal that are not replaced."""
+        return [i for i in self.staying if i not in self.after.members]
 
     @property
     def width(self) -> int:
@@ -69,21 +73,35 @@ class DesignProblem:
         return self.keys.shape[1]
 
     @cached_property
+    def equations(self) -> Array:
+        """Rows e with e . q = 0: members of a goal that stay have equal scores."""
+        sets = [self.before.members if self.before else [], self.fixed]
+        return self._differences([(i, part[0]) for part in sets for i in part[1:]])
+
+    @cached_property
+    def pairs_before(self) -> list[tuple[int, int]]:
+        """(i, member) for every key i outside the first goal."""
+        inside = self.before.members if self.before else []
+        return [(i, m) for m in inside[:1] for i in range(len(self.keys)) if i not in inside]
+
+    @cached_property
+    def pairs_after(self) -> list[tuple[int, int]]:
+        """(i, member) for every key i that stays outside the second goal."""
+        return [(i, m) for m in self.fixed[:1] for i in self.outside]
+
+    @cached_property
     def rows_before(self) -> Array:
-        """scale (k_i - k_member) for every key i outside the first goal."""
-        if self.before is None:
-            return np.zeros((0, self.width))
-        inside = self.before.members
-        outside = [i for i in range(len(self.keys)) if i not in inside]
-        return self.scale * (self.keys[outside] - self.keys[inside[0]])
+        """scale (k_i - k_member) for the pairs before the change."""
+        return self.scale * self._differences(self.pairs_before)
 
     @cached_property
     def rows_after(self) -> Array:
-        """scale (k_i - k_member) for every key i that stays outside the second goal."""
-        if not self.fixed:
-            return np.zeros((0, self.width))
-        outside = [i for i in self.staying if i not in self.after.members]
-        return self.scale * (self.keys[outside] - self.keys[self.fixed[0]])
+        """scale (k_i - k_member) for the pairs after the change."""
+        return self.scale * self._differences(self.pairs_after)
+
+    def _differences(self, pairs: list[tuple[int, int]]) -> Array:
+        first, second = np.array(pairs, np.intp).reshape(-1, 2).T
+        return self.keys[first] - self.keys[second]
 
     @cached_property
     def level_before(self) -> float:
@@ -105,55 +123,31 @@ class DesignProblem:
         """The directions along which every score outside falls below those of the members."""
         return Cone.of(np.vstack([self.rows_before, self.rows_after]), self.equations)
 
-    @cached_property
-    def limits(self) -> Array:
-        """Rows l: with unit keys, a direction d must satisfy l . d <= |d|."""
-        return np.vstack([self._equal_limits, self._other_limits])
+    def long_direction(self, necessary: bool = False) -> tuple[Array | None, float]:
+        """A direction d in the closed cone for unit keys, or a bound that excludes it.
 
-    @property
-    def _equal_limits(self) -> Array:
-        """A new member must be able to have the score of the others, positive or negative."""
-        level = self.keys[self.fixed[:1]]
-        return np.vstack([level, -level]) if self.joining else np.zeros((0, self.width))
-
-    @property
-    def _other_limits(self) -> Array:
-        """New keys outside must score below the members, all-new members above the rest."""
-        if not self.fixed:
-            return self.keys[self.staying]
-        return -self.keys[self.fixed[:1]] if self.leaving else np.zeros((0, self.width))
-
-    @cached_property
-    def long_direction(self) -> tuple[Array | None, float]:
-        """A direction in the closed cone that satisfies the limits, or a bound that excludes it."""
-        return find_long_direction(self.cone, self.limits) if len(self.limits) else (None, math.inf)
-
-    @cached_property
-    def necessary_direction(self) -> tuple[Array | None, float]:
-        """`long_direction` under the conditions that every solution must satisfy.
-
-        Rows of a goal with a level above 0 are left out: their scores may be positive.
+        For every limit l, l . d <= |d|: a new member must be able to have the score of the others,
+        positive or negative; new keys outside must score below the members, all-new members above
+        the rest. `necessary` leaves out what not every solution must satisfy: the rows of a goal
+        with a level above 0 may have positive scores.
         """
-        first, second = self.level_before <= 0, self.level_after <= 0
-        rows = np.vstack(
-            [
-                self.rows_before if first else self.rows_before[:0],
-                self.rows_after if second else self.rows_after[:0],
-            ]
+        first, second = (
+            not necessary or level <= 0 for level in (self.level_before, self.level_after)
         )
-        limits = self.limits if second else self._equal_limits
-        if not len(limits):
+        none, member = np.zeros((0, self.width)), self.keys[self.fixed[:1]]
+        limits = [member, -member] if self.joining else [none]
+        if second and not self.fixed:
+            limits.append(self.keys[self.staying])
+        elif second and self.leaving:
+            limits.append(-member)
+        if not any(map(len, limits)):
             return None, math.inf
-        return find_long_direction(Cone.of(rows, self.equations), limits)
-
-    @property
-    def needs_query(self) -> bool:
-        """Whether a new key must have another score than the rest, which q = 0 rules out."""
-        return bool(self.free) and (bool(self.leaving) or not self.fixed)
+        rows = [self.rows_before if first else none, self.rows_after if second else none]
+        return find_long_direction(Cone.of(np.vstack(rows), self.equations), np.vstack(limits))
 
     def reach(self, q: Array) -> float:
         """The largest score that a replaced key can have."""
-        return self.scale * float(np.linalg.norm(q)) if self.unit_norm else math.inf
+        return self.scale * norm(q) if self.unit_norm else math.inf
 
     def excess(self, q: Array) -> float:
         """The largest violation of a condition at q; 0 or less where all hold."""
@@ -189,13 +183,71 @@ class DesignProblem:
 
     def _excess_unreplaced(self, q: Array) -> float:
         """The violation with the scores as they are: no key is replaced, or q = 0."""
-        scores = self.scale * (self.keys @ q)
-        inside = self.after.members
-        outside = [i for i in range(len(self.keys)) if i not in inside]
-        return self._excess_after(scores[outside] - scores[inside[0]])
+        scores, inside = self.scale * (self.keys @ q), self.after.members
+        return self._excess_after(np.delete(scores, inside) - scores[inside[0]])
 
 
 def _level(target: Target) -> float:
     """log(m rest / (1 - rest)), m the number of members."""
     rest = target.rest()
     return math.log(len(target.members)) + math.log(rest) - math.log1p(-rest)
+
+
+def shortest_query(problem: DesignProblem, along: Array | None = None) -> Array | None:
+    """The shortest q, or None where there is none or the solver gives up.
+
+    Without `along`, only the conditions on keys that stay count; the replaced keys are free.
+    """
+    import cvxpy as cp
+
+    basis = problem.cone.basis
+    if basis.shape[1] == 0:
+        return np.zeros(problem.width)
+    reduced = problem.scale * (problem.keys @ basis)
+    # The solver is most accurate when the rows are of order 1.
+    size = float(np.linalg.norm(np.vstack([problem.cone.inside, reduced]), axis=1).max()) or 1.0
+    first, second = np.split(problem.cone.inside / size, [len(problem.rows_before)])
+    y = cp.Variable(basis.shape[1])
+    constraints: list[Any] = []
+    if len(first):
+        constraints.append(cp.log_sum_exp(first @ y) <= problem.level_before - _INSIDE)
+    if along is not None:
+        constraints += _key_constraints(
+            problem, y, reduced / size, problem.scale * (along @ basis) / size
+        )
+    elif len(second):
+        constraints.append(cp.log_sum_exp(second @ y) <= problem.level_staying - _INSIDE)
+    if not constraints:
+        return np.zeros(problem.width)
+    if not solve_problem(cp.Problem(cp.Minimize(cp.sum_squares(y)), constraints)):
+        return None
+    return basis @ np.asarray(y.value, np.float64) / size
+
+
+def _key_constraints(problem: DesignProblem, y: Any, reduced: Array, along: Array) -> list[Any]:
+    """The second goal for replaced keys with scores between -along . y and along . y."""
+    import cvxpy as cp
+
+    reach = along @ y
+    constraints: list[Any] = []
+    level = reduced[problem.fixed[0]] @ y if problem.fixed else reach
+    parts = [reduced[problem.outside] @ y - level] if problem.outside else []
+    parts += [cp.reshape(-reach - level, (1,), order="C")] * len(problem.leaving)
+    if parts:
+        constraints.append(cp.log_sum_exp(cp.hstack(parts)) <= problem.level_after - _INSIDE)
+    if problem.fixed and problem.joining:
+        constraints += [level <= reach, -level <= reach]
+    return constraints
+
+
+def solve_problem(problem: Any) -> bool:
+    """Solve with Clarabel; whether it reports an optimum."""
+    import cvxpy as cp
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # callers check an inaccurate solution themselves
+        try:
+            problem.solve(solver=cp.CLARABEL)
+        except (cp.SolverError, ValueError):
+            return False
+    return problem.status in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)

@@ -8,12 +8,10 @@ we assume that the C library's log and exp err by at most two units in the last 
 every operation outwards.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +20,13 @@ from attnlab.construct.numerics import Array
 SMALL = 200  # keys times dimensions up to which arithmetic in fractions is quick
 
 
-class Combination(NamedTuple):
-    """sum_i rest[i] k_i = sum_s members[s] k_s; both sum to one and `rest` is not negative."""
+def exact_combination(
+    rest: Array, members: Array, weights: Array
+) -> tuple[list[Fraction], list[Fraction]] | None:
+    """lambda, a with sum lambda_i rest_i = sum a_s members_s exactly, next to lambda = `weights`.
 
-    rest: list[Fraction]
-    members: list[Fraction]
-
-
-def exact_combination(rest: Array, members: Array, weights: Array) -> Combination | None:
-    """The exact combination next to `weights` (over the keys `rest`), or None if there is none."""
+    Both sum to one and lambda is not negative; None if there is no such combination nearby.
+    """
     used, free = np.flatnonzero(weights > 0), len(members)
     columns = np.zeros((free + len(used), rest.shape[1] + 2))
     columns[:free, :-2], columns[free:, :-2] = -members, rest[used]
@@ -50,7 +46,7 @@ def exact_combination(rest: Array, members: Array, weights: Array) -> Combinatio
         combined[int(row)] = by_column[free + place]
     if min(combined) < 0:
         return None
-    return Combination(combined, [by_column[s] for s in range(free)])
+    return combined, [by_column[s] for s in range(free)]
 
 
 def to_fractions(values: Iterable[float]) -> list[Fraction]:
@@ -116,9 +112,7 @@ def round_down(x: float, steps: int = 1) -> float:
 
 def round_up(x: float, steps: int = 1) -> float:
     """The double that lies `steps` doubles above x."""
-    for _ in range(steps):
-        x = math.nextafter(x, math.inf)
-    return x
+    return -round_down(-x, steps)
 
 
 def entropy_bounds(weights: Sequence[Fraction]) -> tuple[float, float]:

@@ -10,17 +10,14 @@
 On vectors orthogonal to both spans M is 0, which gives it the smallest norm.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import numpy as np
 
 from attnlab.construct.inputs import check_numbers
-from attnlab.construct.numerics import EPS, Array
+from attnlab.construct.numerics import EPS, Array, basis_and_condition
 from attnlab.construct.result import Construction
-from attnlab.construct.span import basis_of_unit_rows
 from attnlab.core.errors import UsageError
 
 
@@ -34,8 +31,8 @@ def extract(basis_a: Any, basis_b: Any, columns: bool = False) -> Construction:
     a, b = _rows(basis_a, "basis A", columns), _rows(basis_b, "basis B", columns)
     if a.shape[1] != b.shape[1]:
         raise UsageError(f"the vectors of A have {a.shape[1]} entries but those of B {b.shape[1]}")
-    span_a, condition_a = basis_of_unit_rows(_scale_to_unit(a), 4 * EPS)
-    span_b, condition_b = basis_of_unit_rows(_scale_to_unit(b), 4 * EPS)
+    span_a, condition_a = basis_and_condition(_scale_to_unit(a), 4 * EPS)
+    span_b, condition_b = basis_and_condition(_scale_to_unit(b), 4 * EPS)
     left, sines, right = np.linalg.svd(_project_out(span_a, span_b), full_matrices=False)
     rounding = 16 * EPS * max(a.shape[1], 4) * max(condition_a, condition_b)
     if sines.size and sines[-1] <= rounding:

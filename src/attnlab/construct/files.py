@@ -141,9 +141,8 @@ def _decode(path: Path, data: bytes) -> str:
 
 def _read_text(path: Path, text: str) -> NDArray[np.float64]:
     """Cells separated by `;`, else `,`, else spaces; skips blank lines, # comments and a header."""
-    lines = [
-        (i, line) for i, line in enumerate(text.splitlines(), 1) if not _is_blank_or_comment(line)
-    ]
+    numbered = enumerate(text.splitlines(), 1)
+    lines = [(i, line) for i, line in numbered if line.strip() and line.strip()[0] != "#"]
     separator = next((mark for mark in ";," if any(mark in line for _, line in lines)), None)
     rows: list[list[float]] = []
     first = 0
@@ -151,21 +150,14 @@ def _read_text(path: Path, text: str) -> NDArray[np.float64]:
         cells = [_clean(cell) for cell in line.split(separator)]
         if position == 0 and not any(map(_LIKE_NUMBER.match, cells)):
             if not cells[0]:
-                _refuse(
-                    path,
-                    "the first column has no name: rows must hold numbers only, without an index",
-                )
+                why = "the first column has no name: rows must hold numbers only, without an index"
+                _refuse(path, why)
             continue
         rows.append([_parse_cell(path, i, j, cell) for j, cell in enumerate(cells, 1)])
         first = first or i
         if len(cells) != len(rows[0]):
             _refuse(path, f"line {i} has {len(cells)} numbers, line {first} has {len(rows[0])}")
     return np.array(rows, dtype=np.float64)
-
-
-def _is_blank_or_comment(line: str) -> bool:
-    bare = line.strip()
-    return not bare or bare.startswith("#")
 
 
 def _clean(cell: str) -> str:

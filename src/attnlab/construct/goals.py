@@ -7,6 +7,7 @@ within 0.05 of the wanted output, the mean of the members' values.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ ROUNDING = 1e-9  # a total that is lower by less than this still counts
 
 KINDS = ("average", "select")
 _FORM = "a goal reads average:0,1,2 or select:2, with @0.95 for another weight"
-_DIGITS = 9  # longest index
+_INDEX = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Goal:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UsageError(f"{_FORM}: got {self.kind!r}")
-        members = check_members(self.members, 10**_DIGITS)
+        members = check_members(self.members, 10**9)
         if self.kind == "select" and len(members) != 1:
             raise UsageError(f"select takes one key and average any number: got {len(members)}")
         object.__setattr__(self, "members", tuple(members))
@@ -54,18 +55,13 @@ def parse_goal(text: str) -> Goal:
     kind, colon, rest = text.strip().partition(":")
     names, at, weight = rest.partition("@")
     words = [word.strip() for word in names.split(",")]
-    whole = all(word.isascii() and word.isdigit() and len(word) <= _DIGITS for word in words)
-    if not colon or not whole or (at and not _is_number(weight)):
-        raise UsageError(f"{_FORM}: got {text!r}")
-    return Goal(kind.strip(), tuple(map(int, words)), float(weight) if at else None)
-
-
-def _is_number(text: str) -> bool:
     try:
-        float(text)
+        if not colon or not all(_INDEX.fullmatch(word) for word in words):
+            raise ValueError
+        total = float(weight) if at else None
     except ValueError:
-        return False
-    return True
+        raise UsageError(f"{_FORM}: got {text!r}") from None
+    return Goal(kind.strip(), tuple(map(int, words)), total)
 
 
 @dataclass(frozen=True, eq=False)

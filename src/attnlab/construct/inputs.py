@@ -32,7 +32,11 @@ class AttentionInputs:
         """Raise UsageError unless the keys, the scale and the values fit together."""
         checked_keys = check_matrix(keys, "keys")
         n, h = checked_keys.shape
-        return AttentionInputs(checked_keys, resolve_scale(scale, h), check_values(values, n))
+        factor = resolve_scale(scale, h)
+        matrix = None if values is None else check_matrix(values, "values")
+        if matrix is not None and len(matrix) != n:
+            raise UsageError(f"there are {n} keys but {len(matrix)} values: give one value per key")
+        return AttentionInputs(checked_keys, factor, matrix)
 
     def weights(self, query: Array) -> Array:
         """The attention of this query over the keys."""
@@ -61,16 +65,6 @@ def resolve_scale(scale: Scale, h: int) -> float:
     if not math.sqrt(SMALLEST) <= factor <= math.sqrt(LARGEST):
         raise UsageError(f"scale must be 1, sqrt or a positive number: got {scale!r}")
     return factor
-
-
-def check_values(values: Any, n: int) -> Array | None:
-    """V as a float64 matrix with one row per key, or None where no values are given."""
-    if values is None:
-        return None
-    matrix = check_matrix(values, "values")
-    if len(matrix) != n:
-        raise UsageError(f"there are {n} keys but {len(matrix)} values: give one value per key")
-    return matrix
 
 
 def check_vector(vector: Any, size: int, name: str) -> Array:

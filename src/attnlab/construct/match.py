@@ -9,22 +9,30 @@ face that contains K^T p (and all of p), queries approach it as they grow, and t
 within 1e-3 of it is returned. KL = 0 exactly iff p > 0 and log p + c 1 is in the column space of K.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import numpy as np
 
-from attnlab.construct.certificates import member_coefficients
-from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
-from attnlab.construct.faces import least_face
-from attnlab.construct.hull import Infimum, attained_infimum
+from attnlab.construct.equal_weight import (
+    EqualWeightProblem,
+    equal_weight_problem,
+    member_coefficients,
+)
+from attnlab.construct.hull import Infimum, attained_infimum, least_face
 from attnlab.construct.inputs import AttentionInputs, Scale, check_vector
 from attnlab.construct.min_norm import min_norm_query
-from attnlab.construct.numerics import EPS, Array, entropy, largest_norm, log_sum_exp
+from attnlab.construct.numerics import (
+    EPS,
+    Array,
+    entropy,
+    largest_norm,
+    log_sum_exp,
+    norm,
+    normalise_rows,
+    orthonormal_basis,
+)
 from attnlab.construct.result import Construction
-from attnlab.construct.span import normalise_rows, orthonormal_basis
 from attnlab.core.errors import UsageError
 
 _SUM = 1e-6  # how far from 1 the sum of a target may be
@@ -48,13 +56,13 @@ def _choose_query(inputs: AttentionInputs, p: Array, best: Infimum) -> Array:
     Where the keys' lengths differ by many orders, rounding can spoil the first; then the second,
     or the least-squares query, may be closer.
     """
-    if best.kind == "face":
-        return min_norm_query(centre_keys(inputs, p), best.value + _NEAR, known=best).query
     limit = best.value - entropy(p) + _MATCHED
-    if kl_divergence(p, _scores(inputs, p, best.query)) <= limit:
+    if best.kind == "inside" and kl_divergence(p, _scores(inputs, p, best.query)) <= limit:
         return best.query
-    other = min_norm_query(centre_keys(inputs, p), best.value + _NEAR, known=best).query
-    candidates = (best.query, other, least_squares(inputs, p)["query"])
+    shortest = min_norm_query(centre_keys(inputs, p), best.value + _NEAR, known=best).query
+    if best.kind == "face":
+        return shortest
+    candidates = (best.query, shortest, least_squares(inputs, p)["query"])
     return min(candidates, key=lambda q: kl_divergence(p, _scores(inputs, p, q)))
 
 
@@ -128,7 +136,7 @@ def _describe(inputs: AttentionInputs, p: Array, best: Infimum, query: Array) ->
     gap = _log_gap(inputs, p)
     exact = gap is not None and gap <= _EXACT * (1 + float(np.abs(np.log(p)).max()))
     rows = centre_keys(inputs, p)
-    moment = float(np.linalg.norm(best.weights @ rows)) / (largest_norm(rows) or 1.0)
+    moment = norm(best.weights @ rows) / (largest_norm(rows) or 1.0)
     return Construction.of_query(
         inputs,
         query,
@@ -142,7 +150,7 @@ def _describe(inputs: AttentionInputs, p: Array, best: Infimum, query: Array) ->
             "infimum": infimum,
             "exact": bool(exact),
             **({} if gap is None else {"log_gap": gap}),
-            "total_variation": _total_variation(inputs.weights(query), p),
+            "total_variation": 0.5 * float(np.abs(inputs.weights(query) - p).sum()),
             "least_squares": least_squares(inputs, p),
             **({} if best.sure else {"undecided": True}),
         },
@@ -194,10 +202,6 @@ def kl_divergence(p: Array, scores: Array) -> float:
     return max(0.0, float((p[used] * (np.log(p[used]) - scores[used] + log_total)).sum()))
 
 
-def _total_variation(weights: Array, p: Array) -> float:
-    return 0.5 * float(np.abs(weights - p).sum())
-
-
 def _log_gap(inputs: AttentionInputs, p: Array) -> float | None:
     """max |log p + c - scale K q| at the least-squares fit; None where p has a zero."""
     if (p == 0).any():
@@ -227,6 +231,6 @@ def least_squares(inputs: AttentionInputs, p: Array) -> dict[str, Any]:
         "query": q,
         "weights": weights,
         "kl": kl_divergence(p, _scores(inputs, p, q)),
-        "total_variation": _total_variation(weights, p),
+        "total_variation": 0.5 * float(np.abs(weights - p).sum()),
         **({"floor": floor} if (p == 0).any() else {}),
     }

@@ -4,20 +4,30 @@
 
 So a query that reaches t has norm at least (H(lambda) - t) / ||D^T lambda||, and none exists where
 D^T lambda = 0 and H(lambda) > t. The bound is evaluated with its rounding error subtracted.
+
+`_follow_path` follows q(mu) = argmin ||q||^2 / 2 + mu f(q), along which f decreases. The optimum is
+q = -mu grad f(q) at the mu where f(q(mu)) = t; the bound is the norm there. A Newton step moves q
+and mu together and is damped until ||q||^2 / 2 + mu f(q) decreases. When the bound exceeds `reach`,
+the search stops: the solution is distant or does not exist, and hull.py decides which. It also
+stops where grad f is no more than rounding: a longer query could not be told from this one.
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from attnlab.construct.hull import Infimum, infimum
-from attnlab.construct.log_sum_exp import log_sum_and_softmax
-from attnlab.construct.numerics import EPS, Array, entropy, largest_norm
-from attnlab.construct.path_following import follow_path
+from attnlab.construct.log_sum_exp import (
+    LogSumExp,
+    Point,
+    backtrack,
+    log_sum_and_softmax,
+    solve_symmetric,
+)
+from attnlab.construct.numerics import EPS, Array, entropy, largest_norm, norm
 
 Verdict = Literal["reached", "impossible", "undecided"]
 
@@ -26,6 +36,18 @@ _GAP = 1e-6  # a bound closer to the norm than this proves that the query is the
 _EQUAL = 1e-13  # two values of f closer than this are equal
 _ADJUSTMENTS = 60
 _LONGEST = 1e120
+_STEPS = 200
+_DONE = 1e-11  # relative error of the conditions; the error of the norm is of second order in it
+_NEAR = 1e-6  # an error at which rounding may end the progress
+_PATIENCE = 4
+_CENTRED = 0.1  # squared Newton decrement below which mu may move: one step then centres q again
+_VISIBLE = 1e-9  # a weight below this changes nothing
+_EXPONENT = 500.0
+_CLEAR = 0.1  # a value this far from t tells on which side of the optimum mu is
+_LEAST = 1e-250  # smallest divisor
+_MOST = 1e120  # largest mu: its square is still a double
+_FIRST = 1e3  # largest mu to start with
+_FALL, _RISE = 0.1, 100.0  # limits of the factor by which a step changes mu
 
 
 @dataclass(frozen=True)
@@ -42,19 +64,12 @@ class MinNormResult:
     @property
     def norm(self) -> float:
         """The Euclidean norm of the query."""
-        return float(np.linalg.norm(self.query))
+        return norm(self.query)
 
     @property
     def proven(self) -> bool:
         """Whether the bound rules out a shorter query."""
         return self.bound >= (1 - _GAP) * self.norm
-
-
-class _ReducedRows(NamedTuple):
-    """Rows of length at most one in other coordinates; a query q there is lift @ q here."""
-
-    rows: Array
-    lift: Array
 
 
 def min_norm_query(
@@ -71,25 +86,28 @@ def min_norm_query(
     if size == 0:
         return _impossible(rows, level, infimum(rows))
     scaled, span = _reduce(rows / size)
-    q, solved = follow_path(scaled, level, _FAR)
+    q, solved = _follow_path(scaled, level, _FAR)
     if solved:
         result = _accept_query(rows, level, span @ q / size)
         if result is not None and result.proven:
             return result
     low = infimum(scaled, rounding) if known is None else _transform(known, size * span.T)
-    return _decide(rows, level, low, _ReducedRows(scaled, span / size))
+    return _decide(rows, level, low, scaled, span / size)
 
 
-def _decide(rows: Array, level: float, low: Infimum, reduced: _ReducedRows) -> MinNormResult:
-    """Compare the level with the infimum: return a query, or the proof that there is none."""
+def _decide(rows: Array, level: float, low: Infimum, scaled: Array, lift: Array) -> MinNormResult:
+    """Compare the level with the infimum: return a query, or the proof that there is none.
+
+    `scaled` are the rows in other coordinates, in which `low` is given; lift @ q is a query q here.
+    """
     if low.value < level - _EQUAL or not low.sure:
-        q, _ = follow_path(reduced.rows, level, np.inf)
-        candidates = [q, *_search_direction(reduced.rows, level, low)]
-        results = [_accept_query(rows, level, reduced.lift @ q) for q in candidates]
+        q, _ = _follow_path(scaled, level, np.inf)
+        candidates = [q, *_search_direction(scaled, level, low)]
+        results = [_accept_query(rows, level, lift @ q) for q in candidates]
         accepted = [result for result in results if result is not None]
         if accepted:
             return min(accepted, key=lambda result: result.norm)
-    low = _transform(low, reduced.lift)
+    low = _transform(low, lift)
     if low.value < level - _EQUAL or not low.sure:
         return replace(_impossible(rows, level, low), verdict="undecided")
     if low.kind == "inside" and low.value <= level + _EQUAL:
@@ -137,7 +155,7 @@ def _result_at(rows: Array, level: float, q: Array, low: Infimum | None) -> MinN
     """A query that reaches the level; `low` is given where the level is the infimum itself."""
     f, p = log_sum_and_softmax(rows @ q)
     g = p @ rows
-    length, slope = float(np.linalg.norm(q)), float(np.linalg.norm(g))
+    length, slope = norm(q), norm(g)
     error = np.linalg.norm(q / length + g / slope) if length and slope else 1.0
     if low is not None:
         error = 0.0 if length == 0 else slope / largest_norm(rows)  # the gradient vanishes there
@@ -156,7 +174,7 @@ def _norm_bound(rows: Array, level: float, p: Array) -> float:
     """(H(p) - t) / ||D^T p||, rounded downwards: the error of m terms is eps / 2 each."""
     rounding = (int((p > 0).sum()) + 4) * EPS
     h = entropy(p)
-    size = float(np.linalg.norm(p @ rows)) + rounding * float(p @ np.linalg.norm(rows, axis=1))
+    size = norm(p @ rows) + rounding * float(p @ np.linalg.norm(rows, axis=1))
     excess = h - rounding * (1 + h) - level
     return max(excess, 0.0) / size if size > 0 else np.inf if excess > 0 else 0.0
 
@@ -174,3 +192,89 @@ def _transform(low: Infimum, matrix: Array) -> Infimum:
     """The infimum with its query and direction in other coordinates."""
     direction = None if low.direction is None else matrix @ low.direction
     return replace(low, query=matrix @ low.query, direction=direction)
+
+
+@dataclass
+class _Path:
+    """The point q(mu), a bracket of the wanted mu, and the error of the optimality conditions.
+
+    `idle` counts steps without progress; `far` says that the norm bound exceeds `reach`.
+    """
+
+    at: Point
+    mu: float
+    low: float = 0.0
+    high: float = math.inf
+    error: float = math.inf
+    least: float = math.inf
+    idle: int = 0
+    far: bool = False
+
+
+def _follow_path(rows: Array, level: float, reach: float) -> tuple[Array, bool]:
+    """(q, solved): the shortest q with f(q) = level, or where the search for it stopped."""
+    objective = LogSumExp(rows)
+    at = objective.at(np.zeros(rows.shape[1]))
+    g = objective.gradient(at.p)
+    square = float((g * g).sum())
+    if square == 0:  # the mean of the rows is zero: the hull contains the wanted key
+        return at.q, False
+    # The mu that maximises the lower bound at q = 0.
+    path = _Path(at, mu=float(np.clip((at.f - level) / square, 1e-6, _FIRST)))
+    for _ in range(_STEPS):
+        _advance(objective, path, level)
+        _measure(objective, path, level, reach)
+        stuck = path.error < _NEAR and path.idle >= _PATIENCE
+        if path.error < _DONE or stuck or path.far:
+            break
+    return path.at.q, not path.far and path.error < _NEAR
+
+
+def _advance(objective: LogSumExp, path: _Path, level: float) -> None:
+    """A Newton step on (q + mu grad f, f - t) = 0; mu stays until q is centred on the path."""
+    q, f, p = path.at
+    g = objective.gradient(p)
+    matrix = path.mu * objective.hessian(p, g)
+    matrix[np.diag_indices_from(matrix)] += 1
+    gradient = q + path.mu * g
+    a, b = solve_symmetric(matrix, np.stack([gradient, g], axis=-1)).T
+    along = float((g * a).sum())
+    excess = f - along - level
+    mu = path.mu
+    if (gradient * a).sum() < _CENTRED * mu and _largest_move(p, objective.rows @ a - along) < 1:
+        if excess > _CLEAR:
+            path.low = max(path.low, mu)
+        elif excess < -_CLEAR:
+            path.high = min(path.high, mu)
+        mu = _next_mu(path, excess / max(float((g * b).sum()), _LEAST))
+    step = -a - (mu - path.mu) * b
+    path.at, path.mu = backtrack(objective, path.at, step, mu, ridge=1.0), mu
+
+
+def _largest_move(p: Array, moves: Array) -> float:
+    """The largest change of a score among rows that have weight before or after it."""
+    visible = (p > _VISIBLE) | (p * np.exp(np.clip(-moves, -_EXPONENT, _EXPONENT)) > _VISIBLE)
+    return float(np.abs(np.where(visible, moves, 0.0)).max())
+
+
+def _next_mu(path: _Path, change: float) -> float:
+    """Newton's mu, kept inside the bracket of values known to be too small and too large."""
+    mu = min(max(path.mu + change, _FALL * path.mu), _RISE * path.mu)
+    closed = path.low > 0 and math.isfinite(path.high)
+    if closed and not path.low < mu < path.high:
+        mu = math.sqrt(path.low * path.high)
+    return min(mu, _MOST)
+
+
+def _measure(objective: LogSumExp, path: _Path, level: float, reach: float) -> None:
+    """Update the error of the conditions, and whether the norm bound exceeds `reach`."""
+    q, f, p = path.at
+    g = objective.gradient(p)
+    gap = np.linalg.norm(q + path.mu * g) / max(norm(q), _LEAST)
+    path.error = max(float(gap), abs(f - level) / max(1.0, abs(level)))
+    path.idle = 0 if path.error < 0.5 * path.least else path.idle + 1
+    path.least = min(path.error, path.least)
+    # H(p) = f - g . q: no query shorter than (H(p) - t) / ||D^T p|| reaches the level.
+    size = norm(g)
+    excess = f - float((g * q).sum()) - level
+    path.far = size <= objective.noise(p) or excess > reach * size

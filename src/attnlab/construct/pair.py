@@ -11,8 +11,6 @@ with b the key of the lower score. F is convex, so the smallest beta is found or
                         weights, and the longer key takes all the weight as beta grows
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.inputs import AttentionInputs, Scale, check_pair, check_weight
-from attnlab.construct.numerics import Array, log_sum_exp
+from attnlab.construct.numerics import Array, log_sum_exp, norm
 from attnlab.construct.result import Construction
 
 _INSIDE = 1e-13  # log F stays below its limit by this much
@@ -57,7 +55,7 @@ class _Ray:
     @property
     def norms(self) -> list[float]:
         """The lengths of the two keys."""
-        return [float(np.linalg.norm(self.inputs.keys[i])) for i in self.members]
+        return [norm(self.inputs.keys[i]) for i in self.members]
 
     def log_sum(self, beta: float) -> float:
         """log F(beta)."""
@@ -75,12 +73,7 @@ class _Ray:
 
 
 def average_scale(
-    keys: Any,
-    a: int,
-    b: int,
-    tolerance: float = 0.01,
-    scale: Scale = 1.0,
-    values: Any = None,
+    keys: Any, a: int, b: int, tolerance: float = 0.01, scale: Scale = 1.0, values: Any = None
 ) -> Construction:
     """The smallest beta >= 0 for which q = beta (k_a + k_b) averages v_a and v_b.
 
@@ -91,11 +84,10 @@ def average_scale(
     inputs = AttentionInputs.check(keys, scale, values)
     first, second = check_pair((a, b), len(inputs.keys))
     ray = _score_rates(inputs, first, second, check_weight(tolerance, "the tolerance"))
-    beta = _smallest_beta(ray)
-    if beta is not None:
-        return _describe(ray, beta, None)
-    best, attained = _best_beta(ray)
-    return _describe(ray, best, attained)
+    beta, attained = _smallest_beta(ray), None
+    if beta is None:
+        beta, attained = _best_beta(ray)
+    return _describe(ray, beta, attained)
 
 
 def _score_rates(inputs: AttentionInputs, a: int, b: int, tolerance: float) -> _Ray:

@@ -1,10 +1,8 @@
 """Replace key i by the closest key with which the SAME query averages a set, or selects one key.
 
 weights(w) = (1 - w) * others + w * e_i: the new key determines its own weight w and nothing else
-(segment.py). So the solution has a closed form, and where there is none infeasibility.py says why.
+(segment.py). So the solution has a closed form, or segment.py explains why there is none.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterator
@@ -13,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.goals import EQUAL, TOLERANCE, Goal, Target
-from attnlab.construct.infeasibility import (
+from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_vector
+from attnlab.construct.numerics import Array, logit, norm, sigmoid
+from attnlab.construct.result import Construction, name_keys
+from attnlab.construct.segment import (
+    Interval,
+    Segment,
     balanced_logit,
     explain_infeasible,
     member_scores,
 )
-from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_vector
-from attnlab.construct.numerics import Array, logit, sigmoid
-from attnlab.construct.result import Construction, name_keys
-from attnlab.construct.segment import Interval, Segment
 
 _INSIDE = 1e-10  # of a score: the weight exceeds the one asked for by this much
 _NEAR = 1e-3  # weight by which the best key falls short of a limit that is not attained
@@ -50,16 +49,25 @@ def replace_key(  # noqa: PLR0913  (each is a choice of the caller)
         return _replace_only_key(segment, target)
     solutions = (segment.nearest(interval) for interval in goal_intervals(segment, target))
     x = next((x for x in solutions if x is not None), None)
-    attained = x is not None or math.isfinite(_best_logit(segment, target))
-    return _describe(segment, target, _attainable(segment, target) if x is None else x, attained)
+    if x is not None:
+        return _describe(segment, target, x, attained=True)
+    best = _best_logit(segment, target)
+    if math.isfinite(best):
+        return _describe(segment, target, best, attained=True)
+    # The limit is minus infinity, so every x is possible: the closest key within 1e-3 of it.
+    near = segment.nearest((-math.inf, logit(_NEAR, 1 - _NEAR)))
+    assert near is not None
+    return _describe(segment, target, near, attained=False)
 
 
 def goal_intervals(segment: Segment, target: Target) -> Iterator[Interval]:
     """Intervals of x in which the goal is met, the preferred ones first."""
     by_weight = _interval_by_weight(segment, target)
     if not target.by_output:
-        if by_weight is not None and _total_at(segment, target, by_weight) >= target.weight:
-            yield by_weight
+        if by_weight is not None:
+            least = by_weight[0 if segment.index in target.members else 1]
+            if target.total(segment.weights(least)) >= target.weight:
+                yield by_weight
         return
     by_output = _interval_by_output(segment, target)
     if by_output is None:
@@ -85,12 +93,6 @@ def _interval_by_weight(segment: Segment, target: Target) -> Interval | None:
     if share <= target.weight:
         return None
     return (-math.inf, logit(1 - target.weight / share, target.weight / share) - _INSIDE)
-
-
-def _total_at(segment: Segment, target: Target, interval: Interval) -> float:
-    """The total weight of the members at the end of the interval where it is smallest."""
-    inside = segment.index in target.members
-    return target.total(segment.weights(interval[0] if inside else interval[1]))
 
 
 def _interval_by_output(segment: Segment, target: Target) -> Interval | None:
@@ -126,16 +128,6 @@ def _best_logit(segment: Segment, target: Target) -> float:
         return segment.lowest
     x = balanced_logit(segment, scores)
     return min((min(max(x, low), high) for low, high in segment.reach), key=lambda r: abs(r - x))
-
-
-def _attainable(segment: Segment, target: Target) -> float:
-    """The best x or, where that is infinite, the x of the closest key within 1e-3 of the limit."""
-    x = _best_logit(segment, target)
-    if math.isfinite(x):
-        return x
-    near = segment.nearest((-math.inf, logit(_NEAR, 1 - _NEAR)))
-    assert near is not None  # the limit is minus infinity, so every x is possible
-    return near
 
 
 def _describe(segment: Segment, target: Target, x: float, attained: bool) -> Construction:
@@ -175,8 +167,8 @@ def _margin(segment: Segment, target: Target, keys: Array) -> float | None:
 def _report(segment: Segment, target: Target, weights: Array, key: Array) -> dict[str, Any]:
     """How far the key moved, the weights it gives, and the range of weights it could have."""
     report: dict[str, Any] = {
-        "change": float(np.linalg.norm(key - segment.keys[segment.index])),
-        "key_norm": float(np.linalg.norm(key)),
+        "change": norm(key - segment.keys[segment.index]),
+        "key_norm": norm(key),
         "total": target.total(weights),
         "uneven": target.uneven(weights),
         "reach": [sigmoid(segment.lowest), sigmoid(segment.highest)],
@@ -189,7 +181,7 @@ def _report(segment: Segment, target: Target, weights: Array, key: Array) -> dic
 
 def _explain_key(segment: Segment, target: Target, weights: Array, key: Array) -> str:
     """One sentence on what the query does with the new key."""
-    moved = float(np.linalg.norm(key - segment.keys[segment.index]))
+    moved = norm(key - segment.keys[segment.index])
     kind = "unit key" if segment.unit_norm else "key"
     names = name_keys(target.members)
     if len(target.members) == 1:
@@ -208,7 +200,7 @@ def _explain_key(segment: Segment, target: Target, weights: Array, key: Array) -
 def _replace_only_key(segment: Segment, target: Target) -> Construction:
     """The closest allowed key where there is only one, which has weight 1 whatever it is."""
     old = segment.keys[0]
-    size = float(np.linalg.norm(old))
+    size = norm(old)
     key = old.copy()
     if segment.unit_norm:
         key = old / size if size else np.eye(old.size)[0]
@@ -219,5 +211,5 @@ def _replace_only_key(segment: Segment, target: Target) -> Construction:
         why="There is only one key: it has weight 1 whatever it is.",
         key=key,
         attained=True,
-        also={"change": float(np.linalg.norm(key - old)), "key_norm": float(np.linalg.norm(key))},
+        also={"change": norm(key - old), "key_norm": norm(key)},
     )

@@ -19,10 +19,6 @@ from attnlab.construct.numerics import Array
 
 _SHOWN = 12  # entries of a vector that a notebook's table prints
 _NAMED = 8  # keys that a sentence lists
-_ORDER = (
-    *("matrix", "query", "key", "weights", "output", "feasible", "attained", "margin", "norm"),
-    *("certificate", "kl", "residual", "why"),
-)  # of the fields in the JSON of the commands
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,19 +37,19 @@ class Construction:
     also          further quantities of this construction
     """
 
-    feasible: bool
-    why: str
     matrix: Array | None = None
     query: Array | None = None
     key: Array | None = None
     weights: Array | None = None
     output: Array | None = None
+    feasible: bool
     attained: bool | None = None
     margin: float | None = None
     norm: float | None = None
     certificate: Mapping[str, Any] | None = None
     kl: float | None = None
     residual: float | None = None
+    why: str
     also: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -70,14 +66,12 @@ class Construction:
 
     def as_json(self) -> dict[str, Any]:
         """The fields that apply, as lists and numbers, in the order of the commands' JSON."""
-        fields = {name: getattr(self, name) for name in _ORDER}
-        given = {name: value for name, value in fields.items() if value is not None}
-        return plain({**given, **({"also": self.also} if self.also else {})})
+        return applicable({**vars(self), "also": self.also or None})
 
     def _repr_html_(self) -> str:
         """A notebook shows the sentence and one row per field."""
         shown = {k: v for k, v in self.as_json().items() if k not in ("why", "certificate", "also")}
-        return f"<p><b>{html.escape(self.why)}</b></p>{_table(shown)}"
+        return _html(self.why, shown)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,17 +92,14 @@ class Constructions:
 
     def as_json(self) -> dict[str, Any]:
         """The query matrix first, then its sentence and matrices, then one object per row."""
-        fields: dict[str, Any] = {"query": self.query, "feasible": self.feasible, "why": self.why}
-        for name in ("weights", "output"):
-            if getattr(self, name) is not None:
-                fields[name] = getattr(self, name)
-        summary = plain({**fields, **({"also": self.also} if self.also else {})})
-        return {**summary, "rows": [row.as_json() for row in self.rows]}
+        fields = {"query": self.query, "feasible": self.feasible, "why": self.why}
+        fields |= {"weights": self.weights, "output": self.output, "also": self.also or None}
+        return {**applicable(fields), "rows": [row.as_json() for row in self.rows]}
 
     def _repr_html_(self) -> str:
         """A notebook shows the sentence and one row per query."""
         shown = {str(i): row.why for i, row in enumerate(self.rows)}
-        return f"<p><b>{html.escape(self.why)}</b></p>{_table(shown)}"
+        return _html(self.why, shown)
 
 
 def name_keys(indices: Sequence[int]) -> str:
@@ -118,6 +109,11 @@ def name_keys(indices: Sequence[int]) -> str:
     if len(indices) > _NAMED:
         return f"keys {', '.join(map(str, indices[:_NAMED]))}, …"
     return f"keys {', '.join(map(str, indices[:-1]))} and {indices[-1]}"
+
+
+def applicable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are not None, as lists and numbers."""
+    return plain({name: value for name, value in fields.items() if value is not None})
 
 
 def plain(value: Any) -> Any:
@@ -142,12 +138,13 @@ def _not_finite(value: Any) -> bool:
     return isinstance(value, float | np.floating) and not math.isfinite(value)
 
 
-def _table(shown: Mapping[str, Any]) -> str:
+def _html(why: str, shown: Mapping[str, Any]) -> str:
+    """The sentence in bold, and a table of names and values."""
     rows = "".join(
         f"<tr><td>{html.escape(name)}</td><td>{html.escape(_brief(value))}</td></tr>"
         for name, value in shown.items()
     )
-    return f"<table>{rows}</table>"
+    return f"<p><b>{html.escape(why)}</b></p><table>{rows}</table>"
 
 
 def _brief(value: Any) -> str:

@@ -9,11 +9,10 @@
     two heads   q_1 = beta mu_a, q_2 = beta mu_b: each returns its own value as long as its score
                 stays high. mu_a . k_a ~ N(1, 1/2) is negative with probability Phi(-sqrt 2) = 8 %
 
-Mean and covariance are exact (moments.py); where two heads depend on the same noise, Sobol points
-give their covariance. The probability of a wrong output is exact where it depends on one normal.
+Mean and covariance are exact (score_distribution.py); where two heads depend on the same noise,
+Sobol points give their covariance. The probability of a wrong output is exact where it depends on
+one normal.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
@@ -30,9 +29,12 @@ from attnlab.construct.inputs import (
     check_pair,
     resolve_scale,
 )
-from attnlab.construct.moments import softmax_moments
 from attnlab.construct.numerics import Array
-from attnlab.construct.score_distribution import ScoreDistribution, probability_negative
+from attnlab.construct.score_distribution import (
+    ScoreDistribution,
+    probability_negative,
+    softmax_moments,
+)
 from attnlab.core.errors import UsageError
 
 

@@ -4,9 +4,13 @@
 
 Where k_j = sum lambda_i k_i lies in the convex hull of the other keys, no query gives it more than
 1 / (1 + e^H), H the largest entropy of such a lambda: that lambda is the certificate.
-"""
 
-from __future__ import annotations
+As w goes to 1 the shortest query turns to the max-margin direction,
+
+    min ||u||  subject to  (k_j - k_i) . u >= 1  for every other key,
+
+which is solved as non-negative least squares (Lawson and Hanson 1974, chapter 23).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,14 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from attnlab.construct.certificates import hull_certificate, norm_certificate
-from attnlab.construct.equal_weight import EqualWeightProblem, equal_weight_problem
+from attnlab.construct.equal_weight import (
+    EqualWeightProblem,
+    equal_weight_problem,
+    hull_certificate,
+    norm_certificate,
+)
+from attnlab.construct.hull import hull_weights, infimum
 from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_weight
-from attnlab.construct.margin import compare_max_margin
+from attnlab.construct.log_sum_exp import log_sum_and_softmax
 from attnlab.construct.min_norm import MinNormResult
+from attnlab.construct.numerics import Array, largest_norm
 from attnlab.construct.result import Construction, Constructions, name_keys
 
 _PROVEN = 1e-6  # a relative gap between norm and bound below this proves the query the shortest
+_STEPS = 200
 
 
 def select(
@@ -78,28 +89,24 @@ def identity(
 def _select(problem: EqualWeightProblem, weight: float) -> Construction:
     """Solve for the query and describe it, or the reason why there is none."""
     result = problem.min_norm(weight)
-    if result.verdict == "reached":
-        return _describe_query(problem, weight, result)
-    return _describe_infeasible(problem, weight, result)
+    describe = _describe_query if result.verdict == "reached" else _describe_infeasible
+    return describe(problem, weight, result)
 
 
 def _describe_query(
     problem: EqualWeightProblem, weight: float, result: MinNormResult
 ) -> Construction:
-    query, level, key = (
-        problem.lift_query(weight, result),
-        problem.level(weight),
-        problem.members[0],
-    )
+    query, level = problem.lift_query(weight, result), problem.level(weight)
     certificate = norm_certificate(problem, level, result)
     norm, bound = float(np.linalg.norm(query)), certificate["norm_bound"]
     gap = 1 - bound / norm if norm else 0.0
     also: dict[str, Any] = {"gap": gap}
     if problem.rest:
-        also["max_margin"] = compare_max_margin(problem.rows, level, result.query)
+        also["max_margin"] = _compare_max_margin(problem.rows, level, result.query)
     shortest = f"rounding hides whether a query of length {bound:.4g} would do"
     if gap < _PROVEN:
         shortest = "no shorter query does"
+    key = problem.members[0]
     reached = problem.inputs.weights(query)[key]
     return Construction.of_query(
         problem.inputs,
@@ -160,3 +167,61 @@ def _explain_infeasible(
         f"Impossible: key {key} lies in the convex hull of the other keys,"
         f" k_{key} = sum lambda_i k_i{doubt}, so {limit}; the weight asked for is {weight:g}."
     )
+
+
+def _max_margin(rows: Array, guess: Array) -> dict[str, Any] | None:
+    """The direction u and its gap min_i -d_i . u, from a query with d_i . guess < 0 for all i.
+
+    `gap_error` is the share by which the gap may widen. None where there is no such direction.
+    """
+    length = float(np.linalg.norm(guess))
+    known = -float((rows @ guess).max()) / length if length else 0.0
+    if known <= 0:
+        return None
+    weights = hull_weights(-rows / known)  # divided so that the solution has length at most 1
+    if weights is None:
+        return None
+    normal = -(weights @ rows)
+    size = float(np.linalg.norm(normal))
+    if size == 0:
+        return None
+    direction = normal / size
+    gap = -float((rows @ direction).max())
+    # Any unit vector has a gap of at most ||sum lambda_i d_i||, lambda a distribution.
+    widest = size / float(weights.sum())
+    if gap <= 0:
+        return None
+    return {"direction": direction, "gap": gap, "gap_error": max(0.0, widest / gap - 1)}
+
+
+def _length_along(rows: Array, level: float, direction: Array) -> float:
+    """The smallest a >= 0 with f(a direction) <= level, for a direction along which f decreases."""
+    moves = rows @ direction
+    length = 0.0
+    for _ in range(_STEPS):
+        f, p = log_sum_and_softmax(length * moves)
+        excess = f - level
+        # f is convex and decreases: Newton from the left never passes the root.
+        step = excess / -float(p @ moves)
+        if step <= 1e-15 * length:
+            break
+        length += step
+    return length
+
+
+def _compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, Any]:
+    """The max-margin direction: its gap, the norm it needs, and the ratio to the shortest query."""
+    margin = _max_margin(rows, query)
+    if margin is None:
+        low = infimum(rows / largest_norm(rows)) if rows.any() else None
+        if low is None or low.kind != "outside" or low.direction is None:
+            return {
+                "direction": None,
+                "reason": "no direction separates a key in the convex hull of the others",
+            }
+        margin = _max_margin(rows, low.direction)
+    if margin is None:
+        return {"direction": None, "reason": "the margin is smaller than rounding"}
+    needed = _length_along(rows, level, margin["direction"])
+    norm = float(np.linalg.norm(query))
+    return {**margin, "norm": needed, **({"ratio": needed / norm} if norm else {})}

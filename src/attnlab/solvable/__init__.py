@@ -46,16 +46,8 @@ if TYPE_CHECKING:
     from attnlab.solvable.validate import cross_validate as cross_validate
     from attnlab.solvable.validate import leave_one_out as leave_one_out
 
-_MODULES = {
-    "phase": ("Crossing", "alpha_c", "alpha_l", "alpha_w", "critical_alphas"),
-    "quadrature": ("gauss_hermite", "lattice", "sobol"),
-    "simulation": ("Simulation", "SimulationSettings", "Student", "simulate"),
-    "storage": ("load_data", "save_data"),
-    "teacher": ("Dataset", "Teacher", "TeacherSettings"),
-    "theory": ("Model", "Point", "curve", "fixed_point", "linear_test_error"),
-    "validate": ("cross_validate", "leave_one_out"),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+# Those that need torch come last.
+_MODULES = ("quadrature", "theory", "phase", "teacher", "storage", "simulation", "validate")
 
 __all__ = [
     "Crossing",
@@ -89,9 +81,10 @@ def __getattr__(name: str) -> Any:
     """Import a public name from its module when it is first used."""
     import importlib
 
-    if name in _MODULE_OF:
-        module = importlib.import_module(f"attnlab.solvable.{_MODULE_OF[name]}")
-        return getattr(module, name)
+    for module in _MODULES if name in __all__ else ():
+        found = importlib.import_module(f"attnlab.solvable.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
     raise AttributeError(f"module 'attnlab.solvable' has no attribute {name!r}")
 
 

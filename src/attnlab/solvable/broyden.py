@@ -7,8 +7,6 @@ of evaluations. Damped iteration needs a hundred: the map has eigenvalues below 
 branch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

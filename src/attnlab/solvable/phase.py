@@ -5,8 +5,6 @@ alpha_l   the branch with the lower training error has the test error of the lin
 alpha_w   theta = 0 becomes unstable: a small theta at m = theta = 0 grows by a factor of one
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,9 +55,7 @@ def _bracket(
     ratio = _RATIO if value > 0 else 1 / _RATIO
     while limits[0] <= here * ratio <= limits[1]:
         there = here * ratio
-        ratio = (
-            min(ratio**1.2, 1.5) if ratio > 1 else ratio
-        )  # the branches are flatter at large alpha
+        ratio = min(ratio**1.2, 1.5) if ratio > 1 else ratio  # branches are flatter at large alpha
         new = function(there)
         if (new > 0) != (value > 0):
             return min(here, there), max(here, there)

@@ -10,8 +10,6 @@ The integrand of the two-token model does not change when the tokens are swapped
 flipped (if F_11 = F_22), so each point already represents two: such images would add nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

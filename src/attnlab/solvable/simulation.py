@@ -1,4 +1,14 @@
-"""Simulate one instance: draw a teacher and its data, train students from their starts, test."""
+"""Simulate one instance: draw a teacher and its data, train students from their starts, test.
+
+The order parameters are the same as in theory:
+
+    m = |W·1_D| / D      (positional: the mean of the student's field on token 1)
+    θ = σ² |W·W*| / D    (semantic)
+    q = σ² ‖W‖² / D      (variance of the student's field)
+
+Absolute values are taken because the model is even in W. For rank > 1, m is the norm over the
+rows, θ the largest singular value of the matrix θ, and q the trace.
+"""
 
 import math
 import re
@@ -7,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import Field, field_validator
 from torch import Tensor
 
@@ -20,7 +31,6 @@ from attnlab.solvable.generalisation import (
     linear_fit,
     sample_test_error,
 )
-from attnlab.solvable.order_parameters import measure_overlaps
 from attnlab.solvable.solve import Solution, SolverSettings, minimise
 from attnlab.solvable.student import Loss, Weights
 from attnlab.solvable.teacher import Dataset, Teacher, TeacherSettings, softmax_scores
@@ -77,8 +87,8 @@ class SimulationSettings(TeacherSettings):
     def solver(self) -> SolverSettings:
         """The settings of the solver, with the default tolerance of the dtype."""
         tolerance = self.tolerance or (1e-6 if self.dtype == "float64" else 1e-4)
-        return SolverSettings.model_validate(
-            {"method": self.method, "tolerance": tolerance, "max_evaluations": self.max_evaluations}
+        return SolverSettings(
+            method=self.method, tolerance=tolerance, max_evaluations=self.max_evaluations
         )
 
 
@@ -152,7 +162,9 @@ def simulate(
     test = sample_test_error(
         teacher, solution.weights, linear, settings.test_samples, seed.child("test")
     )
-    held_out = leave_one_out(loss, solution.weights) if _has_cavity(settings) else None
+    # The cavity formula is derived for rank 1, the paper's scaling and λ > 0.
+    cavity = settings.student_rank == 1 and settings.scaling == "paper" and settings.ridge > 0
+    held_out = leave_one_out(loss, solution.weights) if cavity else None
     returned = _displace_and_retrain(settings, loss, solution, seed)
     students = tuple(
         _measure(index, settings, teacher, starts, solution, test, held_out, returned)
@@ -205,11 +217,6 @@ def _with_norm(weights: Tensor, norm: float | None) -> Tensor:
     return weights if norm is None else weights * (norm / torch.linalg.vector_norm(weights))
 
 
-def _has_cavity(settings: SimulationSettings) -> bool:
-    """Whether the cavity formula holds: it is derived for rank 1, the paper's scaling and λ > 0."""
-    return settings.student_rank == 1 and settings.scaling == "paper" and settings.ridge > 0
-
-
 def _displace_and_retrain(
     settings: SimulationSettings, loss: Loss, solution: Solution, seed: Seed
 ) -> Tensor | None:
@@ -247,9 +254,7 @@ def _measure(  # noqa: PLR0913  (each is computed for all students at once)
     overlaps = measure_overlaps(solution.weights[index], teacher.weights, settings.sigma)
     return Student(
         start=settings.starts[index],
-        m=overlaps.m,
-        theta=overlaps.theta,
-        q=overlaps.q,
+        **vars(overlaps),
         train_error=float(solution.value[index]) / settings.dim,
         test_error=float(test.students[index]),
         test_standard_error=float(test.standard_error[index]),
@@ -258,7 +263,30 @@ def _measure(  # noqa: PLR0913  (each is computed for all students at once)
         evaluations=int(solution.evaluations[index]),
         gradient_max=float(solution.gradient_max[index]),
         converged=bool(solution.converged[index]),
-        theta_values=overlaps.theta_values,
         start_norm=float(torch.linalg.vector_norm(starts[index])),
         returned=None if returned is None else float(returned[index]),
+    )
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """m, θ and q of one student; `theta_values` holds all singular values of θ."""
+
+    m: float
+    theta: float
+    q: float
+    theta_values: tuple[float, ...]
+
+
+def measure_overlaps(
+    weights: Float[Tensor, "rank dim"], teacher: Float[Tensor, "rank2 dim"], sigma: float
+) -> Overlaps:
+    """The order parameters of student `weights` with respect to the teacher weights."""
+    dim = weights.shape[1]
+    singular = torch.linalg.svdvals(sigma**2 * weights @ teacher.T / dim)
+    return Overlaps(
+        m=float(torch.linalg.vector_norm(weights.sum(dim=1)) / dim),
+        theta=float(singular[0]),
+        q=float(sigma**2 * weights.square().sum() / dim),
+        theta_values=tuple(float(v) for v in singular),
     )

@@ -13,8 +13,6 @@ the theory may be. Jumps are rare: below Delta* / q = 0.2 use 2^16 points or mor
 a Delta* / q of 0.07).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -12,8 +12,6 @@ symmetries of the equations (theta -> -theta with eta -> -eta; m -> -m with h ->
 has three unknowns. The third branch, trivial, has m = theta = 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -38,8 +38,9 @@ class GramBlocks:
         s, x = data.settings, data.tokens
         xx = token_gram(x) / s.dim
         sums = x.sum(dim=2).double()
-        xp = _outer(sums * s.position_size / s.dim, s)
         signs = s.signs.to(x.device)
+        # x_l·p_m/D for every pair of tokens; p_m is s_m times one vector
+        xp = (sums * s.position_size / s.dim)[:, None, :] * signs[None, :, None]
         pp = (signs[:, None] * signs[None, :] * s.position_size**2)[:, :, None]
         cross = torch.einsum("lmn,mpn->lpn", data.attention, xx + xp)
         target = torch.einsum("lmn,mpn,lpn->n", data.attention, xx, data.attention)
@@ -64,11 +65,6 @@ def token_gram(x: Float[Tensor, "token sample dim"]) -> Float[Tensor, "token tok
         rows = piece.transpose(0, 1).contiguous()
         pieces.append(torch.bmm(rows, rows.transpose(1, 2)))
     return torch.cat(pieces).double().permute(1, 2, 0).contiguous()
-
-
-def _outer(projection: Tensor, s: TeacherSettings) -> Tensor:
-    """x_l·p_m/D for every pair of tokens; p_m is s_m times one vector."""
-    return projection[:, None, :] * s.signs.to(projection.device)[None, :, None]
 
 
 def sample_losses(

@@ -4,8 +4,6 @@ A branch is continued in alpha from a known solution. Where its order parameter 
 merged with the trivial solution m = theta = 0, which is returned with the overlap exactly zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,9 +14,6 @@ from attnlab.solvable.broyden import BroydenResult, broyden_solve
 from attnlab.solvable.prox import Minima, diagonal
 from attnlab.solvable.quadrature import Rule
 from attnlab.solvable.state_evolution import Branch, Model, State, StateEvolution
-
-__all__ = ["Branch", "BranchTracer", "Model", "Point", "State", "curve", "fixed_point"]
-__all__ += ["linear_test_error"]
 
 Array = NDArray[np.float64]
 

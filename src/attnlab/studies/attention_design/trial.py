@@ -11,8 +11,8 @@ from attnlab.audit.finding import Finding
 from attnlab.construct.example import query_for_scores
 from attnlab.construct.goals import Target
 from attnlab.construct.inputs import AttentionInputs
+from attnlab.construct.numerics import orthonormal_basis
 from attnlab.construct.result import Construction
-from attnlab.construct.span import orthonormal_basis
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.attention_design.study import SPHERE, AttentionDesign
 

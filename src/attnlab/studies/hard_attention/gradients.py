@@ -6,7 +6,7 @@ d output / d query = (s / T) Σ_i w_i (v_i − output) k_iᵀ,    w = softmax(s�
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlab.construct.hard import hard_attention, jacobian_norms
+from attnlab.construct.apply import hard_attention, jacobian_norms
 from attnlab.construct.inputs import attention_weights
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Scalar, Trial

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, softmax
 
-from attnlab.construct.moments import STEP, softmax_moments
 from attnlab.construct.numerics import Array
 from attnlab.construct.robustness import (
     HeadComparison,
@@ -24,7 +23,7 @@ from attnlab.construct.robustness import (
     compare_heads,
     noisy_covariances,
 )
-from attnlab.construct.score_distribution import ScoreDistribution
+from attnlab.construct.score_distribution import STEP, ScoreDistribution, softmax_moments
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.studies.head_robustness.study import ARMS, EQUAL, SWEPT, VARIES, HeadRobustness
 
