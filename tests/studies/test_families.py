@@ -1,7 +1,8 @@
 """Families are declared before the data: which comparisons there are depends on settings only."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,43 +18,53 @@ from attnlab.studies.adapting.evidence import CELLS
 ITEMS = 23
 
 
-class Invented(Mapping[str, Any]):
-    """Any metric that is asked for and is no setting: a number in 0 … 1 that varies by trial."""
+class Invented(dict[str, Any]):
+    """The columns of a trial, and any metric that is asked for: a number that varies by trial."""
 
-    def __init__(self, trial: str, config: Mapping[str, Any]) -> None:
-        self.trial, self.config = trial, config
+    def __init__(self, trial: str, known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self.trial = trial
 
-    def __getitem__(self, key: str) -> Any:
-        if key in self.config:
-            raise KeyError(key)
+    def __missing__(self, key: str) -> float:
         if key.endswith(("_n", "tested", "rows", "own_prompts")):
             return 2 if key == "own_prompts" else ITEMS
-        if key.endswith(("_right", "right")):
-            return int(ITEMS * self.number(key))
-        return self.number(key)
-
-    def number(self, key: str) -> float:
-        return float(Seed(0).child(self.trial, key).numpy_generator().uniform(0.1, 0.9))
+        number = float(Seed(0).child(self.trial, key).numpy_generator().uniform(0.1, 0.9))
+        return int(ITEMS * number) if key.endswith("right") else number
 
     def __contains__(self, key: object) -> bool:
-        return key not in self.config
+        return True
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key]
 
 
-class Numbers(Invented):
-    """Any array or curve that is asked for."""
+class InventedRow(Row):
+    """A trial that measured everything a study may ask for."""
+
+    @cached_property
+    def columns(self) -> dict[str, Any]:
+        return Invented(self.id, super().columns)
+
+
+class Numbers(dict[str, Any]):
+    """Any array or curve that is asked for; a theory curve is read as a whole, by these names."""
+
+    def __init__(self, trial: str, *, lists: bool) -> None:
+        super().__init__(dict.fromkeys(("alpha", "converged", "m", "theta")))
+        self.trial, self.lists = trial, lists
 
     def __getitem__(self, key: str) -> Any:
         rng = Seed(0).child(self.trial, key).numpy_generator()
-        return rng.uniform(0.1, 0.9, ITEMS).tolist() if self.config else rng.uniform(size=ITEMS)
+        return rng.uniform(0.1, 0.9, ITEMS).tolist() if self.lists else rng.uniform(size=ITEMS)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(("alpha", "converged", "m", "theta"))  # a theory curve is read as a whole
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key]
+
+    def items(self) -> Any:
+        return {key: self[key] for key in self}.items()
 
 
 def row_of(study: Study, trial: Any) -> Row:
@@ -63,14 +74,14 @@ def row_of(study: Study, trial: Any) -> Row:
         for i, rate in enumerate(trial.config.get("rates", []))
     ]
     documents = {CELLS: json.dumps(cells), "texts.json": json.dumps(["a b c d e f"] * ITEMS)}
-    return Row(
+    return InventedRow(
         trial.id,
         trial.seed,
         "done",
         trial.config,
-        Invented(trial.id, trial.config),
-        load_arrays=lambda: Numbers(trial.id, {}),
-        load_curves=lambda: Numbers(trial.id, {"a list": True}),
+        {},
+        load_arrays=lambda: Numbers(trial.id, lists=False),
+        load_curves=lambda: Numbers(trial.id, lists=True),
         load_documents=lambda: documents,
     )
 
