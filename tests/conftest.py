@@ -6,8 +6,7 @@ examples every time, ten times as many. An example that fails there is kept as a
 `@example(...)` above the test.
 
 jaxtyping and beartype check the shapes in every call of attnlab.solvable, parts and models. That
-triples the time of a small model, so they do it only in the tests of these packages, of decode and
-of training.
+triples the time of a small model, so they do it only in the tests of these packages.
 """
 
 import gc
@@ -21,7 +20,7 @@ from jaxtyping import config as jaxtyping_config
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 SEARCH_FACTOR = 10
-SHAPES_CHECKED = {"solvable", "parts", "models", "decode", "training"}
+SHAPES_CHECKED = {"solvable", "parts", "models"}
 
 settings.register_profile("gate", derandomize=True, database=None, deadline=None)
 settings.register_profile("search", derandomize=False, deadline=None, print_blob=True)
