@@ -103,7 +103,7 @@ def test_causal_is_seen() -> None:
 
 def test_one_head_by_hand() -> None:
     columns, rows = table(by_hand(), 0, 0, top=2)
-    assert columns == ["place", "token", "looks most at", "2nd"]
+    assert columns == ["position", "token", "looks most at", "2nd"]
     assert rows == [
         ["0", "a", "1.000 a (0)", "–"],
         ["1", "␣b", "0.750 a (0)", "0.250 ␣b (1)"],
@@ -157,7 +157,10 @@ def test_summary_is_what_slow_loops_say() -> None:
 def test_a_text_of_one_token_has_no_summary() -> None:
     maps = AttentionMaps("a model", ("a",), np.ones((1, 2, 1, 1)))
     assert table(maps)[1] == [["0", "0", *"–––––"], ["0", "1", *"–––––"]]
-    assert table(maps, 0, 0) == (["place", "token", "looks most at"], [["0", "a", "1.000 a (0)"]])
+    assert table(maps, 0, 0) == (
+        ["position", "token", "looks most at"],
+        [["0", "a", "1.000 a (0)"]],
+    )
 
 
 def test_queries_that_look_at_nothing_are_left_out_of_the_means() -> None:

@@ -1,17 +1,17 @@
 """A causal Perceiver: the sequence is read into m latents, which think, and read back from them.
 
     x = position(embedding[ids]);    x = local(x)                 reads = "block+local" only
-    z = down(latents; x)             latent j reads x at places up to its own
+    z = down(latents; x)             latent j reads x at positions up to its own
     z = block(z)  for every layer between
-    x = up(x; z)                     place t reads latents that stand at t or before; its MLP may be
-                                     wider than the others' (`up_ratio`)
+    x = up(x; z)                     position t reads latents that stand at t or before; its MLP may
+                                     be wider than the others' (`up_ratio`)
     logits = W · norm(x)
 
-Causal because of where the latents stand: what latent j knows is memory at its place p_j, and only
-places t >= p_j read it. With p_j = j (as a course has it, by cutting a triangular mask to m rows)
-inputs from place m on are read by no latent at all: causal, and blind. With p_j at the end of block
-j, the latents read every finished block; what is unfinished is left to the local layer. After
-Jaegle et al. 2021 (arXiv 2103.03206) and Hawthorne et al. 2022 (arXiv 2202.07765).
+Causal because of where the latents stand: what latent j knows is memory at its position p_j, and
+only positions t >= p_j read it. With p_j = j (as a course has it, by cutting a triangular mask to m
+rows) inputs from position m on are read by no latent at all: causal, and blind. With p_j at the end
+of block j, the latents read every finished block; what is unfinished is left to the local layer.
+After Jaegle et al. 2021 (arXiv 2103.03206) and Hawthorne et al. 2022 (arXiv 2202.07765).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -45,12 +45,12 @@ Attend = Callable[[Attention, QueryRows, KeyRows, PositionIds, Padding], QueryRo
 class PerceiverConfig:
     """`base` gives sizes and parts; its layers are counted with both projections.
 
-    reads="course"       latent j stands at place j: the first `latents` places are read, no other
-    reads="block"        latent j stands at the end of block j of ⌈base.block / latents⌉ places
+    reads="course"       latent j stands at position j: only the first `latents` positions are read
+    reads="block"        latent j stands at the end of block j of ⌈base.block / latents⌉ positions
     reads="block+local"  that, and one of the layers is attention inside one's own block
 
-    Everyone reads what stands at its own place or before it. `up_ratio` makes the MLP of the layer
-    that reads back as many times as wide as the model; None: as wide as in the other layers.
+    Everyone reads what stands at its own position or before it. `up_ratio` makes the MLP of the
+    layer that reads back as many times as wide as the model; None: as wide as in the other layers.
     """
 
     base: GPTConfig
@@ -63,8 +63,8 @@ class PerceiverConfig:
         if self.up_ratio is not None:
             _check_positive("up_ratio", self.up_ratio)
         if self.latents > self.base.block:
-            places = f"{self.base.block} positions"
-            raise UsageError(f"{self.latents} latents for {places}: at most one each")
+            most = f"{self.base.block} positions"
+            raise UsageError(f"{self.latents} latents for {most}: at most one each")
         _check_reads(self.reads)
         if self.base.layers < 2 + self.local:
             raise UsageError(f"reads {self.reads!r} needs {2 + self.local} layers at least")

@@ -2,7 +2,7 @@
 
     Σ over keys of weights[layer, head, query, key] = 1, or 0 where the query may look at nothing
 
-Layers, heads and places are counted from 0, as in the arrays they come from.
+Layers, heads and positions are counted from 0, as in the arrays they come from.
 
     columns, rows = table(maps)                    # one row a layer and head
     columns, rows = table(maps, layer=2, head=1)   # one row a token: where it looks
@@ -116,7 +116,7 @@ class AttentionMaps:
 
 
 def _check(layer: int, maps: np.ndarray) -> None:
-    """Raise IntegrityError, with the place, unless weights are >= 0 and rows sum to 1 or 0."""
+    """Raise IntegrityError unless weights are >= 0 and rows sum to 1 or 0; it names the token."""
     total = maps.sum(-1, dtype=np.float64)
     off = np.minimum(np.abs(total - 1), np.abs(total)) > TOLERANCE
     # NaN compares false with everything: ask for what is good, not for what is bad
@@ -208,14 +208,14 @@ def _heads_table(maps: AttentionMaps, layers: list[int], heads: list[int]) -> Ce
 def _tokens_table(maps: AttentionMaps, weights: np.ndarray, top: int) -> Cells:
     top = min(top, len(maps.tokens))
     rows: list[list[str]] = []
-    for place, row in enumerate(weights):
+    for position, row in enumerate(weights):
         cells = [
             f"{weight_text(weight)} {cut(maps.shown[key], _LONGEST_TOKEN)} ({key})"
             for key, weight in most_looked_at(row, top)
         ] or ["nothing"]
         cells += [MISSING] * (top - len(cells))
-        rows.append([str(place), cut(maps.shown[place], _LONGEST_TOKEN), *cells])
-    return ["place", "token", *rank_columns(top)], rows
+        rows.append([str(position), cut(maps.shown[position], _LONGEST_TOKEN), *cells])
+    return ["position", "token", *rank_columns(top)], rows
 
 
 def rank_columns(top: int) -> list[str]:

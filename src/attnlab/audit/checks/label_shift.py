@@ -1,9 +1,9 @@
 """label-shift: does the loss compare the output at t with token t+1, and with no other?
 
-Runs: the loss on outputs that are certain of the token s places on, for s = −1 … 3, over random
-tokens. Number: the loss where s = 1, the true next token. Fails when that is not 0 (to 1e-4 of the
-loss of a wrong token), or when another s has a smaller loss: 0 shifts teach the model to copy its
-input, 2 shifts to skip a token.
+Runs: the loss on outputs that are certain of the token s positions ahead, for s = −1 … 3, over
+random tokens. Number: the loss where s = 1, the true next token. Fails when that is not 0 (to 1e-4
+of the loss of a wrong token), or when another s has a smaller loss: 0 shifts teach the model to
+copy its input, 2 shifts to skip a token.
 Where s = 1 is best but not 0, the positions that are compared with something else are named.
 """
 

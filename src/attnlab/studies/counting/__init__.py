@@ -1,1 +1,1 @@
-"""The histogram task: one small transformer, two ways to solve it, by places or by tokens."""
+"""The histogram task: one small transformer, two ways to solve it, by positions or by tokens."""

@@ -10,10 +10,11 @@ heart. In the model nothing goes past the attention:
 
     x_i = token[t_i] + place[i]        logits_i = W₂ relu(W₁ norm(attention(x)_i))
 
-Tokens start in the first half of the coordinates, places in the second. A start decides which half
-queries and keys see: while it is held, the other half of their maps is 0, so that the scores are
-made of tokens alone ("semantic") or of places alone ("positional"). Freed, all may change. Values
-always see both. Because x is a sum and the maps have no bias, a score is the sum of four terms,
+Tokens start in the first half of the coordinates, positions in the second. A start decides which
+half queries and keys see: while it is held, the other half of their maps is 0, so that the scores
+are made of tokens alone ("semantic") or of positions alone ("positional"). Freed, all may change.
+Values always see both. Because x is a sum and the maps have no bias, a score is the sum of four
+terms,
 
     s_ij = t_i·M t_j  +  t_i·M p_j  +  p_i·M t_j  +  p_i·M p_j,        M = W_qᵀ W_k / √width
 
@@ -41,7 +42,7 @@ Start = Literal["positional", "semantic", "free", "off"]
 
 @dataclass(frozen=True)
 class Rows:
-    """A batch: rows × places."""
+    """A batch: rows × positions."""
 
     tokens: Tensor
     answer: Tensor
@@ -73,7 +74,7 @@ class Fresh:
 
 
 def loss(model: nn.Module, rows: Any) -> tuple[Tensor, Tensor]:
-    """Σ −log p(answer), and how many places there are."""
+    """Σ −log p(answer), and how many positions there are."""
     logits, answer = model(rows.tokens).flatten(0, 1), rows.answer.flatten() - 1
     total = nn.functional.cross_entropy(logits, answer, reduction="sum")
     return total, torch.tensor(len(answer))
@@ -109,7 +110,7 @@ class Counter(nn.Module):
         return cast("nn.Parameter", self.attention.project.qkv.weight)
 
     def _hold(self, start: Start) -> None:
-        """0 and without gradient: half of the tokens, of the places, of the maps to q and k."""
+        """0 and without gradient: half of the tokens, of the positions, of the maps to q and k."""
         d = self.dims.d_model
         first = (torch.arange(d) < d // 2).float()
         maps = torch.ones(3 * d, d)
@@ -140,7 +141,7 @@ class Counter(nn.Module):
         self._hooks, self._held = [], []
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits of the counts 1, 2 … at every place."""
+        """Logits of the counts 1, 2 … at every position."""
         return self.answer(self.attention(self.token[tokens] + self.place))
 
     def answer(self, attended: Tensor) -> Tensor:
