@@ -99,7 +99,7 @@ class CheckpointWriter:
     def before(self, folder: Path) -> None:
         crash = self.crash
         crash.one_thread()
-        crash.optimizer_for(crash.Tiny(), crash.settings())
+        crash.build_optimizer(crash.Tiny(), crash.settings())
         self.training(folder / "warm", 2)  # what torch loads late is loaded now
         steps = crash.STEPS
         assert crash.ended(crash.forked(lambda: self.training(folder / "whole", steps))) == 0

@@ -169,8 +169,9 @@ def _probe(path: Path) -> None:
     try:
         os.listdir(path.parent)
         with path.open("rb", buffering=0) as file:
-            while file.read(CHUNK):
-                pass
+            place = 0
+            while part := os.pread(file.fileno(), CHUNK, place):  # the call that SQLite reads with
+                place += len(part)
     except OSError as error:
         if error.errno in STORAGE_ERRNOS:
             raise from_os_error(path, error, IntegrityError) from None
