@@ -1,6 +1,6 @@
 """Fine-tuning, optimizers, adapters: searches that choose by dev, one look at test, a collapse."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
+from attnlab.measure.grid_search import GrowingGrid
 from attnlab.products.finetune import training
 from attnlab.products.finetune.audits import findings_before, invariance
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
@@ -258,12 +259,18 @@ def test_the_best_has_the_lower_loss_among_equals_and_never_diverged() -> None:
     assert search.best_cell()["key"].startswith("0.2 ")
 
 
+def growing(axes: Mapping[str, Sequence[float]], most: int) -> dict[str, GrowingGrid]:
+    return {
+        name: GrowingGrid(set(values), 2, most, 3, (0.001, 24)) for name, values in axes.items()
+    }
+
+
 def widened(results: Mapping[float, tuple[float | None, float]], most: int) -> tuple[int, Search]:
     """A grid of 0.1 and 0.2, widened by factors of 2."""
     search, axes = scripted(results), {"learning_rate": [0.1, 0.2], "batch": [8]}
     for s in grid(base(), axes):
         search.run_cell(s)
-    return widen(search, base(), axes, {"learning_rate": 2.0, "batch": 2}, most), search
+    return widen(search, base(), growing(axes, most)), search
 
 
 def test_a_search_goes_on_beyond_the_end_that_dev_chose_until_it_gets_no_better() -> None:
@@ -283,18 +290,17 @@ def test_a_search_widens_no_further_than_it_may_and_not_at_all_without_a_result(
     assert widened({0.1: (None, 1.0), 0.2: (None, 1.0)}, most=2)[0] == 0
     one = scripted({0.1: (0.9, 1.0)})
     one.run_cell(base(learning_rate=0.1))
-    axes = {"learning_rate": [0.1], "batch": [8]}
-    assert widen(one, base(), axes, {"learning_rate": 2.0, "batch": 2}, 3) == 0  # no search
+    assert widen(one, base(), growing({"learning_rate": [0.1], "batch": [8]}, 3)) == 0  # no search
 
 
 def test_a_batch_size_is_widened_to_whole_rows_that_there_are() -> None:
     """24 training rows: beyond 16 there is no batch of 32; below 2 there is 1 and nothing else."""
     search, axes = scripted({0.1: (0.9, 1.0)}), {"learning_rate": [0.1], "batch": [16, 8]}
     search.run_cell(base(learning_rate=0.1).model_copy(update={"batch": 16}))
-    assert widen(search, base(), axes, {"learning_rate": 2.0, "batch": 2}, 3) == 0
+    assert widen(search, base(), growing(axes, 3)) == 0
     search.run_cell(base(learning_rate=0.1).model_copy(update={"batch": 2}))
     axes["batch"] = [2, 4]
-    assert widen(search, base(), axes, {"learning_rate": 2.0, "batch": 2}, 3) == 1
+    assert widen(search, base(), growing(axes, 3)) == 1
     assert search.best_cell()["batch"] == 1
 
 

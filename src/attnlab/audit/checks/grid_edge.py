@@ -2,17 +2,16 @@
 
 Runs: every choice of every search beside the values it was chosen from. Number: choices at an end.
 Fails with one or more: the best value may lie beyond what was tried, so what rests on the choice
-is not settled. A value more than an order of magnitude away bounds nothing: a grid with such a gap
-has an end on both sides of it. A grid of one value is no search, and its choice is not judged.
+is not settled. A grid of one value is no search, and its choice is not judged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnlab.audit.finding import Finding, NotApplicable, audit
+from attnlab.measure.grid_search import end_of
 
 NAME = "grid-edge"
-ORDER = 10.001  # an order of magnitude, with room for rounding
 DIRECTIONS = {"smallest": "downwards", "largest": "upwards"}
 
 
@@ -30,14 +29,6 @@ class Choice:
     def end(self) -> str:
         """`smallest` or `largest` where the choice is an end of what was tried; '' inside."""
         return end_of(self.chosen, self.tried)
-
-
-def end_of(chosen: float, tried: Iterable[float]) -> str:
-    """`smallest` or `largest` where no value tried lies near below or above; '' between two."""
-    values = list(tried)
-    if not any(chosen / ORDER <= value < chosen for value in values):
-        return "smallest"
-    return "" if any(chosen < value <= chosen * ORDER for value in values) else "largest"
 
 
 @audit(NAME, threshold=0)

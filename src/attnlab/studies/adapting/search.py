@@ -2,7 +2,7 @@
 
     grid      every cell
     halving   every cell with the fewest epochs, the best third of them with more epochs, …
-    widen     after either: while the best cell lies at an end of an axis, one value beyond it
+    widen     after either: while the best cell lies at an end of a grid, one value beyond it
 
 A cell is one combination of hyperparameters; its training has its own schedule and starts from the
 same weights as every other. The best cell has the highest dev accuracy at the best of its
@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
-from attnlab.audit.checks.grid_edge import end_of
 from attnlab.core.config import content_hash
 from attnlab.core.files import read_json, write_json
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import TrialContext
+from attnlab.measure.grid_search import GrowingGrid
 from attnlab.models.encoder import Classifier
 from attnlab.products.finetune.audits import CollapseWatch, first_epoch_collapse
 from attnlab.products.finetune.settings import FinetuneSettings
@@ -122,46 +122,19 @@ def halving(search: Search, s: FinetuneSettings, axes: dict[str, Sequence[Any]])
         remaining = [cells[i] for i in order[: max(1, len(cells) // HALVING_FACTOR)]]
 
 
-def widen(
-    search: Search,
-    s: FinetuneSettings,
-    axes: dict[str, Sequence[Any]],
-    factors: dict[str, float],
-    most: int,
-) -> int:
-    """Try values beyond an end of an axis while the best cell lies there; returns how many.
+def widen(search: Search, s: FinetuneSettings, grids: dict[str, GrowingGrid]) -> int:
+    """Try values beyond an end of a grid while the best cell lies there; returns how many.
 
-    `factors`: the axes that may grow, and the ratio of a new value to the end it lies beyond. An
-    axis of one value was not searched and does not grow; each of the others grows `most` times at
-    most. Every other hyperparameter is that of the best cell.
+    The first grid that has such a value grows; every other hyperparameter is that of the best cell.
     """
-    tried = {name: set(axes[name]) for name in factors if len(set(axes[name])) > 1}
-    left = dict.fromkeys(tried, most)
     while (best := search.best_cell())["dev_accuracy"] is not None:
         here = {field: best[name] for field, name in HYPERPARAMETERS.items()}
-        beyond = {
-            name: value
-            for name in tried
-            if left[name] and (value := _beyond(here[name], tried[name], factors[name])) is not None
-        }
-        if "batch" in beyond and not 1 <= beyond["batch"] <= len(search.task.train):
-            del beyond["batch"]
-        if not beyond:
+        beyond = ((name, grid.beyond([here[name]])) for name, grid in grids.items())
+        new = next(({name: value} for name, value in beyond if value is not None), None)
+        if new is None:
             break
-        name = next(iter(beyond))
-        tried[name].add(beyond[name])
-        left[name] -= 1
-        search.run_cell(s.model_copy(update={**here, name: beyond[name]}))
-    return sum(most - n for n in left.values())
-
-
-def _beyond(value: float, tried: set[Any], factor: float) -> float | None:
-    """The next value where this one is an end of those tried, to three digits; None inside them."""
-    end = end_of(value, tried)
-    if not end:
-        return None
-    new = float(f"{value * factor if end == 'largest' else value / factor:.3g}")
-    return round(new) if isinstance(value, int) else new
+        search.run_cell(s.model_copy(update=here | new))
+    return sum(len(grid.added) for grid in grids.values())
 
 
 def _rank(cell: Cell) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import numpy as np
 from attnlab.core.config import build
 from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext
+from attnlab.measure.grid_search import GrowingGrid
 from attnlab.models.encoder import Encoder, open_encoder
 from attnlab.products.finetune.audits import (
     collapse_of,
@@ -162,8 +163,13 @@ def _run_cells(search: Search, s: FinetuneSettings, c: Mapping[str, Any]) -> dic
     else:
         for cell in grid(s, axes):
             search.run_cell(cell)
-    factors = {"learning_rate": c["widen_factor"], "batch": BATCH_FACTOR}
-    widened = widen(search, s, axes, factors, c["widen"])
+    rates, batches = set(c["rates"]), set(c["batches"])
+    rows = (1, len(search.task.train))
+    grids = {
+        "learning_rate": GrowingGrid(rates, c["widen_factor"], c["widen"], digits=3),
+        "batch": GrowingGrid(batches, BATCH_FACTOR, c["widen"], digits=3, limits=rows),
+    }
+    widened = widen(search, s, grids)
     return {"cells": len(search.cells), "widened": widened}
 
 

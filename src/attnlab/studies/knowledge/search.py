@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnlab.audit.checks.grid_edge import end_of
+from attnlab.measure.grid_search import GrowingGrid
 
 WIDER = 3  # further rates at most
 STEP = math.sqrt(10)  # from one rate to the next beyond the grid
@@ -29,11 +29,6 @@ class Searched:
         """The rate of the lowest loss; the smallest of several."""
         return min(sorted(self.losses), key=self.losses.__getitem__)
 
-    @property
-    def end(self) -> str:
-        """`smallest` or `largest` where the rate is an end of those tried; '' inside."""
-        return end_of(self.rate, self.losses)
-
     def metrics(self) -> dict[str, Any]:
         """The choice and what it was chosen from."""
         return {"rate": self.rate, "rates_tried": "; ".join(f"{r:g}" for r in sorted(self.losses))}
@@ -48,11 +43,8 @@ def search_rate(loss_at: Callable[[float], float], rates: Sequence[float]) -> Se
     """Try all rates, then further ones while the best lies at an edge; one rate is not tried."""
     if len(rates) == 1:
         return Searched({rates[0]: math.nan})
-    found = Searched({rate: loss_at(rate) for rate in rates})
-    for _ in range(WIDER):
-        if not found.end:
-            break
-        factor = {"smallest": 1 / STEP, "largest": STEP}[found.end]
-        beyond = float(f"{found.rate * factor:.1g}")
-        found = Searched({**found.losses, beyond: loss_at(beyond)})
+    losses = {rate: loss_at(rate) for rate in rates}
+    found, grid = Searched(losses), GrowingGrid(set(rates), STEP, WIDER)
+    while (rate := grid.beyond([found.rate])) is not None:
+        losses[rate] = loss_at(rate)
     return found
