@@ -20,7 +20,6 @@ from attnlab.products.finetune import training
 from attnlab.products.finetune.audits import findings_before, invariance
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
 from attnlab.products.finetune.training import training_settings
-from attnlab.studies.adapting import tiny
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.evidence import Cell
 from attnlab.studies.adapting.fine_tuning import FineTuning
@@ -29,6 +28,7 @@ from attnlab.studies.adapting.search import Search, grid, halving, widen
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.studies.adapting.trial import finetune_settings, load_task
 from attnlab.tasks.encoder_inputs import EncodedExamples
+from attnlab.tasks.made_up_texts import made_up_texts
 from attnlab.training.classify import fit
 from attnlab.training.tune import build_classifier
 
@@ -175,7 +175,7 @@ def test_the_reported_rates_have_their_epochs_and_the_sane_one_the_fewest() -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_folder_in_the_layout_of_sst2_is_read(kind: type[AdaptStudy], tmp_path: Path) -> None:
     """A sentence, a tab, 0 or 1; the test file has labels and is used as it is."""
-    rows = tiny.texts(170).train
+    rows = made_up_texts(170).train
     parts = {"train": (*rows[:61], rows[99]), "dev": rows[61:84], "test": rows[84:113]}
     for name, part in parts.items():
         lines = [f"{row.text}\t{row.label}\n" for row in part]

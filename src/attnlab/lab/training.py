@@ -1,4 +1,4 @@
-"""Training inside a trial: the lab shows its progress and may stop it; what a GPT leaves behind."""
+"""Training inside a trial: the lab shows its progress and may stop it; the files of a model."""
 
 import json
 import warnings
@@ -12,6 +12,7 @@ from attnlab.decode.generate import generate
 from attnlab.decode.strategy import Strategy
 from attnlab.lab.trial import TrialContext, TrialStopped
 from attnlab.models.gpt import GPT
+from attnlab.models.perceiver import Perceiver
 from attnlab.tasks.tokenizer import Tokenizer
 from attnlab.training.batch import Batches
 from attnlab.training.checkpoint import CheckpointWarning
@@ -51,13 +52,12 @@ def train_in_trial(  # noqa: PLR0913  (the arguments of a trainer, and what the 
     return result
 
 
-def gpt_outcome(model: GPT, tokenizer: Tokenizer, result: TrainResult) -> dict[str, Any]:
-    """Parts of an outcome: the speed, and the files from which a trained GPT is loaded again."""
-    speed, config = result.tokens_per_second, json.dumps(model.config.to_json())
+def model_files(model: GPT | Perceiver, tokenizer: Tokenizer) -> dict[str, dict[str, Any]]:
+    """The arrays and documents of an outcome from which its trained model is loaded again."""
+    config = json.dumps(model.config.to_json())
     return {
         "arrays": {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()},
         "documents": {"tokenizer.json": tokenizer.to_json(), "model.json": config},
-        "cost": {"tokens_per_second": speed} if speed else {},
     }
 
 

@@ -68,6 +68,15 @@ class TrainResult:
         """The lines of the log at which `Hooks.evaluate` was called."""
         return [line for line in self.log if line.get("value") is not None]
 
+    @property
+    def cost(self) -> dict[str, float]:
+        """The speed, as a trial reports what it cost; empty where no step was timed."""
+        return {"tokens_per_second": self.tokens_per_second} if self.tokens_per_second else {}
+
+    def evaluated(self, name: str) -> list[float]:
+        """One number of every evaluation: `step`, `value`, or what else `Hooks.evaluate` gave."""
+        return [float(line[name]) for line in self.evaluations]
+
     def loss_curve(self, points: int = 50) -> dict[str, list[float]]:
         """Mean training loss of each of `points` equal parts of the training, and their ends."""
         parts = np.array_split(np.asarray(self.losses), min(points, len(self.losses)))
@@ -75,3 +84,11 @@ class TrainResult:
             "step": np.cumsum([len(part) for part in parts]).astype(float).tolist(),
             "train_loss": [float(part.mean()) for part in parts],
         }
+
+    def curves(self, **evaluated: str) -> dict[str, list[float]]:
+        """`loss_curve`, and beside `dev_step` one number of the evaluations for each name.
+
+        `curves(dev_loss="value")` has the values to minimise as `dev_loss`.
+        """
+        dev = {name: self.evaluated(number) for name, number in evaluated.items()}
+        return {**self.loss_curve(), "dev_step": self.evaluated("step"), **dev}

@@ -1,4 +1,4 @@
-"""Training one classifier: settings in steps, the loop, the learning curves."""
+"""Training one classifier: settings in steps, and the loop."""
 
 import math
 
@@ -56,13 +56,3 @@ def train_classifier(
         checkpoints=context.checkpoints,
         on_predictions=watch,
     )
-
-
-def learning_curves(result: TrainResult) -> dict[str, list[float]]:
-    """Training loss, averaged over fiftieths of the steps, and every evaluation on dev."""
-    return {
-        **result.loss_curve(),
-        "dev_step": [float(line["step"]) for line in result.evaluations],
-        "dev_loss": [float(line["dev_loss"]) for line in result.evaluations],
-        "dev_accuracy": [float(line["dev_accuracy"]) for line in result.evaluations],
-    }

@@ -17,7 +17,6 @@ from attnlab.products.finetune.audits import (
 from attnlab.products.finetune.settings import FinetuneSettings
 from attnlab.products.finetune.task import EncodedTask, load_task, predict_all
 from attnlab.products.finetune.training import (
-    learning_curves,
     steps_per_epoch,
     train_classifier,
     training_settings,
@@ -74,7 +73,7 @@ def _run(s: FinetuneSettings, trial: Trial, context: TrialContext) -> Outcome:
             "collapsed_evaluations": collapsed,
         },
         arrays={f"{PREFIX}{name}": t.detach().cpu().numpy() for name, t in tensors.items()},
-        curves=learning_curves(result),
+        curves=result.curves(dev_loss="dev_loss", dev_accuracy="dev_accuracy"),
         samples=[
             f"row {cut.row} lost {cut.tokens} tokens: {cut.text[:300]}"
             for cut in task.train.examples

@@ -11,7 +11,7 @@ import torch
 
 from attnlab.audit.during_training import model_findings
 from attnlab.core.errors import UsageError
-from attnlab.lab.training import gpt_outcome, sample_texts, train_in_trial
+from attnlab.lab.training import model_files, sample_texts, train_in_trial
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.perplexity import ScoringBatch, score, token_nll, windows
 from attnlab.models.config import GPTConfig
@@ -83,14 +83,11 @@ def _train_and_measure(s: TextSettings, trial: Trial, context: TrialContext) -> 
     samples = sample_texts(model, text.tokenizer, at, s.sample_tokens, prompt=s.prompt)
     return Outcome(
         metrics,
-        curves={
-            **result.loss_curve(),
-            "dev_step": [float(line["step"]) for line in result.evaluations],
-            "dev_loss": [float(line["value"]) for line in result.evaluations],
-        },
+        cost=result.cost,
+        curves=result.curves(dev_loss="value"),
         samples=samples,
         findings=findings,
-        **gpt_outcome(model, text.tokenizer, result),
+        **model_files(model, text.tokenizer),
     )
 
 

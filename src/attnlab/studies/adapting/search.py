@@ -29,7 +29,6 @@ from attnlab.products.finetune.audits import CollapseWatch, first_epoch_collapse
 from attnlab.products.finetune.settings import FinetuneSettings
 from attnlab.products.finetune.task import EncodedTask, predict_all
 from attnlab.products.finetune.training import (
-    learning_curves,
     steps_per_epoch,
     train_classifier,
     training_settings,
@@ -38,6 +37,7 @@ from attnlab.studies.adapting.evidence import Cell
 from attnlab.training.result import TrainResult
 
 HALVING_FACTOR = 3  # one cell of so many goes on to the next rung
+BESIDE_DEV = ("train_accuracy", "own_loss", "collapsed", "top_share")  # where it was evaluated
 HYPERPARAMETERS = {"learning_rate": "rate", "batch": "batch", "epochs": "epochs"}  # in a cell
 
 
@@ -150,6 +150,7 @@ def _describe(result: TrainResult, epoch_steps: int) -> Cell:
     ended = lines if result.ending != "diverged" else []
     best = next((line for line in ended if line["step"] == result.best_step), {})
     last = lines[-1] if lines else {}
+    curves = ["dev_loss", "dev_accuracy", *(name for name in BESIDE_DEV if name in last)]
     return {
         "dev_accuracy": best.get("dev_accuracy"),
         "dev_loss": best.get("dev_loss"),
@@ -162,12 +163,7 @@ def _describe(result: TrainResult, epoch_steps: int) -> Cell:
         "evaluations": len(lines),
         "top_share": last.get("top_share"),
         "last_dev_accuracy": last.get("dev_accuracy"),
-        "curves": learning_curves(result)
-        | {
-            name: [float(line[name]) for line in lines]
-            for name in ("train_accuracy", "own_loss", "collapsed", "top_share")
-            if name in last
-        },
+        "curves": result.curves(**{name: name for name in curves}),
     }
 
 

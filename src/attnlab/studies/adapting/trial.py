@@ -14,6 +14,7 @@ from attnlab.core.seeds import Seed
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.measure.grid_search import GrowingGrid
 from attnlab.models.encoder import Encoder, open_encoder
+from attnlab.models.tiny_encoder import tiny_encoder
 from attnlab.products.finetune.audits import (
     collapse_of,
     findings_after,
@@ -24,15 +25,15 @@ from attnlab.products.finetune.settings import FinetuneSettings, load_data
 from attnlab.products.finetune.task import EncodedTask, encode_task, initial_encoder, predict_all
 from attnlab.products.finetune.training import training_settings
 from attnlab.products.finetune.trial import score_metrics, task_sizes
-from attnlab.studies.adapting import tiny
 from attnlab.studies.adapting.evidence import CELLS, RIGHT, Cell
 from attnlab.studies.adapting.search import HYPERPARAMETERS, Search, grid, halving, widen
 from attnlab.studies.adapting.study import AdaptStudy
 from attnlab.tasks.labelled import LabelledData, majority
+from attnlab.tasks.made_up_texts import WORDS, made_up_pairs, made_up_texts
 from attnlab.training.classify import Predictions
 from attnlab.training.tune import check_installed
 
-MADE_UP = {"made-up": tiny.texts, "made-up pairs": tiny.pairs}
+MADE_UP = {"made-up": made_up_texts, "made-up pairs": made_up_pairs}
 # settings that decide the token ids; trainings that agree on them share the encoded task
 OF_IDS = {"data", "model", "rows", "scored", "longest", "method", "prefix_length"}
 BATCH_FACTOR = 2  # between a batch size at an end of the search and the one tried beyond it
@@ -95,7 +96,7 @@ def _data(name: str) -> LabelledData:
 
 @lru_cache(maxsize=2)
 def _encoder(name: str) -> Encoder:
-    return tiny.encoder() if name == "tiny" else open_encoder(name)
+    return tiny_encoder(WORDS) if name == "tiny" else open_encoder(name)
 
 
 def run(study: AdaptStudy, trial: Trial, context: TrialContext) -> Outcome:

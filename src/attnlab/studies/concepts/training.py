@@ -186,4 +186,4 @@ def accuracy_curve(
         evaluate_every=batches.per_epoch,
     )
     result = train_in_trial(context, "order", model, batches, settings, loss=loss, evaluate=error)
-    return [1 - float(line["value"]) for line in result.evaluations]
+    return [1 - wrong for wrong in result.evaluated("value")]

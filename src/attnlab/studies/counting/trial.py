@@ -61,8 +61,8 @@ def run(study: Counting, trial: Trial, context: TrialContext) -> Outcome:
                 metrics[f"{phase}_moved"] = relative_change(start, model.state_dict())
                 arrays |= maps(model, test, phase)
     curves = {
-        "step": [float(line["step"]) for line in first.evaluations],
-        "accuracy": [1 - float(line["value"]) for line in first.evaluations],
+        "step": first.evaluated("step"),
+        "accuracy": [1 - wrong for wrong in first.evaluated("value")],
     }
     return Outcome(metrics, arrays=arrays, curves=curves, findings=findings)
 

@@ -127,14 +127,8 @@ def train_student(arm: ArmTrial, teacher: HubModel) -> Outcome:
     if texts is not None:
         metrics["teacher_text_words"] = mean_words(texts.texts)
         cost["teacher_text_seconds"] = texts.seconds
-    if result.tokens_per_second:
-        cost["tokens_per_second"] = result.tokens_per_second
-    curves = {
-        **result.loss_curve(),
-        "dev_step": [float(line["step"]) for line in result.evaluations],
-        "dev_nll": [float(line["value"]) for line in result.evaluations],
-    }
-    return measure(arm, Outcome(metrics, cost, curves=curves, findings=findings))
+    curves = result.curves(dev_nll="value")
+    return measure(arm, Outcome(metrics, cost | result.cost, curves=curves, findings=findings))
 
 
 def train_settings(s: DistilSettings, examples: int, seed: int, device: str) -> TrainSettings:

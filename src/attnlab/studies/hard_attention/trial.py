@@ -85,10 +85,7 @@ def train_model(s: HardSettings, trial: Trial, context: TrialContext) -> Outcome
     speed = done.tokens_per_second
     return Outcome(
         metrics,
-        curves={
-            name: [float(line[name]) for line in done.evaluations]
-            for name in ("step", "accuracy", "found")
-        },
+        curves={name: done.evaluated(name) for name in ("step", "accuracy", "found")},
         cost={"rows_per_second": speed} if speed else {},
         reasons={name: WHY_NOT[name] for name, value in metrics.items() if value is None},
     )

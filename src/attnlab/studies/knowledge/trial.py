@@ -15,7 +15,7 @@ from attnlab.audit.checks.collapse import collapse
 from attnlab.audit.during_training import LENGTH, model_findings
 from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
-from attnlab.lab.training import train_in_trial
+from attnlab.lab.training import model_files, train_in_trial
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 from attnlab.models.build import model_from_json
 from attnlab.models.config import GPTConfig
@@ -54,8 +54,8 @@ def run(study: Knowledge, trial: Trial, context: TrialContext) -> Outcome:
         curves |= {
             f"{phase}_step": loss["step"],
             f"{phase}_loss": loss["train_loss"],
-            f"{phase}_asked_step": [float(line["step"]) for line in done.evaluations],
-            f"{phase}_accuracy": [1 - float(line["value"]) for line in done.evaluations],
+            f"{phase}_asked_step": done.evaluated("step"),
+            f"{phase}_accuracy": [1 - wrong for wrong in done.evaluated("value")],
             f"{phase}_rate": [float(line["learning_rate"]) for line in done.log],
         }
         metrics[f"{phase}_loss"] = done.last_loss
@@ -177,21 +177,20 @@ def _exam(
         "documents": len(data.world.documents),
     }
     constant = collapse(read.said, [str(q.place) for q in read.questions])
-    arrays = {f"model.{k}": v.detach().cpu().numpy() for k, v in model.state_dict().items()}
+    files = model_files(model, data.vocabulary)
     for kind, said in kinds.items():
         if len(said.said):
-            arrays |= {f"{kind}_confidence": said.confidence, f"{kind}_right": said.right}
+            files["arrays"] |= {f"{kind}_confidence": said.confidence, f"{kind}_right": said.right}
     listed = {kind: said.as_json() for kind, said in kinds.items()}
     return Outcome(
         metrics,
-        arrays=arrays,
+        arrays=files["arrays"],
         curves=trained.curves,
         findings=[*trained.findings, constant],
         samples=[f"{q.text} {said}" for q, said in zip(read.questions, read.said, strict=True)][:3],
         documents={
             "answers.json": json.dumps(listed, ensure_ascii=False),
-            "tokenizer.json": data.vocabulary.to_json(),
-            "model.json": json.dumps(model.config.to_json()),
+            **files["documents"],
             # a prompt is a text and ⁇, an answer ends at the next: for who opens the model later
             "reading.json": json.dumps({"before": [], "after": [mark], "end": mark}),
         },

@@ -2,10 +2,8 @@
 
 import math
 
-import numpy as np
-
 from attnlab.audit.during_training import model_findings
-from attnlab.lab.training import gpt_outcome, sample_texts
+from attnlab.lab.training import model_files, sample_texts
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll
 from attnlab.models.config import GPTConfig
@@ -18,7 +16,7 @@ from attnlab.tasks.ngram import NGram
 from attnlab.training.loop import train
 from attnlab.training.settings import TrainSettings
 
-TENTHS = 10  # points of the curve of the training loss
+POINTS = 10  # of the curve of the training loss
 SAMPLES = 3  # texts that each model writes
 
 
@@ -62,17 +60,18 @@ def run_gpt(s: MiniGPTSettings, trial: Trial, data: Sentences, context: TrialCon
         "vocabulary": data.tokenizer.size,
         "train_sentences": len(data.train),
         "train_tokens": result.tokens,
-        "last_loss": float(np.mean(result.losses[-max(1, s.steps // TENTHS) :])),
+        "last_loss": result.last_loss,
         "last_batch_loss": result.losses[-1],
     }
     at = seed.child("sample")
     samples = sample_texts(model, data.tokenizer, at, s.sample_tokens, n=SAMPLES)
     return Outcome(
         metrics,
-        curves=curves | result.loss_curve(TENTHS),
+        cost=result.cost,
+        curves=curves | result.loss_curve(POINTS),
         samples=samples,
         findings=findings,
-        **gpt_outcome(model, data.tokenizer, result),
+        **model_files(model, data.tokenizer),
     )
 
 
