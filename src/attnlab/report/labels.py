@@ -1,7 +1,7 @@
 """Words in a figure: labels at the end of lines instead of a legend, plain numbers on log axes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -54,13 +54,20 @@ def note(
     ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, **look)
 
 
-def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
-    """A log axis with plain numbers: 250, 1,000, 0.02; as many ticks as the range has room for."""
+def log_axis(ax: Axes, which: Literal["x", "y"], ticks: Mapping[float, str] | None = None) -> None:
+    """A log axis with plain numbers: 250, 1,000, 0.02; as many ticks as the range has room for.
+
+    With `ticks`, a value and its words for each, it has these and no others, like the values that
+    were tried. Smaller ticks then go from both axes.
+    """
     ax.set_xscale("log") if which == "x" else ax.set_yscale("log")
     axis = ax.xaxis if which == "x" else ax.yaxis
     axis.set_major_locator(_RoomyLog())
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(float(f"{value:.6g}"))))
     axis.set_minor_formatter(NullFormatter())
+    if ticks is not None:
+        axis.set_ticks(list(ticks), list(ticks.values()))
+        ax.minorticks_off()
 
 
 def halo(width: float) -> list[patheffects.AbstractPathEffect]:

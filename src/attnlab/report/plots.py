@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnlab.measure.intervals import Estimate
-from attnlab.report.style import NEUTRAL, direct_label, house_style, log_axis, panels
+from attnlab.report.style import NEUTRAL, direct_label, errorbars, house_style, log_axis, panels
 
 LINE_HEIGHT = 0.42  # inches a line of a dot plot
 SPREAD = 0.2  # of a line, between the series of a dot plot
@@ -80,9 +80,7 @@ def draw_dots(
                 dot(ax, height + offset, estimate, kind, limits)
     if baseline is not None and math.isfinite(baseline):
         ax.axvline(baseline, color=NEUTRAL, linestyle=":", linewidth=1.0, zorder=0)
-    ax.set_yticks(range(len(lines)), list(lines))
-    ax.set_ylim(len(lines) - 0.5, -0.5)
-    ax.tick_params(axis="y", length=0)
+    name_lines(ax, list(lines))
 
 
 def dot_plot(
@@ -106,6 +104,30 @@ def dot_plot(
             ax.set_xlim(limits[0], limits[1] + 0.04 * (limits[1] - limits[0]))
         ax.set_xlabel(xlabel)
     return figure
+
+
+def name_lines(ax: Axes, labels: Sequence[str], room: float = 0.5) -> None:
+    """The names of the lines of a dot plot, the first on top; `room` above and below them."""
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 1 + room, -room)
+    ax.tick_params(axis="y", length=0)
+
+
+def draw_estimates(
+    ax: Axes,
+    estimates: Mapping[float, Estimate] | Mapping[int, Estimate],
+    color: str,
+    label: str = "",
+    marker: str = "",
+    line: float = 0.0,
+) -> None:
+    """Points by x with their intervals, on a line of this width, with a label at the last one."""
+    x, values = list(estimates), [e.value for e in estimates.values()]
+    if line:
+        ax.plot(x, values, color=color, linewidth=line)
+    errorbars(ax, x, list(estimates.values()), color, marker=marker or None)
+    if label and x:
+        direct_label(ax, x[-1], values[-1], label, color)
 
 
 def legend_above(ax: Axes, series: Sequence[Series]) -> None:

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from attnlab.audit.checks.collapse import MOST
 from attnlab.lab.study import Figure
-from attnlab.measure.intervals import Estimate
-from attnlab.report.plots import Series, dot_plot, draw_dots
+from attnlab.report.plots import Series, dot_plot, draw_dots, draw_estimates
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
@@ -105,8 +104,9 @@ def _rates(arms: AdaptArms, common: float) -> Drawing:
         log_axis(ax, "x")
         for name, color in zip(arms.names(), PALETTE, strict=False):
             cells = arms.dev_by_cell(name, "rate")
-            rates = [rate for (rate,) in cells]
-            _line(ax, rates, list(cells.values()), color, arms.label(name))
+            rates, estimates = [rate for (rate,) in cells], list(cells.values())
+            ax.plot(rates, [e.value for e in estimates], color=color, linewidth=1.2)
+            errorbars(ax, rates, estimates, color, arms.label(name))
         ax.axvline(common, color=NEUTRAL, linestyle="--", linewidth=0.9)
         _majority(ax, arms.mean(arms.names()[0], "dev_majority"))
         ax.set_xlabel("learning rate")
@@ -151,14 +151,11 @@ def _search(arms: AdaptArms) -> Drawing:
     with house_style():
         drawing, axes = panels(1, len(epochs), height=2.9, share_y=True)
         for ax, count in zip(axes, epochs, strict=True):
-            _ticks(ax, rates, [rate_text(rate) for rate in rates])
+            log_axis(ax, "x", {rate: rate_text(rate) for rate in rates})
             ax.set_xlim(min(rates) / 1.6, max(rates) * 3)  # room for labels, equal in all panels
             for color, batch in zip(PALETTE, batches, strict=False):
                 line = {key[2]: e for key, e in cells.items() if key[:2] == (count, batch)}
-                if line:
-                    _line(ax, list(line), list(line.values()), color)
-                    values = [e.value for e in line.values()]
-                    direct_label(ax, list(line), values, f"batch {batch:g}", color)
+                draw_estimates(ax, line, color, f"batch {batch:g}", line=1.2)
             ax.set_title(f"{count:g} epoch{'s' if count != 1 else ''}")
             ax.set_xlabel("learning rate")
         for ax in axes:  # after all panels: they share their limits
@@ -195,10 +192,10 @@ def _epochs(arms: AdaptArms) -> Drawing:
 def _sizes(arms: AdaptArms, sizes: Sequence[int]) -> Drawing:
     with house_style():
         drawing, (ax,) = panels(1, 1, height=2.8)
-        _ticks(ax, sizes, [f"{rows:,}" for rows in sizes])
+        log_axis(ax, "x", {rows: f"{rows:,}" for rows in sizes})
         ax.set_xlim(min(sizes) / 1.2, max(sizes) * 1.2)
-        estimates = [arms.estimate(f"{rows} rows", "dev_accuracy") for rows in sizes]
-        _line(ax, sizes, estimates, PALETTE[0])
+        estimates = {rows: arms.estimate(f"{rows} rows", "dev_accuracy") for rows in sizes}
+        draw_estimates(ax, estimates, PALETTE[0], line=1.2)
         _majority(ax, arms.mean(f"{sizes[-1]} rows", "dev_majority"))
         ax.set_xlabel("training rows")
         ax.set_ylabel("dev accuracy")
@@ -230,14 +227,6 @@ def _collapse(arms: AdaptArms, runs: list[Run]) -> Drawing:
     return drawing
 
 
-def _line(
-    ax: Axes, x: Sequence[float], estimates: Sequence[Estimate], color: str, label: str = ""
-) -> None:
-    """Estimates with error bars, joined by a line."""
-    ax.plot(x, [e.value for e in estimates], color=color, linewidth=1.2, zorder=2)
-    errorbars(ax, x, estimates, color, label=label or None)
-
-
 def _majority(ax: Axes, share: float) -> None:
     """The accuracy of the majority class as a dotted line; call it after everything is drawn.
 
@@ -246,13 +235,6 @@ def _majority(ax: Axes, share: float) -> None:
     ax.axhline(share, color=NEUTRAL, linestyle=":", linewidth=1.0)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, -0.02), min(high, 1.02))
-
-
-def _ticks(ax: Axes, values: Sequence[float], labels: Sequence[str]) -> None:
-    """A logarithmic x axis with ticks at the values that were tried and nowhere else."""
-    log_axis(ax, "x")
-    ax.set_xticks(values, labels)
-    ax.xaxis.set_minor_locator(NullLocator())
 
 
 def _curves(arms: AdaptArms, names: Sequence[str]) -> Drawing:

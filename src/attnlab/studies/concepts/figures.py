@@ -11,7 +11,7 @@ from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
 from attnlab.report.plots import Curve, Series, curve_plot, dot_plot, draw_dots, legend_above
 from attnlab.report.prose import Drawn, with_words
-from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
+from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
 from attnlab.studies.concepts.study import TARGETS, Concepts, ConceptsSettings, Evidence
 
 STARTS = {
@@ -98,9 +98,7 @@ def _bits(e: Evidence, s: ConceptsSettings, targets: list[str]) -> Drawing:
                 x = np.array(s.sizes) * 1.06 ** (shift - 1)  # side by side
                 errorbars(ax, x, estimates, series.color, series.label, series.marker)
                 ax.plot(x, [bits.value for bits in estimates], color=series.color, linewidth=0.8)
-            ax.set_xscale("log")
-            ax.set_xticks(s.sizes, [f"{size / 1000:g} kB" for size in s.sizes])
-            ax.set_xticks([], minor=True)
+            log_axis(ax, "x", {size: f"{size / 1000:g} kB" for size in s.sizes})
             ax.set_title(e.label(target))
             ax.set_xlabel("training text")
         axes[0].set_ylabel("test bits per byte")

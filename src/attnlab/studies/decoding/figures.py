@@ -11,7 +11,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate
 from attnlab.report.labels import note
-from attnlab.report.plots import Series, dot
+from attnlab.report.plots import Series, dot, name_lines
 from attnlab.report.point_labels import PointLabel, place_labels
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, log_axis, panels
@@ -148,9 +148,7 @@ def _draw_curve(ax: Axes, arms: TextArms, name: str, measure: str) -> None:
     if measure == "nll":
         log_axis(ax, "y")
     if name == "top-k":
-        log_axis(ax, "x")
-        ax.set_xticks(xs, ["all" if x == last else f"{x:g}" for x in xs])
-        ax.minorticks_off()
+        log_axis(ax, "x", {x: "all" if x == last else f"{x:g}" for x in xs})
 
 
 def _dots(arms: TextArms, names: Sequence[str], measures: Sequence[str], real: bool) -> Drawing:
@@ -165,9 +163,7 @@ def _dots(arms: TextArms, names: Sequence[str], measures: Sequence[str], real: b
                 dot(ax, line, e, _series(arms, arm))
                 if arm == PEOPLE:
                     ax.axvspan(e.low, e.high, color=HUMAN.color, alpha=0.13, linewidth=0)
-            ax.set_yticks(range(len(names)), [arms.label(arm) for arm in names])
-            ax.set_ylim(len(names) - 0.4, -0.6)
-            ax.tick_params(axis="y", length=0)
+            name_lines(ax, [arms.label(arm) for arm in names], room=0.6)
             ax.set_title(title)
             ax.set_xlabel(unit.format(n=arms.s.repeat))
             log = measure in ("nll", "self_bleu")  # values of very different sizes

@@ -16,7 +16,7 @@ from attnlab.lab.arms import Arms
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Row
 from attnlab.report.labels import halo, note
-from attnlab.report.plots import Curve, Series, dot, draw_curve
+from attnlab.report.plots import Curve, Series, dot, draw_curve, draw_estimates, name_lines
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
@@ -173,11 +173,8 @@ def carried(e: Evidence) -> Drawing:
     with house_style():
         drawing, (left, right) = panels(1, 2, height=2.7)
         for name, colour in (("mean", RED), ("median", BLUE)):
-            found = e.slope_curve(f"formula_{name}")
-            errorbars(left, temperatures, found, colour)
-            values = np.array([x.value for x in found])
-            left.plot(temperatures, values, color=colour, linewidth=0.9)
-            direct_label(left, temperatures, values, name, colour)
+            found = dict(zip(e.temperatures, e.slope_curve(f"formula_{name}"), strict=True))
+            draw_estimates(left, found, colour, name, line=0.9)
         errorbars(right, temperatures, e.slope_curve("formula_share"), NEUTRAL)
         for ax in (left, right):
             log_axis(ax, "x")
@@ -230,10 +227,8 @@ def accuracy(e: Evidence) -> Drawing:
             left.axvline(value, color=NEUTRAL, linestyle=":", linewidth=1.0, zorder=0)
             shift, above = (0, 3 + 10 * level), ("data", "axes fraction")
             note(left, words, (value, 1.0), NEUTRAL, shift, xycoords=above)
-        left.set_yticks(range(len(names)), names)
-        left.set_ylim(len(names) - 0.4, -0.6)
         for ax, words in ((left, "test accuracy"), (right, "share of items found")):
-            ax.tick_params(axis="y", length=0)
+            name_lines(ax, names, room=0.6)
             ax.set(xlabel=words, xlim=(-0.02, 1.04))
     return drawing
 
@@ -259,8 +254,7 @@ def by_rate(e: Evidence) -> Drawing:
             direct_label(ax, [edge], values[-1:], arm, colour)
         log_axis(ax, "x")
         low, high = ax.get_xlim()
+        log_axis(ax, "x", {rate: f"{rate:g}" for rate in every})
         ax.set_xlim(low, high * (high / low) ** 0.42)
-        ax.set_xticks(every, [f"{rate:g}" for rate in every])
-        ax.minorticks_off()
         ax.set(ylim=(0, 1.08), xlabel="learning rate", ylabel="test accuracy")
     return drawing

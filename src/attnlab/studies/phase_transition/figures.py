@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Drawing
 from attnlab.lab.study import Figure
 from attnlab.measure.ratios import exp_estimate
 from attnlab.report.labels import note
+from attnlab.report.plots import draw_estimates
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     LINEAR,
@@ -27,7 +28,6 @@ from attnlab.studies.phase_transition.evidence import Evidence, chosen, excess, 
 from attnlab.studies.phase_transition.paper_figures import (
     COLOURS,
     draw_critical_lines,
-    draw_estimates,
     draw_figure_two,
     draw_maps,
     write,
@@ -72,9 +72,7 @@ def figures(study: PhaseTransition, e: Evidence) -> list[Figure]:
 
 def _dimension_axis(ax: Axes, dims: Sequence[int]) -> None:
     """A log axis of D with a tick at every D that was run: 500, 1k, 2.5k."""
-    log_axis(ax, "x")
-    ax.set_xticks(dims, [f"{d / 1000:g}k" if d >= 1000 else str(d) for d in dims])
-    ax.minorticks_off()
+    log_axis(ax, "x", {d: f"{d / 1000:g}k" if d >= 1000 else str(d) for d in dims})
     ax.set_xlabel("dimension D")
 
 
@@ -134,10 +132,7 @@ def draw_ridge(e: Evidence) -> Drawing:
         drawing, axes = panels(1, max(1, len(groups)), height=2.8)
         for ax, ((alpha,), rows) in zip(axes, groups.items(), strict=False):
             for name, (colour, label) in looks.items():
-                estimates = e.by_ridge(rows, f"semantic_{name}")
-                draw_estimates(ax, estimates, colour, label)
-                values = [x.value for x in estimates.values()]
-                ax.plot(list(estimates), values, color=colour, linewidth=0.8)
+                draw_estimates(ax, e.by_ridge(rows, f"semantic_{name}"), colour, label, line=0.8)
             log_axis(ax, "x")
             ax.set_title(f"α = {alpha:g}")
             ax.set_xlabel("ridge λ")

@@ -8,15 +8,14 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.table import Row
 from attnlab.measure.crossings import last_crossing
-from attnlab.measure.intervals import Estimate
 from attnlab.report.labels import note
+from attnlab.report.plots import draw_estimates
 from attnlab.report.style import (
     LINEAR,
     NEUTRAL,
     POSITIONAL,
     SEMANTIC,
     ColourScale,
-    direct_label,
     errorbars,
     heatmap,
     house_style,
@@ -57,19 +56,6 @@ def draw_figure_two(e: Evidence, error: str) -> Drawing:
         right.set_ylabel(f"{'training loss' if train else 'test error'} {symbol}")
         drawing.supxlabel(ALPHA, fontsize=8.5)
     return drawing
-
-
-def draw_estimates(
-    ax: Axes,
-    estimates: Mapping[float, Estimate] | Mapping[int, Estimate],
-    colour: str,
-    label: str = "",
-    marker: str = "",
-) -> None:
-    """Estimates by x, with a label at the last one."""
-    errorbars(ax, list(estimates), list(estimates.values()), colour, marker=marker or None)
-    for x, last in list(estimates.items())[-1:] if label else []:
-        direct_label(ax, [x], [last.value], label, colour)
 
 
 def write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
