@@ -11,15 +11,15 @@ def test_a_value_is_inside_only_where_its_neighbours_are_near() -> None:
     )
 
 
-def test_each_end_moves_so_often_and_no_further() -> None:
-    grid = GrowingGrid({0.01, 0.03}, factor=3.0, most=2)
-    assert [grid.beyond([max(grid.tried)]) for _ in range(3)] == [0.09, 0.3, None]
-    assert grid.beyond([0.01]) == 0.003 and grid.added == ["largest", "largest", "smallest"]
-    assert grid.beyond([0.01, 0.03]) is None  # inside by now
+def test_a_grid_grows_so_often_and_no_further() -> None:
+    grid = GrowingGrid({0.01, 0.03}, factor=3.0, most=3)
+    assert [grid.beyond([max(grid.tried)]) for _ in range(2)] == [0.09, 0.3]
+    assert grid.beyond([0.03, 0.09]) is None  # inside by now
+    assert [grid.beyond([min(grid.tried)]) for _ in range(2)] == [0.003, None] and grid.added == 3
 
 
 def test_of_several_choices_the_smallest_at_an_end_goes_first() -> None:
-    grid = GrowingGrid({0.1, 0.2, 0.4}, factor=2.0, most=1)
+    grid = GrowingGrid({0.1, 0.2, 0.4}, factor=2.0, most=2)
     assert [grid.beyond({0.4, 0.1, 0.2}) for _ in range(3)] == [0.05, 0.8, None]
 
 

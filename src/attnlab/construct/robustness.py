@@ -67,13 +67,11 @@ class Robustness:
             return np.array([self._weight_below(c, key) for c in x])
         if not self.law.factors:
             return (self.weights[key] < x).astype(np.float64)
-        parts = [np.sort(w.mean(axis=1)[:, key]) for w in self.law.sobol_weights(0)]
+        parts = [np.sort(w[:, key]) for w in self.law.sobol_weights(0)]
         return np.mean([np.searchsorted(part, x) / len(part) for part in parts], axis=0)
 
     def _weight_below(self, x: float, key: int) -> float:
-        return probability_negative(
-            lambda normal: self.law.weights(normal[:, None]).mean(axis=1)[:, [key]] - x
-        )
+        return probability_negative(lambda normal: self.law.weights(normal[:, None])[:, [key]] - x)
 
 
 class HeadComparison(NamedTuple):
@@ -161,7 +159,7 @@ def _moments(law: ScoreDistribution, seed: int) -> tuple[Array, Array, float]:
     residual = max(part.residual for part in parts)
     if law.heads_are_independent:
         return mean, np.asarray(covariance), residual
-    joint = [_sample_covariance(weights.mean(axis=1)) for weights in law.sobol_weights(seed)]
+    joint = [_sample_covariance(weights) for weights in law.sobol_weights(seed)]
     return mean, np.mean(joint, axis=0), residual
 
 
@@ -172,7 +170,7 @@ def _sample_covariance(weights: Array) -> Array:
 
 def _excess(law: ScoreDistribution, normals: Array, pair: tuple[int, int], low: float) -> Array:
     """The weights of a and b minus `low`; negative where the output is wrong."""
-    return law.weights(normals).mean(axis=1)[:, list(pair)] - low
+    return law.weights(normals)[:, list(pair)] - low
 
 
 def _probability_wrong(
@@ -192,10 +190,7 @@ def _probability_wrong(
         return float(ndtr((-edge - mean) / spread) + ndtr((mean - edge) / spread)), 0.0
     if normals == 1:
         return probability_negative(lambda x: _excess(law, x[:, None], pair, low)), 0.0
-    shares = [
-        float((w.mean(axis=1)[:, list(pair)] < low).any(axis=1).mean())
-        for w in law.sobol_weights(seed)
-    ]
+    shares = [float((w[:, list(pair)] < low).any(axis=1).mean()) for w in law.sobol_weights(seed)]
     return float(np.mean(shares)), float(np.std(shares, ddof=1) / math.sqrt(len(shares)))
 
 

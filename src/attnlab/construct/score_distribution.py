@@ -88,13 +88,13 @@ class ScoreDistribution:
         return bool((np.abs(self.covariance) <= limit)[:, off].all())
 
     def weights(self, normals: Array) -> Array:
-        """softmax of the scores at values of the normal variables: (draw, head, key)."""
+        """Softmax of the scores at values of the normal variables, mean over heads: (draw, key)."""
         scores = np.repeat(self.mean[None], len(normals), axis=0)
         for column, (key, factor) in enumerate(self.factors):
             scores[:, :, key] += normals[:, column, None] * factor
         scores -= scores.max(axis=2, keepdims=True)
         np.exp(scores, out=scores)
-        return scores / scores.sum(axis=2, keepdims=True)
+        return (scores / scores.sum(axis=2, keepdims=True)).mean(axis=1)
 
     def sobol_weights(self, seed: int) -> Iterator[Array]:
         """The weights at scrambled Sobol points, one array per scrambling."""

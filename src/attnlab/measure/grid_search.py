@@ -9,7 +9,7 @@ both sides of it.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 ORDER = 10.001  # an order of magnitude, with room for rounding
 
@@ -27,7 +27,7 @@ class GrowingGrid:
     """The values of one setting that a search tried; a single value is no search and stays alone.
 
     factor   ratio of a new value to the end that it lies beyond
-    most     new values at each end
+    most     new values in all
     digits   a new value is rounded to so many; a whole number stays whole
     limits   no value is tried outside them
     """
@@ -37,7 +37,7 @@ class GrowingGrid:
     most: int
     digits: int = 1
     limits: tuple[float, float] = (0.0, math.inf)
-    added: list[str] = field(default_factory=list)  # the end that each new value lies beyond
+    added: int = 0
 
     def beyond(self, chosen: Iterable[float]) -> float | None:
         """The next value to try, beyond a chosen one at an end; None where there is none.
@@ -45,12 +45,13 @@ class GrowingGrid:
         Several may be chosen, as by several judges: the smallest of them goes first. What is
         returned counts as tried.
         """
-        for value in sorted(chosen) if len(self.tried) > 1 else ():
+        if len(self.tried) < 2 or self.added >= self.most:
+            return None
+        for value in sorted(chosen):
             end = end_of(value, self.tried)
             new = self._next(value, end)
-            allowed = self.limits[0] <= new <= self.limits[1] and new not in self.tried
-            if end and allowed and self.added.count(end) < self.most:
-                self.added.append(end)
+            if end and self.limits[0] <= new <= self.limits[1] and new not in self.tried:
+                self.added += 1
                 self.tried.add(new)
                 return new
         return None

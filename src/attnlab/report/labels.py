@@ -54,6 +54,12 @@ def note(
     ax.annotate(text, at, xytext=shift, textcoords="offset points", fontsize=8, **look)
 
 
+def write(ax: Axes, x: float, y: float, text: str, color: str) -> None:
+    """Small words at a place of the panel (0 to 1), on the left half from x, on the right to x."""
+    side = "left" if x < 0.5 else "right"
+    note(ax, text, (x, y), color, xycoords="axes fraction", va="top", ha=side)
+
+
 def log_axis(ax: Axes, which: Literal["x", "y"], ticks: Mapping[float, str] | None = None) -> None:
     """A log axis with plain numbers: 250, 1,000, 0.02; as many ticks as the range has room for.
 

@@ -127,7 +127,7 @@ def draw_estimates(
         ax.plot(x, values, color=color, linewidth=line)
     errorbars(ax, x, list(estimates.values()), color, marker=marker or None)
     if label and x:
-        direct_label(ax, x[-1], values[-1], label, color)
+        direct_label(ax, x, values, label, color)
 
 
 def legend_above(ax: Axes, series: Sequence[Series]) -> None:

@@ -78,17 +78,19 @@ def widen_ridges(
     in increasing order and their errors.
     """
     tried = sorted(set(ridges))
-    errors, grid = dict(score(tried)), GrowingGrid(set(tried), factor, most)
+    errors = dict(score(tried))
 
     def chosen() -> set[float]:
         return {tried[int(i)] for name in judges for i in errors[name].argmin(dim=1)}
 
-    while (new := grid.beyond(chosen())) is not None:
-        column = bisect(tried, new)
-        tried.insert(column, new)
-        for name, found in score([new]).items():
-            before, after = errors[name][:, :column], errors[name][:, column:]
-            errors[name] = torch.cat((before, found, after), dim=1)
+    for end in (min, max):
+        grid = GrowingGrid(set(tried), factor, most)
+        while (new := grid.beyond(chosen() & {end(tried)})) is not None:
+            column = bisect(tried, new)
+            tried.insert(column, new)
+            for name, found in score([new]).items():
+                before, after = errors[name][:, :column], errors[name][:, column:]
+                errors[name] = torch.cat((before, found, after), dim=1)
     return tried, errors
 
 

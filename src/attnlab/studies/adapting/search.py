@@ -134,7 +134,7 @@ def widen(search: Search, s: FinetuneSettings, grids: dict[str, GrowingGrid]) ->
         if new is None:
             break
         search.run_cell(s.model_copy(update=here | new))
-    return sum(len(grid.added) for grid in grids.values())
+    return sum(grid.added for grid in grids.values())
 
 
 def _rank(cell: Cell) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullLocator
 from attnlab.lab.arms import Arms
 from attnlab.lab.study import Figure
 from attnlab.lab.table import Row
-from attnlab.report.labels import halo, note
+from attnlab.report.labels import halo, note, write
 from attnlab.report.plots import Curve, Series, dot, draw_curve, draw_estimates, name_lines
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
@@ -130,7 +130,7 @@ def slopes(e: Evidence) -> Drawing:
             at = (0.05, 0.6 - 0.08 * index)
             note(axes[2], text, at, colour, xycoords="axes fraction", fontweight="bold")
         meaning = "filled: autograd\nhollow: finite\n            differences"
-        note(axes[2], meaning, (0.05, 0.32), NEUTRAL, xycoords="axes fraction", va="top")
+        write(axes[2], 0.05, 0.32, meaning, NEUTRAL)
         drawing.supxlabel("temperature T (colder to the right)", fontsize=8.5)
     return drawing
 
@@ -252,9 +252,8 @@ def by_rate(e: Evidence) -> Drawing:
             values = np.array([x.value for x in found])
             ax.plot(rates, values, marker, color=colour, linestyle=line, linewidth=0.9, zorder=4)
             direct_label(ax, [edge], values[-1:], arm, colour)
-        log_axis(ax, "x")
-        low, high = ax.get_xlim()
         log_axis(ax, "x", {rate: f"{rate:g}" for rate in every})
+        low, high = ax.get_xlim()
         ax.set_xlim(low, high * (high / low) ** 0.42)
         ax.set(ylim=(0, 1.08), xlabel="learning rate", ylabel="test accuracy")
     return drawing

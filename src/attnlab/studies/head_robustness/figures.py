@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from attnlab.lab.study import Figure
 from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.report.labels import note
+from attnlab.report.labels import note, write
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
     NEUTRAL,
@@ -107,8 +106,7 @@ def _outputs(ax: Axes, output: np.ndarray, arm: str, tolerance: float) -> None:
     ax.scatter(x, y, s=6, color=COLOURS[arm], alpha=0.3, linewidth=0)
     ax.plot(0.5, 0.5, "+", color="black", markersize=9, markeredgewidth=1.3, zorder=4)
     off = float((np.abs(output - 0.5) > tolerance).any(axis=1).mean())
-    corner: dict[str, Any] = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
-    note(ax, f"{100 * off:.0f} % of these\nare off", (0.97, 0.97), COLOURS[arm], **corner)
+    write(ax, 0.97, 0.97, f"{100 * off:.0f} % of these\nare off", COLOURS[arm])
     ticks, ends = [0, 0.5, 1], (-0.09, 1.09)
     ax.set(xlim=ends, ylim=ends, xticks=ticks, yticks=ticks)
     ax.set(title=WORDS[arm], xlabel="output along $v_a$", ylabel="output along $v_b$")

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.calibration import selective_accuracy
-from attnlab.report.labels import note
+from attnlab.report.labels import write
 from attnlab.report.plots import Series, draw_dots
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import NEUTRAL, PALETTE, errorbars, house_style, panels
@@ -62,8 +62,7 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
                 shares = np.arange(1, values.size + 1) / values.size
                 left.plot(values, shares, color=colour, linewidth=0.8)
             if seeds:
-                at = (0.03, 0.97 - 0.1 * height)
-                note(left, words, at, colour, xycoords="axes fraction", va="top")
+                write(left, 0.03, 0.97 - 0.1 * height, words, colour)
         left.set_xlabel("confidence")
         left.set_ylabel("share of people below")
         middle.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)

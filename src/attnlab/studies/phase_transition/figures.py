@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
 from attnlab.measure.ratios import exp_estimate
-from attnlab.report.labels import note
+from attnlab.report.labels import note, write
 from attnlab.report.plots import draw_estimates
 from attnlab.report.prose import Drawn, with_words
 from attnlab.report.style import (
@@ -30,7 +30,6 @@ from attnlab.studies.phase_transition.paper_figures import (
     draw_critical_lines,
     draw_figure_two,
     draw_maps,
-    write,
 )
 from attnlab.studies.phase_transition.study import PhaseTransition
 

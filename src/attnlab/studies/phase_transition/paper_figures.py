@@ -8,7 +8,7 @@ from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.table import Row
 from attnlab.measure.crossings import last_crossing
-from attnlab.report.labels import note
+from attnlab.report.labels import note, write
 from attnlab.report.plots import draw_estimates
 from attnlab.report.style import (
     LINEAR,
@@ -56,12 +56,6 @@ def draw_figure_two(e: Evidence, error: str) -> Drawing:
         right.set_ylabel(f"{'training loss' if train else 'test error'} {symbol}")
         drawing.supxlabel(ALPHA, fontsize=8.5)
     return drawing
-
-
-def write(ax: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Words at a place of the panel (0 to 1), in the colour of what they name."""
-    side = "left" if x < 0.5 else "right"
-    note(ax, text, (x, y), colour, xycoords="axes fraction", va="top", ha=side)
 
 
 def mark_critical(ax: Axes, e: Evidence, name: str) -> None:
