@@ -34,8 +34,7 @@ def _text_losses(table: Table) -> Drawing:
             ax.axhline(level, color=PALETTE[2], linestyle=":", linewidth=1.2)
             look = {"xycoords": ("axes fraction", "data"), "annotation_clip": False}
             note(ax, name, (1.01, level), PALETTE[2], va="center", **look)
-        ax.set_xlabel("step")
-        ax.set_ylabel("loss (nats per token)")
+        ax.set(xlabel="step", ylabel="loss (nats per token)")
     return drawing
 
 

@@ -173,6 +173,5 @@ def curve_plot(
         ax.set_xticks([tick for tick in ax.get_xticks() if tick <= last])
         if limits:
             ax.set_ylim(limits[0], limits[1] + 0.04 * (limits[1] - limits[0]))
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel(ylabel)
+        ax.set(xlabel=xlabel, ylabel=ylabel)
     return figure

@@ -60,8 +60,7 @@ def _methods(arms: AdaptArms, tasks: list[str]) -> Drawing:
                 lines[label] = [None, accuracy] if other else [accuracy, None]
             baseline = here.mean(here.names()[0], "majority")
             draw_dots(ax, lines, [METHOD, OTHER_ENCODER], limits=SHARE, baseline=baseline)
-            ax.set_title(TASKS[task])
-            ax.set_xlabel("test accuracy")
+            ax.set(title=TASKS[task], xlabel="test accuracy")
     return drawing
 
 
@@ -109,8 +108,7 @@ def _rates(arms: AdaptArms, common: float) -> Drawing:
             errorbars(ax, rates, estimates, color, arms.label(name))
         ax.axvline(common, color=NEUTRAL, linestyle="--", linewidth=0.9)
         _majority(ax, arms.mean(arms.names()[0], "dev_majority"))
-        ax.set_xlabel("learning rate")
-        ax.set_ylabel("dev accuracy")
+        ax.set(xlabel="learning rate", ylabel="dev accuracy")
         # the curves cross and meet at their ends: no room for a label at each
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(arms.names()))
     return drawing
@@ -156,8 +154,7 @@ def _search(arms: AdaptArms) -> Drawing:
             for color, batch in zip(PALETTE, batches, strict=False):
                 line = {key[2]: e for key, e in cells.items() if key[:2] == (count, batch)}
                 draw_estimates(ax, line, color, f"batch {batch:g}", line=1.2)
-            ax.set_title(f"{count:g} epoch{'s' if count != 1 else ''}")
-            ax.set_xlabel("learning rate")
+            ax.set(title=f"{count:g} epoch{'s' if count != 1 else ''}", xlabel="learning rate")
         for ax in axes:  # after all panels: they share their limits
             _majority(ax, arms.mean("search", "dev_majority"))
         axes[0].set_ylabel("dev accuracy")
@@ -181,8 +178,7 @@ def _epochs(arms: AdaptArms) -> Drawing:
                 best = int(mean.argmin() if label.startswith("loss") else mean.argmax())
                 ax.plot(epoch[best], mean[best], "o", ms=8, color=color, markerfacecolor="none")
                 direct_label(ax, epoch, mean, name, color)
-            ax.set_xlabel("epoch")
-            ax.set_ylabel(label)
+            ax.set(xlabel="epoch", ylabel=label)
             ax.margins(x=0.12)
             ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         _majority(axes[1], arms.mean("long", "dev_majority"))
@@ -197,8 +193,7 @@ def _sizes(arms: AdaptArms, sizes: Sequence[int]) -> Drawing:
         estimates = {rows: arms.estimate(f"{rows} rows", "dev_accuracy") for rows in sizes}
         draw_estimates(ax, estimates, PALETTE[0], line=1.2)
         _majority(ax, arms.mean(f"{sizes[-1]} rows", "dev_majority"))
-        ax.set_xlabel("training rows")
-        ax.set_ylabel("dev accuracy")
+        ax.set(xlabel="training rows", ylabel="dev accuracy")
     return drawing
 
 
@@ -251,8 +246,7 @@ def _curves(arms: AdaptArms, names: Sequence[str]) -> Drawing:
                     mean = np.mean([values[curve] for values in seeds], axis=0)
                     on_dev = arms.label(name) if style == "-" else None
                     ax.plot(epochs, mean, style, marker="o", ms=3, color=color, label=on_dev)
-            ax.set_xlabel("epoch")
-            ax.set_ylabel(label)
+            ax.set(xlabel="epoch", ylabel=label)
         axes[-1].set_ylim(0.0, 1.0)
         handles, labels = axes[0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside upper center", ncols=max(1, len(names)))

@@ -51,8 +51,7 @@ def _cell(ax: Axes, x: float, y: float, width: float, text: str, colour: str) ->
 
 
 def _hide_axes(ax: Axes, width: float, height: float) -> None:
-    ax.set_xlim(-0.1, width)
-    ax.set_ylim(-height, 0.2)
+    ax.set(xlim=(-0.1, width), ylim=(-height, 0.2))
     ax.grid(False)
     ax.set_axis_off()
 
@@ -99,8 +98,7 @@ def _bits(e: Evidence, s: ConceptsSettings, targets: list[str]) -> Drawing:
                 errorbars(ax, x, estimates, series.color, series.label, series.marker)
                 ax.plot(x, [bits.value for bits in estimates], color=series.color, linewidth=0.8)
             log_axis(ax, "x", {size: f"{size / 1000:g} kB" for size in s.sizes})
-            ax.set_title(e.label(target))
-            ax.set_xlabel("training text")
+            ax.set(title=e.label(target), xlabel="training text")
         axes[0].set_ylabel("test bits per byte")
         axes[-1].legend()
     return drawing

@@ -164,8 +164,7 @@ def _dots(arms: TextArms, names: Sequence[str], measures: Sequence[str], real: b
                 if arm == PEOPLE:
                     ax.axvspan(e.low, e.high, color=HUMAN.color, alpha=0.13, linewidth=0)
             name_lines(ax, [arms.label(arm) for arm in names], room=0.6)
-            ax.set_title(title)
-            ax.set_xlabel(unit.format(n=arms.s.repeat))
+            ax.set(title=title, xlabel=unit.format(n=arms.s.repeat))
             log = measure in ("nll", "self_bleu")  # values of very different sizes
             if log:
                 log_axis(ax, "x")

@@ -47,8 +47,7 @@ def _by_arm(arms: KnowledgeArms) -> Drawing:
         draw_dots(ax, lines, series)
         for metric, style in (("majority", ":"), ("ceiling", "--")):
             ax.axvline(arms.mean(names[0], metric), color=NEUTRAL, linestyle=style, linewidth=1.0)
-        ax.set_xlim(-0.02, 1.02)
-        ax.set_xlabel("share right")
+        ax.set(xlim=(-0.02, 1.02), xlabel="share right")
     return drawing
 
 
@@ -63,22 +62,18 @@ def _confidence(arms: KnowledgeArms, arm: str) -> Drawing:
                 left.plot(values, shares, color=colour, linewidth=0.8)
             if seeds:
                 write(left, 0.03, 0.97 - 0.1 * height, words, colour)
-        left.set_xlabel("confidence")
-        left.set_ylabel("share of people below")
+        left.set(xlabel="confidence", ylabel="share of people below")
         middle.plot([0, 1], [0, 1], color=NEUTRAL, linestyle=":", linewidth=1.0)
         bins = arms.calibration(arm)
         at = [b.confidence for b in bins]
         errorbars(middle, at, [b.accuracy for b in bins], PALETTE[1], marker="o")
-        middle.set_xlabel("confidence")
-        middle.set_ylabel("accuracy")
+        middle.set(xlabel="confidence", ylabel="accuracy")
         for judged in arms.judged(arm):
             kept = selective_accuracy(*judged)
             right.step(kept.coverage, kept.accuracy, where="post", color=PALETTE[1], linewidth=0.8)
-        right.set_xlabel("share answered")
-        right.set_ylabel("accuracy of the answered")
+        right.set(xlabel="share answered", ylabel="accuracy of the answered")
         for ax in (middle, right):
-            ax.set_xlim(0, 1.02)
-            ax.set_ylim(0, 1.02)
+            ax.set(xlim=(0, 1.02), ylim=(0, 1.02))
     return drawing
 
 

@@ -119,8 +119,7 @@ def _curves(arms: GPTArms, names: tuple[str, str], labels: tuple[str, str]) -> D
             mean = np.exp(np.log(values).mean(axis=0))
             ax.plot(curves[0][names[0]], mean, color=colour, marker=".", label=arm)
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
-        ax.set_xlabel(labels[0])
-        ax.set_ylabel(labels[1])
+        ax.set(xlabel=labels[0], ylabel=labels[1])
     return drawing
 
 

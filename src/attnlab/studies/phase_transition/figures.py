@@ -133,9 +133,7 @@ def draw_ridge(e: Evidence) -> Drawing:
             for name, (colour, label) in looks.items():
                 draw_estimates(ax, e.by_ridge(rows, f"semantic_{name}"), colour, label, line=0.8)
             log_axis(ax, "x")
-            ax.set_title(f"α = {alpha:g}")
-            ax.set_xlabel("ridge λ")
-            ax.set_ylabel("error on unseen data $ε_g$")
+            ax.set(title=f"α = {alpha:g}", xlabel="ridge λ", ylabel="error on unseen data $ε_g$")
     return drawing
 
 

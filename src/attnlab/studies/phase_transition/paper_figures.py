@@ -177,7 +177,5 @@ def draw_critical_lines(e: Evidence) -> Drawing:
             estimate = pooled_crossing(rows, gap, last_crossing)
             if np.isfinite(estimate.value) and estimate.has_interval:
                 errorbars(ax, [omega], [estimate], NEUTRAL)
-        ax.set_ylim(0, TALLEST)
-        ax.set_xlabel(OMEGA)
-        ax.set_ylabel("critical sample complexity α")
+        ax.set(ylim=(0, TALLEST), xlabel=OMEGA, ylabel="critical sample complexity α")
     return drawing
