@@ -228,7 +228,7 @@ def _fetch_asset(name: str, how: Opening) -> Target:
     packed = [file for file in asset.files if file.suffix == ".gguf"]
     if not packed:
         return _hugging_face(name, str(asset.path), how)
-    from attnlab.models.gguf import dequantize_cached
+    from attnlab.models.trainable import dequantize_cached
 
     return _hugging_face(name, str(dequantize_cached(packed[0])), how)
 

@@ -94,14 +94,17 @@ OWN_OPTIONS = {"dim": "--dim", "alpha": "--alpha", "omega": "--omega", "starts":
 
 def simulate(  # noqa: PLR0913  (each is one documented option)
     dim: Annotated[
-        int | None, typer.Option(help="D, the dimension of a token.", show_default="1000")
+        int | None, typer.Option(help=f"D, the dimension of a token; default: {DEFAULTS['dim']}.")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="α = N/D, samples per dimension.", show_default="1.5")
+        float | None,
+        typer.Option(help=f"α = N/D, samples per dimension; default: {DEFAULTS['alpha']}."),
     ] = None,
     omega: Annotated[
         float | None,
-        typer.Option(help="ω, the weight of positions in the teacher, 0 to 1.", show_default="0.3"),
+        typer.Option(
+            help=f"ω, the weight of positions in the teacher, 0 to 1; default: {DEFAULTS['omega']}."
+        ),
     ] = None,
     start: Annotated[
         str, typer.Option(help="Initial weights: semantic, positional or random.")

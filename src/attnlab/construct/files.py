@@ -60,8 +60,8 @@ def read_distribution(text: str, what: str) -> NDArray[np.float64]:
     """A vector without negative entries that sums to 1 within 1e-9; it is not normalised."""
     array = read_vector(text, what)
     if (array < 0).any():
-        place = int(np.argmax(array < 0))
-        raise UsageError(f"{what}: number {place} (from 0) is negative, {array[place]:g}")
+        position = int(np.argmax(array < 0))
+        raise UsageError(f"{what}: number {position} (from 0) is negative, {array[position]:g}")
     total = math.fsum(array)
     if abs(total - 1) > SUM:
         raise UsageError(f"{what} must sum to 1: these sum to {total:.12g}")

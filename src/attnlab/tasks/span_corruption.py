@@ -46,7 +46,7 @@ class Corruption:
     """How documents are truncated and masked; the defaults are those of the course.
 
     whole    probability that a document is truncated to the limit only; otherwise the end of a
-             sentence, where the place stands, is rarely seen
+             sentence, where the birthplace stands, is rarely seen
     closed   end the span with a third ⁇, as answers end in fine-tuning
     scored   "all": every id after the first; "span": only the ids of the span
     """

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from attnlab.audit.during_training import model_findings
+from attnlab.audit.catalogue import model_findings
 from attnlab.lab.training import gpt_outcome, sample_texts
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll
