@@ -154,8 +154,7 @@ def _edited(record: Record, source: Source) -> bool:
 
     A release of attnlab raises a built-in study's `version` itself where its numbers change.
     """
-    last = record.sessions()[-1]
-    before = last.get("source_sha256") or record.spec.source_sha256
+    before, last = record.code_sha256(), record.sessions()[-1]
     released = not source.path and last.get("attnlab") != attnlab.__version__
     return before is not None and source.sha256 != before and not released
 

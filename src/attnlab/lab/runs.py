@@ -91,7 +91,9 @@ def _info(path: Path) -> RunInfo:
 
 def _run_folders(out: Path) -> Iterator[Path]:
     with storage_errors(out):
-        found = list(out.iterdir()) if out.is_dir() else []
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
+        found = list(out.iterdir()) if out.exists() else []
     yield from (path for path in found if RUN_NAME.fullmatch(path.name) and _is_run(path))
 
 
