@@ -18,7 +18,7 @@ from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.products.finetune import training
 from attnlab.products.finetune.audits import findings_before, invariance
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
-from attnlab.products.finetune.training import training_settings
+from attnlab.products.finetune.trial import training_settings
 from attnlab.studies.adapting import tiny
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.evidence import Cell
