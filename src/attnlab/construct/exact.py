@@ -42,8 +42,8 @@ def exact_combination(
         return None
     by_column = dict(zip(order, solution, strict=True))
     combined = [Fraction(0)] * len(rest)
-    for place, row in enumerate(used):
-        combined[int(row)] = by_column[free + place]
+    for index, row in enumerate(used):
+        combined[int(row)] = by_column[free + index]
     if min(combined) < 0:
         return None
     return combined, [by_column[s] for s in range(free)]

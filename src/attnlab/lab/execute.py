@@ -14,9 +14,10 @@ from typing import Protocol
 import attnlab
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import StoppedError, UsageError
+from attnlab.core.files import PARTIAL
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.engine import Engine, Job, Result, engine_named
-from attnlab.lab.manifest import CHECKPOINTS, PARTIAL
+from attnlab.lab.manifest import CHECKPOINTS
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from attnlab.core.config import suggest
 from attnlab.core.errors import AttnlabError, UsageError, storage_errors
+from attnlab.core.files import PARTIAL
 from attnlab.core.signed import read_signed
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.folder import run_lock
-from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest
+from attnlab.lab.manifest import MANIFEST, files_of, read_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, read_run_spec
 from attnlab.lab.store import count_states
 from attnlab.lab.trial import FINISHED
