@@ -86,11 +86,9 @@ class Found:
     load: Load
 
 
-def load_target(
-    text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
-) -> Target:
-    """Find and load the model that `text` names."""
-    return find_target(text, out, device, how).load()
+def load_target(text: str, out: Path = Path("runs"), device: str = "cpu") -> Target:
+    """Find and load the causal model that `text` names."""
+    return find_target(text, out, device).load()
 
 
 def find_target(

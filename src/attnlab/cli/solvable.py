@@ -129,7 +129,12 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     """
     from attnlab.core.config import parse_assignments
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.results import check_simulation, translate_arithmetic_errors
+    from attnlab.solvable.results import (
+        check_simulation,
+        settings_of_data,
+        simulate_one,
+        translate_arithmetic_errors,
+    )
 
     settings = parse_assignments(set_)
     for key in settings.keys() & OWN_OPTIONS.keys():
@@ -140,14 +145,11 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
         raise UsageError("give --save or --data, not both: the data are stored already")
     stored = None
     if data is not None:
-        from attnlab.solvable.results import settings_of_data
         from attnlab.solvable.storage import load_data
 
         stored = load_data(data)
         settings = settings_of_data(stored[1], settings, data)
     check_simulation({**DEFAULTS, **settings}, start, seed, device)
-    from attnlab.solvable.results import simulate_one
-
     chosen = {**DEFAULTS, **settings, "starts": [start]}
     with translate_arithmetic_errors():
         student = simulate_one(chosen, seed, device, stored, save)
