@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.inputs import check_numbers
-from attnlab.construct.numerics import EPS, Array, basis_and_condition, normalise_rows
+from attnlab.construct.numerics import EPS, Array, basis_and_condition
 from attnlab.construct.result import Construction
 from attnlab.core.errors import UsageError
 
@@ -31,8 +31,8 @@ def extract(basis_a: Any, basis_b: Any, columns: bool = False) -> Construction:
     a, b = _rows(basis_a, "basis A", columns), _rows(basis_b, "basis B", columns)
     if a.shape[1] != b.shape[1]:
         raise UsageError(f"the vectors of A have {a.shape[1]} entries but those of B {b.shape[1]}")
-    span_a, condition_a = basis_and_condition(normalise_rows(a)[1], 4 * EPS)
-    span_b, condition_b = basis_and_condition(normalise_rows(b)[1], 4 * EPS)
+    span_a, condition_a = basis_and_condition(_scale_to_unit(a), 4 * EPS)
+    span_b, condition_b = basis_and_condition(_scale_to_unit(b), 4 * EPS)
     left, sines, right = np.linalg.svd(_project_out(span_a, span_b), full_matrices=False)
     rounding = 16 * EPS * max(a.shape[1], 4) * max(condition_a, condition_b)
     if sines.size and sines[-1] <= rounding:
@@ -48,6 +48,12 @@ def _rows(given: Any, name: str, columns: bool) -> Array:
     if rows.ndim != 2 or 0 in rows.shape:
         raise UsageError(f"{name} must be a matrix with one vector per row: got shape {rows.shape}")
     return rows.T.copy() if columns else rows
+
+
+def _scale_to_unit(rows: Array) -> Array:
+    """The non-zero rows, scaled to length one."""
+    sizes = np.linalg.norm(rows, axis=1)
+    return rows[sizes > 0] / sizes[sizes > 0, None]
 
 
 def _project_out(span: Array, other: Array) -> Array:
@@ -105,7 +111,7 @@ def _residual(a: Array, b: Array, matrix: Array) -> float:
     """The largest entry of M a/2 - a and M b/2 over the given vectors, scaled to length one."""
     residual = 0.0
     for rows, factor in ((a, 1.0), (b, 0.0)):
-        unit = normalise_rows(rows)[1]
+        unit = _scale_to_unit(rows)
         if len(unit):
             residual = max(residual, float(np.abs(unit @ matrix.T / 2 - factor * unit).max()))
     return residual
