@@ -15,10 +15,9 @@ from common import Row, arguments, best_time, report
 
 from attnlab.core.seeds import Seed
 from attnlab.models.encoder import Encoder, open_encoder
-from attnlab.tasks.boolq import boolq
 from attnlab.tasks.encoder_inputs import ShuffledBatches, encode_examples
+from attnlab.tasks.known_data import boolq, rotten_tomatoes
 from attnlab.tasks.labelled import Example
-from attnlab.tasks.sentiment import rotten_tomatoes
 from attnlab.training.classify import cross_entropy
 from attnlab.training.tune import TuneSettings, build_classifier
 

@@ -3,14 +3,19 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.audit.catalogue import NAMES, check, load_audit, select_audits
+from attnlab.audit.catalogue import AUDITED, NAMES, check, load_audit, model_findings, select_audits
 from attnlab.audit.finding import REGISTRY, CannotJudge, Finding, NotApplicable, audit
 from attnlab.core.errors import UsageError
+from attnlab.core.seeds import Seed
+from attnlab.models.config import GPTConfig
+from attnlab.models.gpt import GPT
+from attnlab.parts.merge import Reweight, Shuffle
 
 
 class Table(nn.Module):
@@ -98,3 +103,25 @@ def test_the_names_and_the_verdicts_need_no_torch(tmp_path: Path) -> None:
         "assert NAMES and 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("merge", "failing"),
+    [
+        (None, set()),
+        (Reweight.Config(over="heads"), {"causality", "padding"}),
+        (Shuffle.Config(when="forward"), {"eval-determinism"}),
+    ],
+)
+def test_a_model_is_audited_and_left_as_it_was(merge: Any, failing: set[str]) -> None:
+    """A study asks `model_findings` before and after its training."""
+    parts = {} if merge is None else {"merge": merge}
+    config = GPTConfig.named("nano", vocab=37, block=29, **parts)
+    model = GPT(config, Seed(1).torch_generator()).train()
+    before = {k: v.clone() for k, v in model.state_dict().items() if "calls" not in k}
+    findings = model_findings(model, "end")
+    assert [finding.name for finding in findings] == list(AUDITED)
+    assert {finding.name for finding in findings if finding.verdict == "fail"} == failing
+    assert {finding.when for finding in findings} == {"end"}
+    assert model.training
+    assert all(torch.equal(model.state_dict()[k], v) for k, v in before.items())

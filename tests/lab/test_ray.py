@@ -84,7 +84,7 @@ class StandIn:
             return found
         done = {"state": "done", "cost": {"seconds": 0.01}, "metrics": {}, "reasons": {}}
         done |= {"curves": {}, "samples": [], "documents": {}}
-        return b"".join(pack({**done, "place": place}) for place in found)
+        return b"".join(pack({**done, "index": place}) for place in found)
 
     def cancel(self, task: int, force: bool) -> None:
         self.cancelled.append(task)
@@ -233,11 +233,11 @@ def test_a_task_keeps_its_worker_and_stops_after_a_second(
     asked = json.dumps([[dict(t.config), t.seed] for t in job.trials]).encode()
     monkeypatch.setattr(ray_task, "TASK_SECONDS", 60.0)  # on a busy machine a second is short
     told = frames(run_group(common_of(job), asked))
-    assert [m["place"] for m in told] == list(range(12))
+    assert [m["index"] for m in told] == list(range(12))
     assert [m["state"] for m in told] == ["done"] * 11 + ["crashed"]
     (kept,) = ray_task._kept.values()  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(ray_task, "TASK_SECONDS", 0.0)
-    assert [m["place"] for m in frames(run_group(common_of(job), asked))] == [0]
+    assert [m["index"] for m in frames(run_group(common_of(job), asked))] == [0]
     assert kept.queue == deque()
     assert [*ray_task._kept.values()] == [kept]  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setenv(ray_task.GPUS, "1")

@@ -16,10 +16,10 @@ from attnlab.lab.study import Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Outcome, Trial, TrialContext, TrialStopped
 from attnlab.measure.grid_search import GrowingGrid
-from attnlab.products.finetune import training
+from attnlab.products.finetune import trial as one_tuning
 from attnlab.products.finetune.audits import findings_before, invariance
 from attnlab.products.finetune.settings import RATES, FinetuneSettings
-from attnlab.products.finetune.training import training_settings
+from attnlab.products.finetune.trial import training_settings
 from attnlab.studies.adapting.adapters import Adapters
 from attnlab.studies.adapting.evidence import Cell
 from attnlab.studies.adapting.fine_tuning import FineTuning
@@ -325,7 +325,7 @@ def test_a_search_that_is_stopped_goes_on_and_ends_the_same(
         count += 1
         return fit(*args, **more)
 
-    monkeypatch.setattr(training, "fit", counted)
+    monkeypatch.setattr(one_tuning, "fit", counted)
     with pytest.raises(TrialStopped):
         study.run(trial, TrialContext(checkpoints=tmp_path, stopping=lambda: count > 2))
     assert len(list(tmp_path.glob("*.json"))) == 2

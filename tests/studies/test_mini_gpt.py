@@ -9,7 +9,7 @@ import torch
 
 from attnlab.api.conclude import draw_conclusions
 from attnlab.api.questions import perplexity
-from attnlab.audit.during_training import AUDITED
+from attnlab.audit.catalogue import AUDITED
 from attnlab.audit.finding import Finding
 from attnlab.lab.table import Row, Table
 from attnlab.models.config import GPTConfig

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from attnlab.audit.checks.split_overlap import split_overlap
 from attnlab.core.errors import AttnlabError, MissingError, UsageError
-from attnlab.tasks.boolq import boolq
+from attnlab.tasks.known_data import SIZES, boolq, rotten_tomatoes, snli
 from attnlab.tasks.labelled import (
     Columns,
     Example,
@@ -22,8 +22,6 @@ from attnlab.tasks.labelled import (
     read_labelled_table,
     split_by_sizes,
 )
-from attnlab.tasks.sentiment import SIZES, rotten_tomatoes
-from attnlab.tasks.snli import snli
 from attnlab.tasks.split_folder import read_folder
 from attnlab.tasks.tables import read_table
 

@@ -11,7 +11,7 @@ from attnlab.audit.checks.distillation_identity import distillation_identity
 from attnlab.core.errors import UsageError
 from attnlab.core.seeds import Seed
 from attnlab.core.tokens import IGNORE
-from attnlab.models.gguf import keep_layers, spaced_layers
+from attnlab.models.trainable import keep_layers, spaced_layers
 from attnlab.tasks.batches import Batch
 from attnlab.training.distillation import DIVERGENCES, DistillationLoss, sequence_nll
 from tests.models.test_llama import tiny as tiny_llama

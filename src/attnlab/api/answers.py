@@ -140,8 +140,6 @@ def stored_answers(question: Question, out: Path) -> tuple[list[StoredAnswer], l
     """
     from attnlab.lab.verify import verify_run
 
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
     told: list[StoredAnswer] = []
     refused: list[str] = []
     for evidence in question.evidence:
@@ -228,7 +226,7 @@ def _stored(record: "Record", names: Sequence[str], started: str) -> StoredAnswe
     if not claims:
         raise UsageError(f"it has none of the claims {', '.join(names)}")
     usual = kind.at(spec.scale).settings_json() | {"device": spec.settings.get("device")}
-    hashed = record.sessions()[-1].get("source_sha256") or spec.source_sha256
+    hashed = record.code_sha256()
     return StoredAnswer(
         study=spec.study,
         run=record.name,

@@ -86,11 +86,9 @@ class Found:
     load: Load
 
 
-def load_target(
-    text: str, out: Path = Path("runs"), device: str = "cpu", how: Opening = CAUSAL
-) -> Target:
-    """Find and load the model that `text` names."""
-    return find_target(text, out, device, how).load()
+def load_target(text: str, out: Path = Path("runs"), device: str = "cpu") -> Target:
+    """Find and load the causal model that `text` names."""
+    return find_target(text, out, device).load()
 
 
 def find_target(
@@ -228,7 +226,7 @@ def _fetch_asset(name: str, how: Opening) -> Target:
     packed = [file for file in asset.files if file.suffix == ".gguf"]
     if not packed:
         return _hugging_face(name, str(asset.path), how)
-    from attnlab.models.gguf import dequantize_cached
+    from attnlab.models.trainable import dequantize_cached
 
     return _hugging_face(name, str(dequantize_cached(packed[0])), how)
 

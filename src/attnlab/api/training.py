@@ -44,28 +44,26 @@ def train(  # noqa: PLR0913  (each is one choice of a training)
     at once. `settings` are any others of `attnlab show train`. The run's folder is a
     TARGET for `attnlab.load`, `generate`, `attend` and `check`.
     """
-    chosen = {
-        "text": str(text),
-        "size": size,
-        "tokenizer": tokenizer,
-        "position": position,
-        "steps": steps,
-        "prompt": prompt,
-        "threads": threads,
-        "device": device,
-        "first_seed": seed,
-    }
-    planned = plan_training(chosen, settings or {})
+    planned = plan_training(
+        settings or {},
+        text=str(text),
+        size=size,
+        tokenizer=tokenizer,
+        position=position,
+        steps=steps,
+        prompt=prompt,
+        threads=threads,
+        device=device,
+        seed=seed,
+    )
     return run(planned, out=out, engine="inline", progress=progress)
 
 
-def plan_training(
-    chosen: Mapping[str, Any], more: Mapping[str, Any], sharded: bool = False
-) -> Plan:
-    """Plan one training; `more` holds settings that `train` has no parameter for."""
-    if not str(chosen["text"]).strip():
+def plan_training(more: Mapping[str, Any], *, sharded: bool = False, **options: Any) -> Plan:
+    """Plan one training with the options of `train`; `more` are settings it has no option for."""
+    if not options["text"].strip():
         raise UsageError("--text is empty: name a file, a folder of .txt files, or shakespeare")
-    _refuse_options(more, chosen)
+    chosen = _settings_of(options, more)
     for key in more.keys() & set(LIMITS):
         raise UsageError(f"--set {key}: `attnlab train` has no such limit; leave it out")
     if sharded and more.get("compile"):
@@ -153,34 +151,37 @@ def finetune(  # noqa: PLR0913  (each is one choice of a training)
     `text`, `second` and `label` name columns; `method` is full, head, prefix, prefix-layers or
     lora. `attnlab predict RUN` classifies new texts.
     """
-    chosen = {
-        "data": str(data),
-        "text": text,
-        "label": label,
-        "second": second,
-        "method": method,
-        "model": model,
-        "epochs": epochs,
-        "threads": threads,
-        "device": device,
-        "first_seed": seed,
-    }
-    planned = plan_finetuning(chosen, settings or {})
+    planned = plan_finetuning(
+        settings or {},
+        data=str(data),
+        text=text,
+        label=label,
+        second=second,
+        method=method,
+        model=model,
+        epochs=epochs,
+        threads=threads,
+        device=device,
+        seed=seed,
+    )
     return run(planned, out=out, engine="inline", progress=progress)
 
 
-def plan_finetuning(chosen: Mapping[str, Any], more: Mapping[str, Any]) -> Plan:
-    """Plan one fine-tuning; `more` holds settings that `finetune` has no parameter for."""
-    _refuse_options(more, chosen)
+def plan_finetuning(more: Mapping[str, Any], **options: Any) -> Plan:
+    """Plan one fine-tuning with the options of `finetune`; `more` are any other settings."""
+    chosen = _settings_of(options, more)
     threads, model = chosen["threads"] or default_workers("cpu"), chosen["model"]
     if Path(model).is_dir():  # by its whole path, so that `predict` finds it from anywhere
         model = str(Path(model).resolve())
     return plan("finetune", "quick", {**more, **chosen, "threads": threads, "model": model})
 
 
-def _refuse_options(more: Mapping[str, Any], chosen: Mapping[str, Any]) -> None:
-    for key in more.keys() & (chosen.keys() - {"first_seed"}):
+def _settings_of(options: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The options as settings, of which the seed is the first seed; none may be in `more` too."""
+    seed = options.pop("seed")
+    for key in more.keys() & options.keys():
         raise UsageError(f"--set {key}: use the option --{key} instead")
+    return {**options, "first_seed": seed}
 
 
 def finetune_document(done: Run) -> dict[str, Any]:

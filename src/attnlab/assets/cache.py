@@ -28,7 +28,7 @@ from attnlab.core.errors import (
     from_os_error,
     storage_errors,
 )
-from attnlab.core.files import make_folder, sync
+from attnlab.core.files import PARTIAL, make_folder, sync
 from attnlab.core.signed import FileEntry, check_entry, read_signed, write_signed
 
 VARIABLE = "ATTNLAB_CACHE"
@@ -79,7 +79,7 @@ def write_lock(key: str, progress: Progress) -> Iterator[None]:
             except Timeout:
                 raise RunInUseError(f"{key} is being downloaded by another process") from None
     try:
-        for left in root().glob(f".partial-{key}-*"):
+        for left in root().glob(f"{PARTIAL}{key}-*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
@@ -91,7 +91,7 @@ def install(name: str, key: str, fill: Callable[[Path], Manifest]) -> None:
     folder = folder_of(name)
     with storage_errors(folder):
         make_folder(root())
-        staging = Path(tempfile.mkdtemp(dir=root(), prefix=f".partial-{key}-"))
+        staging = Path(tempfile.mkdtemp(dir=root(), prefix=f"{PARTIAL}{key}-"))
     try:
         new = staging / "new"
         with storage_errors(new):
@@ -112,7 +112,7 @@ def discard(name: str, key: str) -> bool:
     if not os.path.lexists(folder):
         return False
     with storage_errors(folder):
-        away = Path(tempfile.mkdtemp(dir=root(), prefix=f".partial-{key}-"))
+        away = Path(tempfile.mkdtemp(dir=root(), prefix=f"{PARTIAL}{key}-"))
         os.rename(folder, away / "old")
         shutil.rmtree(away)
     return True

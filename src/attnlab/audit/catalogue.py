@@ -14,6 +14,7 @@ inside which the model raises an error: a test that tested nothing must not pass
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,16 @@ NAMES = (
     "attention-matters",
     "tying-and-save",
 )
+# Those that take a moment each: a study runs them on its model before and after its training.
+AUDITED = (
+    "non-finite",
+    "eval-determinism",
+    "causality",
+    "mask-strength",
+    "batch-independence",
+    "padding",
+)
+LENGTH = 23  # tokens of the texts they probe a study's model with
 
 
 def load_audit(name: str) -> Audit:
@@ -87,6 +98,12 @@ def check(  # noqa: PLR0913  (what a person may choose)
             findings.append(run_audit(audit, subject, probe))
             on_finding(findings[-1])
     return Verdicts(subject.name, tuple(findings))
+
+
+def model_findings(model: Any, when: str) -> list[Finding]:
+    """What the audits `AUDITED` say of a study's model at the `start` or the `end` of training."""
+    verdicts = check(model, only=AUDITED, length=LENGTH)
+    return [replace(finding, when=when) for finding in verdicts.findings]
 
 
 def run_audit(audit: Audit, subject: "Subject", probe: "Probe") -> Finding:

@@ -199,8 +199,8 @@ def _plain(text: str) -> Iterator[str]:
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
     """The text in pieces of one kind: code, table, item (of a list), text."""
-    for place, part in enumerate(_FENCED.split(text)):
-        if place % 2:
+    for position, part in enumerate(_FENCED.split(text)):
+        if position % 2:
             yield "code", part.splitlines()
             continue
         for block in _BLOCK_END.split(part.strip("\n")):

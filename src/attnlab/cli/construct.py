@@ -193,11 +193,11 @@ def design(  # noqa: PLR0913  (each is one documented option)
     from attnlab.construct.design import design as solve
     from attnlab.construct.files import indices
 
-    places = indices(free, "--free")
+    replaced = indices(free, "--free")
     goals = (None if before is None else _goal(before, weight), _goal(after, weight))
     given = _given(keys, values, scale)
-    solved = solve(**given, goals=goals, free=places, unit_norm=unit_norm)
-    _answer(solved, json, {*places, *goals[1].members})
+    solved = solve(**given, goals=goals, free=replaced, unit_norm=unit_norm)
+    _answer(solved, json, {*replaced, *goals[1].members})
 
 
 @construct.command("average-scale")

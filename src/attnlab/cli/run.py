@@ -21,9 +21,10 @@ from attnlab.cli.console import (
     say_table,
     set_option,
 )
-from attnlab.core.plural import counted
+from attnlab.core.plural import counted, shorten
 
 MOST_LINES = 20
+SHOWN = 60  # characters of a setting
 
 
 def list_studies(json: JsonOption = False) -> None:
@@ -57,7 +58,7 @@ def show(study: StudyArgument, scale: ScaleOption = "quick", json: JsonOption = 
         say(f"source: {made.source}")
     expected = made.expected.get(scale, "not measured")
     say(f"{counted(trials, 'trial')} at scale {scale}; expected time: {expected}")
-    rows = [[n, _short(str(v)), fields[n].description or ""] for n, v in values.items()]
+    rows = [[n, shorten(str(v), SHOWN), fields[n].description or ""] for n, v in values.items()]
     say_table(["setting", "value", "meaning"], rows)
 
 
@@ -148,10 +149,6 @@ def _on_this_machine(device: str) -> str:
     from attnlab.core.devices import resolve_device
 
     return device if device == "auto" else resolve_device(device)
-
-
-def _short(text: str, longest: int = 60) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def print_results(results: Mapping[str, Any]) -> None:

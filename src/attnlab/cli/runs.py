@@ -29,11 +29,8 @@ def runs(
     json: JsonOption = False,
 ) -> None:
     """List the stored runs, or remove one."""
-    from attnlab.core.errors import UsageError
     from attnlab.lab.runs import find_run, list_runs, remove_run
 
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
     if remove is not None:
         path = find_run(remove, out)
         remove_run(path)

@@ -94,14 +94,17 @@ OWN_OPTIONS = {"dim": "--dim", "alpha": "--alpha", "omega": "--omega", "starts":
 
 def simulate(  # noqa: PLR0913  (each is one documented option)
     dim: Annotated[
-        int | None, typer.Option(help="D, the dimension of a token.", show_default="1000")
+        int | None, typer.Option(help=f"D, the dimension of a token; default: {DEFAULTS['dim']}.")
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="α = N/D, samples per dimension.", show_default="1.5")
+        float | None,
+        typer.Option(help=f"α = N/D, samples per dimension; default: {DEFAULTS['alpha']}."),
     ] = None,
     omega: Annotated[
         float | None,
-        typer.Option(help="ω, the weight of positions in the teacher, 0 to 1.", show_default="0.3"),
+        typer.Option(
+            help=f"ω, the weight of positions in the teacher, 0 to 1; default: {DEFAULTS['omega']}."
+        ),
     ] = None,
     start: Annotated[
         str, typer.Option(help="Initial weights: semantic, positional or random.")
@@ -126,7 +129,12 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
     """
     from attnlab.core.config import parse_assignments
     from attnlab.core.errors import UsageError
-    from attnlab.solvable.results import check_simulation, translate_arithmetic_errors
+    from attnlab.solvable.results import (
+        check_simulation,
+        settings_of_data,
+        simulate_one,
+        translate_arithmetic_errors,
+    )
 
     settings = parse_assignments(set_)
     for key in settings.keys() & OWN_OPTIONS.keys():
@@ -137,14 +145,11 @@ def simulate(  # noqa: PLR0913  (each is one documented option)
         raise UsageError("give --save or --data, not both: the data are stored already")
     stored = None
     if data is not None:
-        from attnlab.solvable.results import settings_of_data
         from attnlab.solvable.storage import load_data
 
         stored = load_data(data)
         settings = settings_of_data(stored[1], settings, data)
     check_simulation({**DEFAULTS, **settings}, start, seed, device)
-    from attnlab.solvable.results import simulate_one
-
     chosen = {**DEFAULTS, **settings, "starts": [start]}
     with translate_arithmetic_errors():
         student = simulate_one(chosen, seed, device, stored, save)

@@ -82,18 +82,19 @@ def train(  # noqa: PLR0913  (each is one documented option)
         command = [sys.executable, "-m", "attnlab", *sys.argv[1:]]
         raise typer.Exit(supervise(command, processes, lambda text: None if quiet else note(text)))
     end_with_supervisor()
-    chosen = {
-        "text": text,
-        "size": size,
-        "tokenizer": tokenizer,
-        "position": position,
-        "steps": steps,
-        "prompt": prompt,
-        "threads": threads,
-        "device": device,
-        "first_seed": seed,
-    }
-    planned = plan_training(chosen, parse_assignments(set_), sharded)
+    planned = plan_training(
+        parse_assignments(set_),
+        sharded=sharded,
+        text=text,
+        size=size,
+        tokenizer=tokenizer,
+        position=position,
+        steps=steps,
+        prompt=prompt,
+        threads=threads,
+        device=device,
+        seed=seed,
+    )
     progress = _announce(planned, quiet, f"{steps:,} steps")
     done = train_distributed(planned, out, sharded, progress)
     if done is None:  # not the first process of several
@@ -166,19 +167,19 @@ def finetune(  # noqa: PLR0913  (each is one documented option)
     from attnlab.api.training import finetune_document, plan_finetuning
     from attnlab.core.config import parse_assignments
 
-    chosen = {
-        "data": data,
-        "text": text,
-        "label": label,
-        "second": second,
-        "method": method,
-        "model": model,
-        "epochs": epochs,
-        "threads": threads,
-        "device": device,
-        "first_seed": seed,
-    }
-    planned = plan_finetuning(chosen, parse_assignments(set_))
+    planned = plan_finetuning(
+        parse_assignments(set_),
+        data=data,
+        text=text,
+        label=label,
+        second=second,
+        method=method,
+        model=model,
+        epochs=epochs,
+        threads=threads,
+        device=device,
+        seed=seed,
+    )
     progress = _announce(planned, quiet, f"{method} on {model}")
     done = run(planned, out=out, engine="inline", progress=progress)
     _require_model(done, progress, "accuracy")

@@ -195,15 +195,15 @@ def _forward(kind: str, factor: float) -> Callable[..., Tensor]:
 
 
 def _difference_norm(
-    attend: Callable[..., Tensor], parts: tuple[Tensor, ...], place: int, step: float
+    attend: Callable[..., Tensor], parts: tuple[Tensor, ...], which: int, step: float
 ) -> float:
     """Norm of (f(x + e) - f(x - e)) / 2e over one part; the error is of order e^2 + EPS / e."""
     total = 0.0
-    for entry in np.ndindex(parts[place].shape):
+    for entry in np.ndindex(parts[which].shape):
         ends: list[Tensor] = []
         for sign in (1, -1):
             moved = [part.clone() for part in parts]
-            moved[place][entry] += sign * step
+            moved[which][entry] += sign * step
             ends.append(attend(*moved))
         total += float(((ends[0] - ends[1]) / (2 * step)).square().sum())
     return total**0.5

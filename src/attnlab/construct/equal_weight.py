@@ -36,6 +36,7 @@ from attnlab.construct.numerics import (
     Array,
     basis_and_condition,
     entropy,
+    norm,
     normalise_rows,
     softmax,
 )
@@ -182,7 +183,7 @@ def _float_hull(problem: EqualWeightProblem, infimum: Infimum) -> dict[str, Any]
         # |dH| <= sum |d lambda_i| (1 + |log lambda_i|) when each lambda_i changes by that share.
         "entropy_error": infimum.change * (1 + h) + (len(lam) + 4) * EPS * (1 + h),
         "best_weight": problem.total(h),
-        "residual": float(np.linalg.norm(gap)),
+        "residual": norm(gap),
         "checked": "float",
         **({"members": a} if problem.count > 1 else {}),
     }

@@ -42,8 +42,8 @@ def exact_combination(
         return None
     by_column = dict(zip(order, solution, strict=True))
     combined = [Fraction(0)] * len(rest)
-    for place, row in enumerate(used):
-        combined[int(row)] = by_column[free + place]
+    for index, row in enumerate(used):
+        combined[int(row)] = by_column[free + index]
     if min(combined) < 0:
         return None
     return combined, [by_column[s] for s in range(free)]
@@ -63,7 +63,7 @@ def _pivot_order(columns: Array, weights: Array, free: int) -> list[int]:
     scaled[free:] *= np.maximum(weights, 1e-12)[:, None]
     scaled[:free] *= 1e3
     pivots: Any = qr(scaled.T, mode="economic", pivoting=True)[-1]
-    return [int(place) for place in pivots]
+    return [int(column) for column in pivots]
 
 
 def solve_exactly(
@@ -90,10 +90,10 @@ def solve_exactly(
 def _eliminate(rows: list[list[Fraction]], pivots: list[int], column: int) -> None:
     """Clear a column from all rows but one, if a row below the pivots has it; record the pivot."""
     top = len(pivots)
-    place = next((r for r in range(top, len(rows)) if rows[r][column]), None)
-    if place is None:
+    pivot = next((r for r in range(top, len(rows)) if rows[r][column]), None)
+    if pivot is None:
         return
-    rows[top], rows[place] = rows[place], rows[top]
+    rows[top], rows[pivot] = rows[pivot], rows[top]
     head = rows[top][column]
     rows[top] = [x / head for x in rows[top]]
     for r, row in enumerate(rows):

@@ -17,6 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from attnlab.core.errors import UsageError
+from attnlab.core.plural import shorten
 
 LARGEST = 128_000_000  # bytes: 4,000 keys of 4,000 numbers in .npy
 REFUSED = {
@@ -49,7 +50,7 @@ def read_vector(text: str, what: str) -> NDArray[np.float64]:
     if inline := numbers(text):
         return np.array(inline)
     if not os.path.exists(text):  # unlike Path.exists, False for a name too long
-        _refuse(_shorten(text), f"{what} is neither numbers, as in 1,0,-.5, nor a file")
+        _refuse(shorten(text, SHOWN), f"{what} is neither numbers, as in 1,0,-.5, nor a file")
     array = _read(Path(text), what)
     if array.ndim > 2 or (array.ndim == 2 and 1 not in array.shape):
         _refuse(text, f"{what} must be one row of numbers, this has {_describe_shape(array)}")
@@ -60,8 +61,8 @@ def read_distribution(text: str, what: str) -> NDArray[np.float64]:
     """A vector without negative entries that sums to 1 within 1e-9; it is not normalised."""
     array = read_vector(text, what)
     if (array < 0).any():
-        place = int(np.argmax(array < 0))
-        raise UsageError(f"{what}: number {place} (from 0) is negative, {array[place]:g}")
+        position = int(np.argmax(array < 0))
+        raise UsageError(f"{what}: number {position} (from 0) is negative, {array[position]:g}")
     total = math.fsum(array)
     if abs(total - 1) > SUM:
         raise UsageError(f"{what} must sum to 1: these sum to {total:.12g}")
@@ -82,7 +83,7 @@ def indices(text: str, what: str) -> tuple[int, ...]:
     pieces = [piece.strip() for piece in text.split(",")]
     if not all(re.fullmatch(r"-?\d{1,9}", piece, re.ASCII) for piece in pieces):
         raise UsageError(
-            f"{what} {_shorten(text)!r}: give indices of keys, counted from 0, as in 0,2,5"
+            f"{what} {shorten(text, SHOWN)!r}: give indices of keys, counted from 0, as in 0,2,5"
         )
     return tuple(int(piece) for piece in pieces)
 
@@ -177,7 +178,7 @@ def _parse_cell(path: Path, line: int, column: int, cell: str) -> float:
     if _NOT_FINITE.fullmatch(cell):
         _refuse(path, f"{where} is {cell}, not a finite number")
     hint = " (write decimals with a point)" if _NUMBER.fullmatch(cell.replace(",", ".")) else ""
-    _refuse(path, f"{where}: {_shorten(cell)!r} is not a number{hint}")
+    _refuse(path, f"{where}: {shorten(cell, SHOWN)!r} is not a number{hint}")
 
 
 def _read_json(path: Path, text: str, what: str) -> NDArray[np.float64]:
@@ -207,7 +208,7 @@ def _parse_json_number(path: Path, row: int, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        _refuse(path, f"row {row}: {_shorten(str(value))} is too large")
+        _refuse(path, f"row {row}: {shorten(str(value), SHOWN)} is too large")
 
 
 def _read_npy(path: Path, data: bytes) -> NDArray[np.float64]:
@@ -219,7 +220,7 @@ def _read_npy(path: Path, data: bytes) -> NDArray[np.float64]:
         _refuse(path, "not a .npy file (version 1 or 2)")
     if dtype.hasobject or dtype.kind not in "fiu" or dtype.shape:
         kind = "pickled objects" if dtype.hasobject else str(dtype)
-        _refuse(path, f"holds {_shorten(kind)}, not real numbers")
+        _refuse(path, f"holds {shorten(kind, SHOWN)}, not real numbers")
     size = dtype.itemsize
     for side in shape:
         size *= int(side)
@@ -234,10 +235,6 @@ def _describe_shape(array: NDArray[np.float64]) -> str:
     if array.ndim == 2:
         return f"{array.shape[0]} rows of {array.shape[1]}"
     return "no rows" if array.ndim < 2 else f"{array.ndim} dimensions"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 
 
 def _refuse(path: Path | str, why: str) -> NoReturn:

@@ -27,7 +27,15 @@ from attnlab.construct.log_sum_exp import (
     Point,
     minimise,
 )
-from attnlab.construct.numerics import EPS, Array, Mask, entropy, normalise_rows, orthonormal_basis
+from attnlab.construct.numerics import (
+    EPS,
+    Array,
+    Mask,
+    entropy,
+    norm,
+    normalise_rows,
+    orthonormal_basis,
+)
 
 Kind = Literal["inside", "face", "outside"]
 
@@ -201,7 +209,7 @@ def _check_step(unit: Array, step: Array | None, rounding: float) -> tuple[Mask 
     span = orthonormal_basis(unit[face], rounding)
     direction = step - span @ (span.T @ step)
     direction = direction - span @ (span.T @ direction)
-    length = float(np.linalg.norm(direction))
+    length = norm(direction)
     if length == 0 or face.all():
         return None, direction
     direction = direction / length

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnlab.construct.inputs import AttentionInputs
-from attnlab.construct.numerics import Array
+from attnlab.construct.numerics import Array, norm
 
 _SHOWN = 12  # entries of a vector that a notebook's table prints
 _NAMED = 8  # keys that a sentence lists
@@ -60,7 +60,7 @@ class Construction:
             query=query,
             weights=weights,
             output=inputs.output(weights),
-            norm=float(np.linalg.norm(query)),
+            norm=norm(query),
             **fields,
         )
 

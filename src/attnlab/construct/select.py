@@ -28,7 +28,7 @@ from attnlab.construct.hull import hull_weights, infimum
 from attnlab.construct.inputs import AttentionInputs, Scale, check_index, check_weight
 from attnlab.construct.log_sum_exp import log_sum_and_softmax
 from attnlab.construct.min_norm import MinNormResult
-from attnlab.construct.numerics import Array, largest_norm
+from attnlab.construct.numerics import Array, largest_norm, norm
 from attnlab.construct.result import Construction, Constructions, name_keys
 
 _PROVEN = 1e-6  # a relative gap between norm and bound below this proves the query the shortest
@@ -98,8 +98,8 @@ def _describe_query(
 ) -> Construction:
     query, level = problem.lift_query(weight, result), problem.level(weight)
     certificate = norm_certificate(problem, level, result)
-    norm, bound = float(np.linalg.norm(query)), certificate["norm_bound"]
-    gap = 1 - bound / norm if norm else 0.0
+    length, bound = norm(query), certificate["norm_bound"]
+    gap = 1 - bound / length if length else 0.0
     also: dict[str, Any] = {"gap": gap}
     if problem.rest:
         also["max_margin"] = _compare_max_margin(problem.rows, level, result.query)
@@ -112,7 +112,7 @@ def _describe_query(
         problem.inputs,
         query,
         feasible=True,
-        why=f"Key {key} gets weight {reached:.6g} from a query of length {norm:.6g}; {shortest}.",
+        why=f"Key {key} gets weight {reached:.6g} from a query of length {length:.6g}; {shortest}.",
         attained=True,
         margin=problem.margin(query),
         certificate=certificate,
@@ -174,7 +174,7 @@ def _max_margin(rows: Array, guess: Array) -> dict[str, Any] | None:
 
     `gap_error` is the share by which the gap may widen. None where there is no such direction.
     """
-    length = float(np.linalg.norm(guess))
+    length = norm(guess)
     known = -float((rows @ guess).max()) / length if length else 0.0
     if known <= 0:
         return None
@@ -182,7 +182,7 @@ def _max_margin(rows: Array, guess: Array) -> dict[str, Any] | None:
     if weights is None:
         return None
     normal = -(weights @ rows)
-    size = float(np.linalg.norm(normal))
+    size = norm(normal)
     if size == 0:
         return None
     direction = normal / size
@@ -223,5 +223,5 @@ def _compare_max_margin(rows: Array, level: float, query: Array) -> dict[str, An
     if margin is None:
         return {"direction": None, "reason": "the margin is smaller than rounding"}
     needed = _length_along(rows, level, margin["direction"])
-    norm = float(np.linalg.norm(query))
-    return {**margin, "norm": needed, **({"ratio": needed / norm} if norm else {})}
+    length = norm(query)
+    return {**margin, "norm": needed, **({"ratio": needed / length} if length else {})}

@@ -12,12 +12,14 @@ from typing import Any
 from attnlab.core.config import content_hash
 from attnlab.core.errors import IntegrityError, UsageError, from_os_error, storage_errors
 
+PARTIAL = ".partial-"  # begins the names of files and folders that are being written
+
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, all or nothing, also through power loss."""
     with storage_errors(path):
         make_folder(path.parent)
-        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

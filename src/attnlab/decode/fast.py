@@ -17,7 +17,7 @@ from attnlab.models.cached import CachedGPT, distinct
 from attnlab.models.convert import gpt_from_library, why_not_ours
 from attnlab.models.gpt import GPT
 from attnlab.models.hub import HubModel
-from attnlab.models.packed import packed_maps, why_not_packed
+from attnlab.models.packed import Written, packed_maps, why_not_packed, written_state
 from attnlab.models.static import StaticGPT, why_not_static
 from attnlab.parts.cached import why_not_cached
 
@@ -26,7 +26,7 @@ LARGE = 25_000_000  # parameters of a GPT whose products are worth copies of the
 WORTH = 16  # steps from which copies of the weights pay: making them takes as long as a few
 Shape = tuple[int, int, tuple[int, ...]]  # batch, length, where the weights lie
 _RECORDINGS: "WeakKeyDictionary[GPT, tuple[Shape, StaticGPT]]" = WeakKeyDictionary()
-_CONVERTED: "WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], GPT]]" = WeakKeyDictionary()
+_CONVERTED: "WeakKeyDictionary[nn.Module, tuple[Written, GPT]]" = WeakKeyDictionary()
 
 
 def fast_stepper(model: Any, batch: int, length: int) -> "PackedSteps | StaticGPT | None":
@@ -44,20 +44,13 @@ def fast_stepper(model: Any, batch: int, length: int) -> "PackedSteps | StaticGP
 
 
 def convert(library: nn.Module) -> GPT:
-    """Convert a transformers model to our GPT; converted again only when its weights change.
-
-    A change is noticed by the address and the version counter of every weight.
-    """
-    state = tuple(n for p in library.parameters() for n in (p.data_ptr(), _version(p)))
+    """Convert a transformers model to our GPT; converted again only when its weights change."""
+    state = written_state(library.parameters())
     stored = _CONVERTED.get(library)
     if stored is None or stored[0] != state:
         stored = state, gpt_from_library(library)
         _CONVERTED[library] = stored
     return stored[1]
-
-
-def _version(weight: Tensor) -> int:
-    return 0 if weight.is_inference() else weight._version
 
 
 @dataclass

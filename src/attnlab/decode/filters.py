@@ -138,8 +138,8 @@ def _smallest_set(rank: Scores, logits: Scores, p: float) -> Scores:
 
 
 def _keep_one(logits: Scores, ids: Int[Tensor, " row"]) -> Scores:
-    places = torch.arange(logits.shape[-1], device=logits.device)
-    return _keep(places == ids[:, None], logits)
+    tokens = torch.arange(logits.shape[-1], device=logits.device)
+    return _keep(tokens == ids[:, None], logits)
 
 
 def _keep(keep: Seen, logits: Scores) -> Scores:

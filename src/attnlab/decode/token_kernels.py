@@ -20,16 +20,16 @@ def await_previous(EARLY: tl.constexpr):
 
 @triton.jit
 def embed(
-    ids, at, tokens, places, x, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
+    ids, at, tokens, positions, x, WIDTH: tl.constexpr, BLOCK: tl.constexpr, EARLY: tl.constexpr
 ):
-    """x[row] = tokens[ids[row]] + places[at[row]]."""
+    """x[row] = tokens[ids[row]] + positions[at[row]]."""
     await_previous(EARLY)
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     inside = column < WIDTH
-    token, place = tl.load(ids + row), tl.load(at + row)
+    token, position = tl.load(ids + row), tl.load(at + row)
     value = tl.load(tokens + token * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
-    added = tl.load(places + place * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
+    added = tl.load(positions + position * WIDTH + column, mask=inside, other=0.0).to(tl.float32)
     tl.store(x + row * WIDTH + column, value + added, mask=inside)
 
 

@@ -22,8 +22,7 @@ from attnlab.lab.claim import Claim, judge, judge_ratio
 from attnlab.lab.study import NOT_OF_A_TRIAL, Study
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.measure.ratios import geometric_mean
+from attnlab.measure.intervals import Estimate, geometric_mean, mean_interval
 from attnlab.measure.shares import share_difference, share_interval
 
 Metric = tuple[str, str]  # arm, metric

@@ -22,8 +22,7 @@ from numpy.typing import ArrayLike
 
 from attnlab.audit.finding import Finding
 from attnlab.core.plural import counted
-from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.measure.ratios import exp_estimate
+from attnlab.measure.intervals import Estimate, exp_estimate, mean_interval
 
 Verdict = Literal["holds", "fails", "undecided", "not judged"]
 Kind = Literal["finding", "check"]

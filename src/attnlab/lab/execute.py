@@ -14,9 +14,10 @@ from typing import Protocol
 import attnlab
 from attnlab.core.devices import resolve_device
 from attnlab.core.errors import StoppedError, UsageError
+from attnlab.core.files import PARTIAL
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.engine import Engine, Job, Result, engine_named
-from attnlab.lab.manifest import CHECKPOINTS, PARTIAL
+from attnlab.lab.manifest import CHECKPOINTS
 from attnlab.lab.plan import Plan
 from attnlab.lab.record import Record
 from attnlab.lab.source import Source
@@ -154,8 +155,7 @@ def _edited(record: Record, source: Source) -> bool:
 
     A release of attnlab raises a built-in study's `version` itself where its numbers change.
     """
-    last = record.sessions()[-1]
-    before = last.get("source_sha256") or record.spec.source_sha256
+    before, last = record.code_sha256(), record.sessions()[-1]
     released = not source.path and last.get("attnlab") != attnlab.__version__
     return before is not None and source.sha256 != before and not released
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from attnlab.core.errors import RunInUseError, StorageError, storage_errors
-from attnlab.core.files import make_folder, sync, write_json
+from attnlab.core.files import PARTIAL, make_folder, sync, write_json
 from attnlab.core.signed import entry_of, write_signed
-from attnlab.lab.manifest import FORMAT, LOCK, OWNER, PARTIAL, Manifest, write_manifest
+from attnlab.lab.manifest import FORMAT, LOCK, OWNER, Manifest, write_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, RunSpec
 from attnlab.lab.store import create_store
 

@@ -13,11 +13,11 @@ from typing import Literal
 
 from attnlab.core.config import Settings
 from attnlab.core.errors import IntegrityError, storage_errors
+from attnlab.core.files import PARTIAL
 from attnlab.core.signed import FileEntry, read_signed, write_signed
 
 FORMAT = 2  # 2: trials.db has a table of findings
 MANIFEST = "MANIFEST.json"
-PARTIAL = ".partial-"
 LOCK, OWNER = ".lock", ".owner.json"
 CHECKPOINTS = "checkpoints"
 

@@ -172,6 +172,10 @@ class Record:
             raise IntegrityError(f"{self.path / ENV}: not what was written")
         return found
 
+    def code_sha256(self) -> str | None:
+        """Hash of the study's code that last wrote to this run; None where none was kept."""
+        return self.sessions()[-1].get("source_sha256") or self.spec.source_sha256
+
     def begin(self, ended: bool = False) -> None:
         """Before the first change: everything must verify; then the manifest says 'open'.
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from attnlab.core.config import suggest
 from attnlab.core.errors import AttnlabError, UsageError, storage_errors
+from attnlab.core.files import PARTIAL
 from attnlab.core.signed import read_signed
 from attnlab.lab.artefacts import remove_folder
 from attnlab.lab.folder import run_lock
-from attnlab.lab.manifest import MANIFEST, PARTIAL, files_of, read_manifest
+from attnlab.lab.manifest import MANIFEST, files_of, read_manifest
 from attnlab.lab.run_spec import ENV, STUDY, TRIALS, read_run_spec
 from attnlab.lab.store import count_states
 from attnlab.lab.trial import FINISHED
@@ -91,7 +92,9 @@ def _info(path: Path) -> RunInfo:
 
 def _run_folders(out: Path) -> Iterator[Path]:
     with storage_errors(out):
-        found = list(out.iterdir()) if out.is_dir() else []
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out}: not a folder; --out names the folder that holds the runs")
+        found = list(out.iterdir()) if out.exists() else []
     yield from (path for path in found if RUN_NAME.fullmatch(path.name) and _is_run(path))
 
 

@@ -133,7 +133,7 @@ class StoreWriter:
         self._db.execute("DELETE FROM findings WHERE trial = ?", (row.id,))
         self._db.executemany(
             "INSERT INTO findings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(row.id, place, *finding) for place, finding in enumerate(row.findings)],
+            [(row.id, position, *finding) for position, finding in enumerate(row.findings)],
         )
         rows, total = self._db.execute("SELECT rows, total FROM tally").fetchone()
         change = int(row.sha256, 16) - (int(old[1], 16) if old else 0)
@@ -169,9 +169,9 @@ def _probe(path: Path) -> None:
     try:
         os.listdir(path.parent)
         with path.open("rb", buffering=0) as file:
-            place = 0
-            while part := os.pread(file.fileno(), CHUNK, place):  # the call that SQLite reads with
-                place += len(part)
+            offset = 0
+            while part := os.pread(file.fileno(), CHUNK, offset):  # the call that SQLite reads with
+                offset += len(part)
     except OSError as error:
         if error.errno in STORAGE_ERRNOS:
             raise from_os_error(path, error, IntegrityError) from None

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from attnlab.core.errors import AttnlabError
-from attnlab.lab.stop import Stop, stop_on_signals
+from attnlab.lab.stop import Stop, end_process_group, stop_on_signals
 
 RESTARTS = 10  # one after the other
 STEADY_SECONDS = 600.0  # after so long an attempt, restarts are counted from 0 again
@@ -145,9 +145,7 @@ def end_with_supervisor() -> None:
 
 def _kill_when_it_ends(leash: int) -> None:
     os.read(leash, 1)  # nothing is ever written: it returns when the other end is gone
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+    end_process_group()
 
 
 def _free_port() -> int:

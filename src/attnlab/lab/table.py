@@ -13,6 +13,7 @@ import numpy as np
 from attnlab.audit.finding import Finding
 from attnlab.core.config import suggest
 from attnlab.core.errors import UsageError
+from attnlab.core.plural import shorten
 from attnlab.lab.trial import Scalar
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def _cell(value: Any) -> str:
     """A value in few characters."""
     text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
-    return text if len(text) <= 40 else text[:39] + "…"
+    return shorten(text, 40)
 
 
 @dataclass(frozen=True, repr=False)

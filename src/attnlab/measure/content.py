@@ -24,17 +24,12 @@ def to_list(values: Any) -> list[Any]:
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
-def normalize_text(text: str) -> str:
-    """No case, one space between words, none at the ends."""
-    return " ".join(text.casefold().split())
-
-
 def _feed(found: Any, value: Any, loose: bool) -> None:
     if hasattr(value, "detach"):  # a tensor, without importing torch
         value = value.detach().cpu()
         value = (value.double() if value.is_floating_point() else value).numpy()
     if isinstance(value, str | bytes):
-        text = normalize_text(value) if loose and isinstance(value, str) else value
+        text = " ".join(value.casefold().split()) if loose and isinstance(value, str) else value
         raw = text.encode(errors="surrogatepass") if isinstance(text, str) else text
         found.update(b"s%d:" % len(raw) + raw)
     elif isinstance(value, Mapping):

@@ -1,5 +1,13 @@
 """Estimates with intervals: t over seeds, Wilson and bootstrap over items.
 
+Another seed gives another model, and other test items give another mean. An interval that is to
+cover both (`two_way_interval`) adds the two variances:
+
+    s² = s²(means of seeds) / seeds + s²(means of items) / items        t by Welch–Satterthwaite
+
+What is particular to one item of one seed is counted in both terms, so the interval is rather too
+long than too short. Where nothing was trained there are no seeds: only the items are resampled.
+
 scipy is imported where it is needed, because its import takes half of a command's start-up time.
 """
 
@@ -10,6 +18,8 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from attnlab.core.seeds import Seed
 
 AT_ONCE = 1 << 22  # items of a bootstrap held in memory together
 LEVEL = 0.95
@@ -68,6 +78,24 @@ def mean_interval(values: ArrayLike, level: float = LEVEL) -> Estimate:
     return Estimate(mean, mean - half, mean + half, int(v.size), method, recompute=again)
 
 
+def exp_estimate(logs: Estimate) -> Estimate:
+    """An estimate of a logarithm, turned into one of a positive quantity such as a perplexity."""
+    return logs.transform(_exp)
+
+
+def _exp(logs: Estimate) -> Estimate:
+    ends = {"low": math.exp(logs.low), "high": math.exp(logs.high)} if logs.has_interval else {}
+    return replace(logs, value=math.exp(logs.value), method=f"exp of: {logs.method}", **ends)
+
+
+def geometric_mean(values: ArrayLike) -> Estimate:
+    """exp of the mean logarithm with its t interval; with a 0 among them the mean, no interval."""
+    v = np.asarray(values, dtype=float)
+    if not v.size or not np.all(v > 0):
+        return Estimate(float(v.mean()) if v.size else math.nan, n=int(v.size), method="mean")
+    return exp_estimate(mean_interval(np.log(v)))
+
+
 def percent(level: float) -> str:
     """A confidence level in words: 95 %, 99.44 %."""
     return f"{100 * level:.4g} %"
@@ -114,6 +142,30 @@ def mean_over_items(items: np.ndarray, rng: np.random.Generator, level: float = 
     return mean_interval(items, level).transform(
         lambda e: replace(e, method=e.method.replace("over runs", "over items"))
     )
+
+
+def two_way_interval(values: np.ndarray, level: float = LEVEL) -> Estimate:
+    """Mean of an array (seeds, items) with an interval that covers both; `n` counts the seeds."""
+    seeds, items = values.shape
+    of_seeds = float(values.mean(axis=1).var(ddof=1)) / seeds
+    of_items = float(values.mean(axis=0).var(ddof=1)) / items if items > 1 else math.nan
+    method = f"t interval over seeds and items, {percent(level)}"
+    again = partial(two_way_interval, values)
+    e = Estimate(float(values.mean()), n=seeds, method=method, recompute=again)
+    square = of_seeds + of_items
+    if math.isnan(square):
+        return e
+    if square == 0:
+        return replace(e, low=e.value, high=e.value)
+    freedom = square**2 / (of_seeds**2 / (seeds - 1) + of_items**2 / (items - 1))
+    half = t_quantile((1 + level) / 2, max(1, int(freedom))) * math.sqrt(square)
+    return replace(e, low=e.value - half, high=e.value + half)
+
+
+def item_interval(values: np.ndarray, name: str, level: float = LEVEL) -> Estimate:
+    """Mean over items: a bootstrap seeded by `name`, or Student's t where items are few."""
+    rng = Seed(0).child("distillation", name).numpy_generator()
+    return mean_over_items(values, rng, level)
 
 
 def wilson(successes: int, n: int, level: float = LEVEL) -> Estimate:

@@ -120,7 +120,6 @@ def score(nll: TokenNLL, batches: Iterable[ScoringBatch], device: str = "cpu") -
 def corpus_perplexity(
     nll: Callable[[Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor | int]],
     batches: Iterable[ScoringBatch],
-    device: str = "cpu",
 ) -> Perplexity:
     """The corpus perplexity only, from a model that returns (Σ NLL, scored tokens) of a batch.
 
@@ -129,8 +128,7 @@ def corpus_perplexity(
     """
     sums, tokens = [], 0
     for ids, targets, padding_mask in batches:
-        mask = None if padding_mask is None else padding_mask.to(device)
-        loss, count = nll(ids.to(device), targets.to(device), mask)
+        loss, count = nll(ids, targets, padding_mask)
         sums.append(float(loss))
         tokens += int(count)
     return Perplexity(_sum(sums), tokens)

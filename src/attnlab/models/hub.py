@@ -109,12 +109,12 @@ class HubModel:
         total = functional.cross_entropy(scores, wanted, ignore_index=IGNORE, reduction="sum")
         return total, (wanted != IGNORE).sum()
 
-    def attentions(self, ids: Ids, key_padding_mask: PaddingMask = None) -> list[Map]:
+    def attentions(self, ids: Ids) -> list[Map]:
         """The weights of every layer, by the plain implementation: the fused ones keep none."""
         usual = self.library.config._attn_implementation
         self.library.set_attn_implementation("eager")
         try:
-            maps = self._run(ids, key_padding_mask, output_attentions=True).attentions
+            maps = self._run(ids, None, output_attentions=True).attentions
         finally:
             self.library.set_attn_implementation(usual)
         if not maps or any(weights is None for weights in maps):

@@ -72,10 +72,10 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
     config_class = AttnlabConfig
     base_model_prefix = "gpt"
 
-    def __init__(self, config: AttnlabConfig, generator: torch.Generator | None = None) -> None:
+    def __init__(self, config: AttnlabConfig) -> None:
         super().__init__(config)
         own_config = GPTConfig.from_json(config.gpt)
-        self.gpt = GPT(own_config, generator or Seed(0).child("attnlab-gpt").torch_generator())
+        self.gpt = GPT(own_config, Seed(0).child("attnlab-gpt").torch_generator())
         self.post_init()
         self._drawn = True
 

@@ -8,7 +8,7 @@ into them, makes it anew. Where torch, the type or the device have no such layou
 `why_not_packed` first.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MOST = 2_000_000_000  # bytes of copies: a larger model is left as it is
 Map = Callable[[Tensor], Tensor]
 Place = tuple[nn.Module, str]  # a module, and the method that is the map
-State = tuple[int, tuple[tuple[int, int], ...]]  # rows; where each weight lies, how often written
-_KEPT: "WeakKeyDictionary[nn.Module, tuple[State, list[Map]]]" = WeakKeyDictionary()
+Written = tuple[tuple[int, int], ...]  # where each weight lies, how often it was written into
+_KEPT: "WeakKeyDictionary[nn.Module, tuple[tuple[int, Written], list[Map]]]" = WeakKeyDictionary()
 
 
 def why_not_packed(model: "GPT") -> str | None:
@@ -68,7 +68,7 @@ def _maps(model: "GPT") -> list[tuple[Place, Tensor, Tensor | None]]:
 def _packed_copies(model: "GPT", rows: int) -> list[Map]:
     """The maps from laid-out copies, for inputs of so many rows; made once a state of weights."""
     maps = _maps(model)
-    state = rows, tuple((w.data_ptr(), _version(w)) for _, w, _ in maps)
+    state = rows, written_state(weight for _, weight, _ in maps)
     kept = _KEPT.get(model)
     if kept is None or kept[0] != state:
         kept = state, [_lay_out(weight, bias, rows) for _, weight, bias in maps]
@@ -76,9 +76,12 @@ def _packed_copies(model: "GPT", rows: int) -> list[Map]:
     return kept[1]
 
 
-def _version(weight: Tensor) -> int:
-    """How often it was written into; one made for inference alone does not count."""
-    return 0 if weight.is_inference() else weight._version
+def written_state(weights: Iterable[Tensor]) -> Written:
+    """Where each weight lies and how often it was written into (0 if made for inference alone).
+
+    While this stays the same, so do the weights, and what was computed from them can be kept.
+    """
+    return tuple((w.data_ptr(), 0 if w.is_inference() else w._version) for w in weights)
 
 
 def _lay_out(weight: Tensor, bias: Tensor | None, rows: int) -> Map:

@@ -16,14 +16,13 @@ from markupsafe import Markup, escape
 
 from attnlab.core.errors import UsageError
 from attnlab.lab.record import Record
-from attnlab.lab.run_spec import CSV
+from attnlab.lab.run_spec import CSV, REPORT
 from attnlab.lab.table import Table
 from attnlab.report import view
 from attnlab.report.pages import package_file, page_template
 from attnlab.report.text import MISSING
 from attnlab.report.trials import MANY, every_trial, id_lists, trials_view
 
-REPORT = "report.html"
 _SUBSCRIPT = re.compile(r"\b([^\W\d_])_(\w{1,2})\b")  # one letter: batch_size stays as it is
 _UNIT = re.compile(r"(?<=\d) (?=%)|(?<=\d) (?=± ?\d)|(?<=±) (?=\d)")  # 95 %, 1.2 ± 0.1
 NO_BREAK = "\N{NO-BREAK SPACE}"

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from attnlab.core.plural import counted as counted  # part of this vocabulary
+from attnlab.core.plural import shorten
 
 MISSING = "–"
 SIGNIFICANT = 4
@@ -82,7 +83,7 @@ def plain(value: object, longest: int = 200) -> str:
         text = ", ".join(plain(v, longest) for v in value)
     else:
         text = str(value)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+    return shorten(text, longest)
 
 
 def typeset(text: str) -> str:

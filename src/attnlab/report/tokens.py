@@ -27,8 +27,8 @@ def visible(text: str, *, spaces: bool = True) -> str:
 
     `spaces=False` for a name or a sentence: its spaces stay spaces.
     """
-    kept = {place for place, char in enumerate(text) if char == " " and not spaces}
-    kept |= {place for place in range(1, len(text) - 1) if text[place] in _JOINERS}
+    kept = {position for position, char in enumerate(text) if char == " " and not spaces}
+    kept |= {position for position in range(1, len(text) - 1) if text[position] in _JOINERS}
     made = "".join(c if at in kept else _visible_char(c) for at, c in enumerate(text)) or _EMPTY
     if _is_mark(made[0]):
         made = _CARRIER + made
@@ -81,4 +81,4 @@ def _byte_alphabet() -> dict[str, int]:
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(256) if byte not in printable]
     letters = {chr(byte): byte for byte in printable}
-    return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
+    return letters | {chr(256 + position): byte for position, byte in enumerate(others)}

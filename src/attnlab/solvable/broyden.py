@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 Problem = Callable[[Array], Array]
 
 _PROBE = 1e-3
+_STEPS = 10
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def jacobian(problem: Problem, x: Array, f: Array) -> Array:
 
 
 def broyden_solve(
-    problem: Problem, x: Array, tol: float, slope: Array | None, reach: Array, steps: int = 10
+    problem: Problem, x: Array, tol: float, slope: Array | None, reach: Array
 ) -> BroydenResult:
     """The root near x, or the point where the iteration left the box x +- reach."""
     start = x
@@ -48,7 +49,7 @@ def broyden_solve(
     if slope is None:
         slope = jacobian(problem, x, f)
     best = BroydenResult(x, float(np.abs(f).max()), slope)
-    for _ in range(steps):
+    for _ in range(_STEPS):
         if best.residual < tol:
             break
         step = -np.linalg.lstsq(slope, f, rcond=1e-8)[0]

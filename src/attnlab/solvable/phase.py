@@ -16,6 +16,7 @@ from attnlab.solvable.theory import BranchTracer, Model, Point, linear_test_erro
 
 _LEAST, _MOST = 0.15, 60.0  # range of alpha that is searched for a crossing
 _RATIO = 1.15  # first step of the search, as a factor of alpha
+_ERROR = 1e-4  # of alpha
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,11 @@ def _bracket(
     return None
 
 
-def _root(function: Callable[[float], float], bracket: tuple[float, float], tol: float) -> float:
-    return root_scalar(function, method="brentq", bracket=bracket, xtol=tol, maxiter=30).root
+def _root(function: Callable[[float], float], bracket: tuple[float, float]) -> float:
+    return root_scalar(function, method="brentq", bracket=bracket, xtol=_ERROR, maxiter=30).root
 
 
-def alpha_c(
-    model: Model, rule: Rule, tol: float = 1e-4, branches: Branches | None = None
-) -> Crossing:
+def alpha_c(model: Model, rule: Rule, branches: Branches | None = None) -> Crossing:
     """The alpha at which the semantic training error falls below the positional one."""
     branches = branches or Branches(model, rule)
 
@@ -82,7 +81,7 @@ def alpha_c(
         side = "positional" if gap(1.25) > 0 else "semantic"
         why = f"the {side} branch has the lower training error from {_LEAST} to {_MOST}"
         return Crossing(np.nan, False, (_LEAST, _MOST), branches.evaluations, why)
-    value = _root(gap, bracket, tol)
+    value = _root(gap, bracket)
     pair = branches(value)
     merged = [point.branch for point in pair if point.collapsed]
     if merged:
@@ -92,9 +91,7 @@ def alpha_c(
     return Crossing(value, converged, bracket, branches.evaluations)
 
 
-def alpha_l(
-    model: Model, rule: Rule, tol: float = 1e-4, branches: Branches | None = None
-) -> Crossing:
+def alpha_l(model: Model, rule: Rule, branches: Branches | None = None) -> Crossing:
     """The alpha above which the branch of lower training error beats the linear baseline.
 
     At alpha_c that branch changes and the test error jumps; `reason` says so if it crosses there.
@@ -113,13 +110,13 @@ def alpha_l(
         word = "above" if gap(1.45) > 0 else "below"
         why = f"the test error stays {word} the linear baseline's from {_LEAST} to {_MOST}"
         return Crossing(np.nan, False, (_LEAST, _MOST), branches.evaluations, why)
-    value = _root(gap, bracket, tol)
+    value = _root(gap, bracket)
     jump = abs(gap(value)) > 0.01 * linear
     why = "the test error jumps across the linear baseline's at alpha_c" if jump else ""
     return Crossing(value, lower(value).converged, bracket, branches.evaluations, why)
 
 
-def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
+def alpha_w(model: Model, rule: Rule) -> Crossing:
     """The alpha at which a small theta starts to grow at the trivial solution m = theta = 0."""
     tracer = BranchTracer(model, "trivial", rule)
     points: dict[float, Point] = {}
@@ -135,7 +132,7 @@ def alpha_w(model: Model, rule: Rule, tol: float = 1e-4) -> Crossing:
     if bracket is None:
         why = "the gain of a small theta does not cross one"
         return Crossing(np.nan, False, (_LEAST, 4.0), total, why)
-    value = _root(deficit, bracket, tol)
+    value = _root(deficit, bracket)
     deficit(value)
     return Crossing(value, points[value].converged, bracket, total)
 

@@ -221,14 +221,12 @@ def fixed_point(
     return BranchTracer(model, branch, rule, tol).continue_to(alpha)
 
 
-def curve(
-    model: Model, alphas: Sequence[float], branch: Branch, rule: Rule, tol: float = 2e-4
-) -> list[Point]:
+def curve(model: Model, alphas: Sequence[float], branch: Branch, rule: Rule) -> list[Point]:
     """The branch at every alpha, in the order given, continued both ways from a known solution."""
     if any(alpha <= 0 for alpha in alphas):
         raise ValueError("alpha = N / D must be positive")
     first, _ = _FIRST[branch]
-    tracer = BranchTracer(model, branch, rule, tol)
+    tracer = BranchTracer(model, branch, rule)
     order = sorted(range(len(alphas)), key=lambda i: alphas[i])
     upward = [i for i in order if alphas[i] >= first]
     downward = [i for i in reversed(order) if alphas[i] < first]
@@ -244,13 +242,13 @@ def curve(
     return [points[i] for i in range(len(alphas))]
 
 
-def linear_test_error(model: Model, order: int = 80) -> float:
+def linear_test_error(model: Model) -> float:
     """Test error of the best constant 2x2 mixing y_i = sum_j B_ij x_j for D -> infinity.
 
     It equals (sigma^2 / 2) (1 - omega)^2 sum_ij Var[softmax_ij(u u^T)]. The integrand is smooth,
-    and Gauss-Hermite of this order is exact to 1e-12.
+    and Gauss-Hermite of order 80 is exact to 1e-12.
     """
-    x, w = np.polynomial.hermite_e.hermegauss(order)
+    x, w = np.polynomial.hermite_e.hermegauss(80)
     w = w / w.sum()
     u = model.sigma * np.stack([a.ravel() for a in np.meshgrid(x, x, indexing="ij")])
     weight = np.outer(w, w).ravel()

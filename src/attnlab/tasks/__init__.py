@@ -5,8 +5,8 @@ tokenizer.py    word, character and byte-pair tokenizers (on the tokenizers libr
 batches.py      packed windows or one sentence per row, as a pure function of seed and step
 birthplaces.py  where was X born: from people.py, or from files
 span_corruption.py  prefix ⁇ suffix ⁇ span
-labelled.py     labelled texts: sentiment.py, boolq.py, snli.py, or a user's tables.py and
-                split_folder.py; encoder_inputs.py: their tokens and batches for an encoder
+labelled.py     labelled texts: known_data.py, or a user's tables.py and split_folder.py;
+                encoder_inputs.py: their tokens and batches for an encoder
 summaries.py    articles with summaries; prompts.py: prompts with answers as batches
 texts.py        a list of texts from a file
 ngram.py        uniform, unigram, bigram, trigram … with Kneser–Ney smoothing, on the same tokens

@@ -155,7 +155,7 @@ def _bucket_by_length(
     """Reorder a shuffled epoch so that each batch of the endless sequence has similar lengths.
 
     Pools of BATCHES_PER_BUCKET batches are sorted by length, then the batches are shuffled. Rows
-    in batches that span two epochs keep their places.
+    in batches that span two epochs keep their positions.
     """
     rows = len(order)
     lead = -epoch * rows % batch  # the first rows complete the last batch of the epoch before
@@ -192,8 +192,8 @@ def truncate_rows(rows: Sequence[Ids], block: int) -> tuple[list[np.ndarray], in
 
 def evenly_spaced(rows: Sequence[T], count: int) -> list[T]:
     """`count` of these rows, always the same ones; all of them where there are no more."""
-    places = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
-    return [rows[place] for place in places]
+    positions = np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)
+    return [rows[position] for position in positions]
 
 
 class EpochSampler:

@@ -28,7 +28,6 @@ from attnlab.core.tokens import IGNORE, Ids
 from attnlab.tasks.batches import Batch, EpochSampler
 from attnlab.tasks.tokenizer import Tokenizer, train_tokenizer
 
-MASK, PAD = "⁇", "□"  # how show_row prints the two special ids
 MIN_LENGTH = 4  # characters to which a document is truncated at least
 Scored = Literal["all", "span"]
 
@@ -46,7 +45,7 @@ class Corruption:
     """How documents are truncated and masked; the defaults are those of the course.
 
     whole    probability that a document is truncated to the limit only; otherwise the end of a
-             sentence, where the place stands, is rarely seen
+             sentence, where the birthplace stands, is rarely seen
     closed   end the span with a third ⁇, as answers end in fine-tuning
     scored   "all": every id after the first; "span": only the ids of the span
     """
@@ -100,12 +99,6 @@ class Corruption:
 def train_character_tokenizer(documents: Iterable[str], min_count: int = 1) -> Tokenizer:
     """Train a tokenizer on the characters of a text; those rarer than `min_count` are <UNK>."""
     return train_tokenizer("char", documents, min_count=min_count)
-
-
-def show_row(row: Ids, vocabulary: Tokenizer) -> str:
-    """Decode a row for reading, with ⁇ for the mark and □ for padding."""
-    marks = {vocabulary.start: MASK, vocabulary.pad: PAD}
-    return "".join(marks.get(int(i)) or vocabulary.decode([int(i)]) for i in row)
 
 
 class CorruptedBatches:

@@ -11,7 +11,7 @@ report.
 from pathlib import Path
 
 from attnlab.core.errors import UsageError
-from attnlab.tasks.boolq import ANSWER_KEYS, boolq
+from attnlab.tasks.known_data import ANSWER_KEYS, boolq, sst2
 from attnlab.tasks.labelled import (
     HALVED_NOTE,
     Columns,
@@ -20,7 +20,6 @@ from attnlab.tasks.labelled import (
     split_in_halves,
     to_examples,
 )
-from attnlab.tasks.sentiment import sst2
 from attnlab.tasks.tables import TABLE_SUFFIXES, read_first_line, read_table
 from attnlab.tasks.texts import JSON_LINES_SUFFIXES
 

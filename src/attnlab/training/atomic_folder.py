@@ -9,9 +9,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from attnlab.core.errors import RunInUseError, StorageError, storage_errors
-from attnlab.core.files import make_folder, sync
+from attnlab.core.files import PARTIAL, make_folder, sync
 
-PARTIAL = ".partial-"  # readers ignore names with this prefix
 LOCK = ".lock"
 LOCK_SECONDS = 0.5  # long enough for a process that is just exiting
 

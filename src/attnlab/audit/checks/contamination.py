@@ -27,13 +27,11 @@ def contamination(
     rows: Sequence[str],
     text: str | Iterable[str],
     right: Sequence[bool] | None = None,
-    *,
-    window: int = WINDOW,
 ) -> Finding:
     """Judge test rows, or answers, against a text (or its documents one by one)."""
     if right is not None and len(right) != len(rows):
         raise ValueError(f"{len(right)} scores for {len(rows)} rows")
-    inside = contained(rows, text, window)
+    inside = contained(rows, text)
     wordless = sum(not WORDS.search(row) for row in rows)
     if len(rows) == wordless:
         raise NotApplicable("no row has a word to look for")
@@ -41,7 +39,7 @@ def contamination(
     share = seen / n
     first = [i for i, is_inside in enumerate(inside) if is_inside][:SHOWN]
     evidence: dict[str, Any] = {"rows": n, "inside": seen, "rows_without_words": wordless}
-    evidence |= {"window": window, "first": first}
+    evidence |= {"window": WINDOW, "first": first}
     summary = f"{seen} of {n} rows ({share:.1%}) are in the text"
     if seen == 0:
         return Finding(NAME, "pass", share, 0, "no row is in the text", evidence)

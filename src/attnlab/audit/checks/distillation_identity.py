@@ -18,26 +18,22 @@ from attnlab.core.seeds import Seed
 
 NAME = "distillation-identity"
 LIMIT = 1e-6
-SHAPE = (3, 5)  # rows and positions
+SHAPE = (3, 5, 101)  # rows, positions, vocabulary
 SCALES = (1.0, 10.0)  # of the logits: an untrained teacher, a certain one
 OTHERS = 7
 
 
 @audit(NAME, threshold=LIMIT)
 def distillation_identity(
-    loss: Loss,
-    vocabulary: int = 101,
-    *,
-    level: Literal["logits", "sequence"] = "logits",
-    seed: int = 0,
+    loss: Loss, *, level: Literal["logits", "sequence"] = "logits"
 ) -> Finding:
     """Judge `loss(student_logits, teacher_logits)`, logits of (batch, pos, vocab)."""
     if level == "sequence":
         raise NotApplicable("on the teacher's own samples the loss is the teacher's NLL, not 0")
-    generator = Seed(seed).child(NAME).torch_generator()
+    generator = Seed(0).child(NAME).torch_generator()
     number, evidence = 0.0, dict[str, Any]()
     for scale in SCALES:
-        teacher = scale * torch.randn((*SHAPE, vocabulary), generator=generator)
+        teacher = scale * torch.randn(SHAPE, generator=generator)
         value, gradient = loss_and_gradient(loss, teacher, teacher)
         slope = float(gradient.abs().max())
         evidence[f"logits of size {scale:g}"] = {"loss": value, "largest_gradient": slope}
@@ -45,11 +41,9 @@ def distillation_identity(
             why = f"for equal logits of size {scale:g} the loss is {value}, its gradient {slope}"
             return Finding(NAME, "fail", math.inf, LIMIT, why, evidence)
         number = max(number, abs(value), slope)
-    teacher, *students = (
-        torch.randn((*SHAPE, vocabulary), generator=generator) for _ in range(1 + OTHERS)
-    )
+    teacher, *students = (torch.randn(SHAPE, generator=generator) for _ in range(1 + OTHERS))
     others = [float(loss(student, teacher).detach()) for student in students]
-    pair = [torch.randn((*SHAPE, vocabulary), generator=generator) for _ in range(2)]
+    pair = [torch.randn(SHAPE, generator=generator) for _ in range(2)]
     once = float(loss(*pair).detach())
     twice = float(loss(*(torch.cat([x, x]) for x in pair)).detach())
     # 1 for a mean, 2 for a sum

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlab.audit.finding import Finding, audit
-from attnlab.audit.probing.attention_scores import attention_scores
+from attnlab.audit.probing.attention_scores import attention_scores, never
 from attnlab.audit.probing.copies import fill_zero_weights
 from attnlab.audit.probing.leaks import plain_leak
 from attnlab.audit.probing.noise import noise_of
@@ -68,8 +68,7 @@ def _margin(scores: Tensor) -> float:
     n = scores.shape[-1]
     later = torch.ones(n, n, dtype=torch.bool, device=scores.device).triu(1)
     values = scores.double()
-    never = torch.finfo(scores.dtype).min / 4  # finite masks stand for −∞
-    values = torch.where(values <= never, -torch.inf, values)
+    values = torch.where(values <= never(scores), -torch.inf, values)
     masked = values.masked_fill(~later, -torch.inf).amax(dim=-1)[..., :-1]
     if bool((masked == -torch.inf).all()):
         return math.inf

@@ -45,7 +45,7 @@ def non_finite(subject: Subject, probe: Probe) -> Finding:
 
 def _bad_logits(subject: Subject, situation: Situation) -> Tensor:
     logits = situation.logits(subject)
-    bad = logits.isnan() | (logits == torch.inf)
+    bad = _not_a_score(logits)
     if situation.attention_mask is not None:
         mask = situation.attention_mask
         real = mask if subject.per_position else mask.any(1, keepdim=True)
@@ -76,4 +76,9 @@ def _texts(subject: Subject, probe: Probe) -> Iterator[Situation]:
 
 
 def _not_finite(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() and bool(tensor.isnan().any() | (tensor == torch.inf).any())
+    return tensor.is_floating_point() and bool(_not_a_score(tensor).any())
+
+
+def _not_a_score(numbers: Tensor) -> Tensor:
+    """True where a number is NaN or +∞."""
+    return numbers.isnan() | (numbers == torch.inf)

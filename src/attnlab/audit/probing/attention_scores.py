@@ -120,9 +120,13 @@ class AblateAttention(_InterceptAttention):
         self.calls += 1
         if self.how == "zero":
             return torch.zeros_like(scores)
-        never = torch.finfo(scores.dtype).min / 4  # finite masks stand for −∞
-        visible = (scores > never).to(scores.dtype)
+        visible = (scores > never(scores)).to(scores.dtype)
         return visible / visible.sum(dim=-1, keepdim=True).clamp_min(1)
+
+
+def never(scores: Tensor) -> float:
+    """A score this low stands for −∞, as the finite numbers of many masks do."""
+    return torch.finfo(scores.dtype).min / 4
 
 
 def fused_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

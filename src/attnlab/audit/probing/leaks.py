@@ -160,7 +160,7 @@ def _every_token(subject: Subject, probe: Probe, threshold: float) -> Iterator[L
 def _positions_to_try(length: int, count: int, seed: int) -> list[int]:
     """`count` positions: the ends, both sides of chunk edges, then evenly spaced ones."""
     ends = [1, length - 2, length // 2]
-    blocks = [place for edge in EDGES[::-1] for place in (edge - 1, edge)]
+    blocks = [position for edge in EDGES[::-1] for position in (edge - 1, edge)]
     even = [(i * (length - 1)) // count + seed % 2 for i in range(count)]
     wanted = dict.fromkeys(p for p in (*ends, *blocks, *even) if 0 <= p < length - 1)
     return sorted(list(wanted)[:count])

@@ -56,8 +56,8 @@ class Probe:
         ]
         ids = _without_padding_id(torch.cat(permutations)[:size].reshape(rows, length), subject)
         if subject.special and length > 4 and draw == 0:
-            for place, marker in zip(range(1, length - 1, 3), subject.special, strict=False):
-                ids[-1, place] = marker
+            for position, marker in zip(range(1, length - 1, 3), subject.special, strict=False):
+                ids[-1, position] = marker
         return ids.to(subject.device)
 
     def pairs(self, subject: Subject, length: int, count: int) -> Tensor:
@@ -65,9 +65,9 @@ class Probe:
         generator = Seed(self.seed).child("pairs", length).torch_generator()
         ids = torch.randint(0, subject.vocabulary, (count, length), generator=generator)
         first = torch.tensor(subject.special, dtype=torch.long)
-        for place in (1, 2):
+        for position in (1, 2):
             every = torch.randperm(subject.vocabulary, generator=generator)
-            ids[:, place] = torch.cat([first, every])[:count]
+            ids[:, position] = torch.cat([first, every])[:count]
         return _without_padding_id(ids, subject).to(subject.device)
 
     def repeating(self, subject: Subject, length: int, draw: int = 0) -> Tensor:

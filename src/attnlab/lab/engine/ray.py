@@ -145,12 +145,12 @@ class _Sweep:
             if "unfit" in message:
                 raise UsageError(message["unfit"])
             if "sick" in message:
-                rest = [t for place, t in enumerate(group) if place not in heard]
+                rest = [t for index, t in enumerate(group) if index not in heard]
                 self._requeue(gpu, rest, message["sick"], False)
-                group = [t for place, t in enumerate(group) if place in heard]
+                group = [t for index, t in enumerate(group) if index in heard]
             else:
-                place = message.pop("place")
-                heard[place] = result_of(group[place], message, blob)
+                index = message.pop("index")
+                heard[index] = result_of(group[index], message, blob)
         for result in heard.values():
             seconds = float(result.cost.get("seconds", TASK_SECONDS))
             self.pace = 0.8 * self.pace + 0.2 * max(seconds, TASK_SECONDS / MOST)

@@ -54,11 +54,11 @@ def run_group(common: bytes, asked: bytes) -> bytes:
 
 
 def _run(pool: Pool, trials: list[Trial], frames: list[bytes]) -> None:
-    places = {trial.id: place for place, trial in enumerate(trials)}
+    indices = {trial.id: index for index, trial in enumerate(trials)}
     until = time.monotonic() + TASK_SECONDS
 
     def deliver(trial: Trial, message: dict[str, Any], blob: bytes) -> None:
-        frames.append(pack({**message, "place": places[trial.id]}, blob))
+        frames.append(pack({**message, "index": indices[trial.id]}, blob))
         if message["state"] in FINISHED:
             _drop_checkpoints(pool.terms, trial)
         if time.monotonic() > until:

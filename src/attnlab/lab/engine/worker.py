@@ -12,7 +12,6 @@ import os
 import queue
 import resource
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from attnlab.lab.artefacts import encode_arrays
 from attnlab.lab.engine.wire import Unpacker, pack, peak_bytes, tail
 from attnlab.lab.findings import stored_finding
 from attnlab.lab.source import Source, load_study_class
+from attnlab.lab.stop import end_process_group
 from attnlab.lab.study import Study
 from attnlab.lab.trial import Outcome, Trial, TrialContext
 
@@ -61,9 +61,7 @@ def _listen(read: int, inbox: "queue.SimpleQueue[Message]") -> None:
     while data := os.read(read, 1 << 16):
         for message, _ in unpacker.feed(data):
             inbox.put(message)
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+    end_process_group()
 
 
 def _serve(inbox: "queue.SimpleQueue[Message]", send: Send) -> None:

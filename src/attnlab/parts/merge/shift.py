@@ -1,4 +1,4 @@
-"""Head h takes the place of head h + by (round the end), then the output map.
+"""Head h moves to position h + by (round the end), then the output map.
 
 This permutes columns of the output map and nothing else: trained from a permuted start, the model
 is the same function. Any difference it shows is noise of the seed.

@@ -129,9 +129,7 @@ def load_data(s: FinetuneSettings) -> "LabelledData":
     from attnlab.tasks.labelled import Columns, read_labelled_table
 
     if s.data in KNOWN:
-        from attnlab.tasks.boolq import boolq
-        from attnlab.tasks.sentiment import rotten_tomatoes
-        from attnlab.tasks.snli import snli
+        from attnlab.tasks.known_data import boolq, rotten_tomatoes, snli
 
         return {"sentiment": rotten_tomatoes, "boolq": boolq, "snli": snli}[s.data]()
     if s.data_sha256 and data_sha256(s.data) != s.data_sha256:

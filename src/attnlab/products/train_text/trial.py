@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from attnlab.audit.during_training import model_findings
+from attnlab.audit.catalogue import model_findings
 from attnlab.core.errors import UsageError
 from attnlab.lab.training import model_files, sample_texts, train_in_trial
 from attnlab.lab.trial import Outcome, Trial, TrialContext

@@ -16,8 +16,7 @@ from attnlab.lab.arms import Arms, Share
 from attnlab.lab.claim import Claim, judge
 from attnlab.lab.findings import resting_on
 from attnlab.lab.table import Row, Table
-from attnlab.measure.intervals import Estimate, difference_limits, mean_interval
-from attnlab.measure.two_way_interval import two_way_interval
+from attnlab.measure.intervals import Estimate, difference_limits, mean_interval, two_way_interval
 
 CELLS = "cells.json"  # document: all cells of a search
 RIGHT = "test_right"  # array: 1 for each test row that is classified correctly

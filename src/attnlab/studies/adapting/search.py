@@ -28,7 +28,7 @@ from attnlab.models.encoder import Classifier
 from attnlab.products.finetune.audits import CollapseWatch, first_epoch_collapse
 from attnlab.products.finetune.settings import FinetuneSettings
 from attnlab.products.finetune.task import EncodedTask, predict_all
-from attnlab.products.finetune.training import (
+from attnlab.products.finetune.trial import (
     steps_per_epoch,
     train_classifier,
     training_settings,

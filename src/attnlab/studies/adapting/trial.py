@@ -23,8 +23,7 @@ from attnlab.products.finetune.audits import (
 )
 from attnlab.products.finetune.settings import FinetuneSettings, load_data
 from attnlab.products.finetune.task import EncodedTask, encode_task, initial_encoder, predict_all
-from attnlab.products.finetune.training import training_settings
-from attnlab.products.finetune.trial import score_metrics, task_sizes
+from attnlab.products.finetune.trial import score_metrics, task_sizes, training_settings
 from attnlab.studies.adapting.evidence import CELLS, RIGHT, Cell
 from attnlab.studies.adapting.search import HYPERPARAMETERS, Search, grid, halving, widen
 from attnlab.studies.adapting.study import AdaptStudy

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlab.audit.during_training import model_findings
+from attnlab.audit.catalogue import model_findings
 from attnlab.core.seeds import Seed
 from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext

@@ -33,9 +33,9 @@ from attnlab.lab.trial import Outcome
 from attnlab.models.encoder import Encoder, Texts, open_encoder, pool
 from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.studies.concepts.texts import gpt2_tokenizer, sample_bytes, text_splits
-from attnlab.tasks.boolq import boolq
 from attnlab.tasks.corpus import split_sentences
 from attnlab.tasks.encoder_inputs import encode_examples
+from attnlab.tasks.known_data import boolq
 from attnlab.tasks.labelled import Example
 
 SHOWN = 24  # tokens of the pair in the figure

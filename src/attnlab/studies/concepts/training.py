@@ -27,8 +27,8 @@ from attnlab.studies.concepts.encoding import mean_vectors, sample_examples
 from attnlab.studies.concepts.study import ConceptsSettings
 from attnlab.tasks.batches import shuffled as new_orders
 from attnlab.tasks.encoder_inputs import encode_examples
+from attnlab.tasks.known_data import rotten_tomatoes
 from attnlab.tasks.labelled import Example, majority
-from attnlab.tasks.sentiment import rotten_tomatoes
 from attnlab.training.settings import TrainSettings
 
 ROWS, WIDTH, HIDDEN = 7, 5, 11  # of the network

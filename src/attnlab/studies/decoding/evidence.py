@@ -22,9 +22,14 @@ from numpy.typing import NDArray
 from attnlab.lab.arms import Arms
 from attnlab.lab.table import Row, Table
 from attnlab.measure.diversity import distinct_n, self_bleu
-from attnlab.measure.intervals import LEVEL, Estimate, percent, t_quantile
-from attnlab.measure.ratios import exp_estimate
-from attnlab.measure.two_way_interval import item_interval
+from attnlab.measure.intervals import (
+    LEVEL,
+    Estimate,
+    exp_estimate,
+    item_interval,
+    percent,
+    t_quantile,
+)
 from attnlab.measure.words import words
 from attnlab.studies.decoding.strategies import GREEDY, PEOPLE, is_deterministic, label
 from attnlab.studies.decoding.study import Decoding, DecodingSettings

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnlab.audit.catalogue import check
+from attnlab.audit.catalogue import AUDITED, LENGTH, check
 from attnlab.audit.checks.sampler_table import sampler_table
-from attnlab.audit.during_training import AUDITED, LENGTH
 from attnlab.audit.finding import Finding
 from attnlab.audit.probing.noise import noise_of
 from attnlab.audit.probing.probe import Probe

@@ -9,10 +9,9 @@ from pathlib import Path
 from attnlab.core.errors import UsageError
 from attnlab.core.files import sha256_of_setting
 from attnlab.core.seeds import Seed
-from attnlab.models.gguf import keep_layers, spaced_layers
 from attnlab.models.hub import HubModel, HubTokenizer, quiet
 from attnlab.models.tiny_llama import tiny_model
-from attnlab.models.trainable import open_trainable, redraw_weights
+from attnlab.models.trainable import keep_layers, open_trainable, redraw_weights, spaced_layers
 from attnlab.studies.distillation.study import NAMED, Distillation, DistilSettings
 from attnlab.tasks import summaries
 from attnlab.tasks.made_up_articles import PHRASES, made_up_articles

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnlab.lab.arms import Arms
-from attnlab.measure.intervals import LEVEL, Estimate
-from attnlab.measure.two_way_interval import item_interval, two_way_interval
+from attnlab.measure.intervals import LEVEL, Estimate, item_interval, two_way_interval
 
 TRAINED: tuple[str, ...] = ("text", "logits", "human")
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}

@@ -23,9 +23,8 @@ from attnlab.core.errors import IntegrityError
 from attnlab.core.signed import read_signed, write_signed
 from attnlab.decode.generate import generate
 from attnlab.decode.strategy import parse_strategy
-from attnlab.models.gguf import cache_dir
 from attnlab.models.hub import HubModel
-from attnlab.models.trainable import end_ids, weights_sha256
+from attnlab.models.trainable import cache_dir, end_ids, weights_sha256
 from attnlab.tasks.prompts import PromptBuilder
 
 

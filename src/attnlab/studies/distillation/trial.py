@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from attnlab.audit.during_training import model_findings
+from attnlab.audit.catalogue import model_findings
 from attnlab.core.errors import UsageError
 from attnlab.lab.training import train_in_trial
 from attnlab.lab.trial import Outcome, Trial, TrialContext

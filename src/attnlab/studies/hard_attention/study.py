@@ -22,8 +22,7 @@ from attnlab.lab.findings import resting_on
 from attnlab.lab.study import Study, StudySettings, deferred, setting
 from attnlab.lab.table import Row, Table
 from attnlab.lab.trial import Trial
-from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.measure.ratios import geometric_mean
+from attnlab.measure.intervals import Estimate, geometric_mean, mean_interval
 
 SOFT, COLD, ANNEALED, THROUGH = "softmax", "softmax, cold", "softmax, annealed", "straight-through"
 HARD, HARD_FIXED, OFF = "argmax", "argmax, fixed embeddings", "attention off"

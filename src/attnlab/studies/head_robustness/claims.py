@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from attnlab.lab.claim import Claim, Reported, judge, judge_difference, judge_law
-from attnlab.measure.intervals import Estimate, mean_interval
-from attnlab.measure.ratios import exp_estimate
+from attnlab.measure.intervals import Estimate, exp_estimate, mean_interval
 from attnlab.studies.head_robustness.study import (
     ARMS,
     BETA,

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from attnlab.audit.catalogue import check
+from attnlab.audit.catalogue import LENGTH, check, model_findings
 from attnlab.audit.checks.collapse import collapse
-from attnlab.audit.during_training import LENGTH, model_findings
 from attnlab.audit.finding import Finding
 from attnlab.core.seeds import Seed
 from attnlab.lab.training import model_files, train_in_trial

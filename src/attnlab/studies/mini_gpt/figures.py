@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
-from attnlab.measure.intervals import Estimate
-from attnlab.measure.ratios import geometric_mean
+from attnlab.measure.intervals import Estimate, geometric_mean
 from attnlab.report.labels import note
 from attnlab.report.plots import Series, dot_plot, draw_dots
 from attnlab.report.prose import Drawn, with_words

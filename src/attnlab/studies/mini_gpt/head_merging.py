@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from attnlab.lab.claim import Claim, judge, judge_check
 from attnlab.lab.study import StudySettings, deferred, setting
-from attnlab.measure.ratios import exp_estimate
+from attnlab.measure.intervals import exp_estimate
 from attnlab.studies.mini_gpt.study import (
     OFF,
     GPTArms,

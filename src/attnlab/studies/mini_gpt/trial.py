@@ -2,7 +2,7 @@
 
 import math
 
-from attnlab.audit.during_training import model_findings
+from attnlab.audit.catalogue import model_findings
 from attnlab.lab.training import model_files, sample_texts
 from attnlab.lab.trial import Outcome, Scalar, Trial, TrialContext
 from attnlab.measure.perplexity import EDGES, Scores, score, sentence_perplexity, token_nll

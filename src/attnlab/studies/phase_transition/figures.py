@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from attnlab.lab.study import Figure
-from attnlab.measure.ratios import exp_estimate
+from attnlab.measure.intervals import exp_estimate
 from attnlab.report.labels import note, write
 from attnlab.report.plots import draw_estimates
 from attnlab.report.prose import Drawn, with_words
