@@ -155,7 +155,7 @@ def _bucket_by_length(
     """Reorder a shuffled epoch so that each batch of the endless sequence has similar lengths.
 
     Pools of BATCHES_PER_BUCKET batches are sorted by length, then the batches are shuffled. Rows
-    in batches that span two epochs keep their places.
+    in batches that span two epochs keep their positions.
     """
     rows = len(order)
     lead = -epoch * rows % batch  # the first rows complete the last batch of the epoch before
