@@ -86,7 +86,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         bool,
         typer.Option(
             "--accept-edits",
-            help="Keep the trials of an edited study: the edit does not change their results.",
+            help="Keep stored trials although the study was edited; they must compute the same.",
         ),
     ] = False,
     json: JsonOption = False,

@@ -33,7 +33,9 @@ OF_PERCEIVERS = ("latents", "perceiver_rates", "search_steps")  # no GPT depends
 class KnowledgeSettings(StudySettings):
     """A world of people, a small model, and two trainings: reading, then being asked."""
 
-    seeds: int = setting("worlds, and models per arm", 5, smoke=3, ge=1)
+    seeds: int = setting(
+        "models per arm; each has its own people, unless from files", 5, smoke=3, ge=1
+    )
     arms: tuple[Arm, ...] = setting(
         "the arms to run",
         QUICK,
