@@ -50,7 +50,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for only then, so that `attnlab --help` need not wait for torch."""
+    """Import a name when it is first used, so that `attnlab --help` need not wait for torch."""
     import importlib
 
     homes = {

@@ -2,7 +2,7 @@
 
 A page is one document, a section `## 2d. Title` one question, a paragraph that begins with
 `**Answer.**` one field. **Evidence** names studies and claims: where a run of such a study is
-stored, finished and undamaged, its numbers can be told beside those that the page records.
+stored, finished and undamaged, its numbers can be printed next to those that the page records.
 """
 
 import re

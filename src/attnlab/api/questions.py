@@ -32,7 +32,7 @@ def attend(
     """The attention weights of a model on a text: weights[layer, head, query, key], and tokens.
 
     `target` is a run, a Hugging Face folder, a .gguf file, an asset or `module:function`. `remark`
-    is told of characters that the model does not know; the result has their number.
+    is called if the model does not know some characters; the result has their number.
     """
     loaded = load_target(target, out, device)  # refuses a wrong name before torch is loaded
     import numpy as np
@@ -69,8 +69,8 @@ def perplexity(  # noqa: PLR0913  (what a person may choose)
     """The perplexity of a text of any length; each token is scored once.
 
     `stop`: the token that ends a text is scored too (after every line, with `lines`). The studies
-    of small GPTs score their sentences so; without it, the text need not be a finished one.
-    `remark` is told of characters that the model does not know; `unknown` is their number.
+    of small GPTs score their sentences in this way; without it, the end of the text is not scored.
+    `remark` is called if the model does not know some characters; `unknown` is their number.
     """
     loaded = load_target(target, out, device)
     from attnlab.measure.perplexity import score, token_nll, windows

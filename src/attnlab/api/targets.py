@@ -58,7 +58,7 @@ class Target:
         return ids
 
     def count_unknown(self, text: str, remark: Callable[[str], None]) -> int:
-        """How many characters or words of the text it does not know; `remark` is told of them."""
+        """How many characters or words of the text it does not know; if any, calls `remark`."""
         unknown = self.reader.unknown(text) if self.reader else ()
         if unknown:
             remark(describe_unknown(unknown, self.name))

@@ -1,6 +1,6 @@
 """The answer of an audit, a number, its threshold, a verdict, a plain sentence; and `@audit`.
 
-`@audit(name, …)` makes a function that judges an audit, and registers it if it asks a model.
+`@audit(name, …)` makes a function that judges an audit, and registers it if it judges a model.
 
     @audit("causality", question="Does it see the tokens it has to predict?", needs=(causal,))
     def causality(subject: Subject, probe: Probe) -> Finding: ...

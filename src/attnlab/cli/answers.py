@@ -37,8 +37,8 @@ def answers(
 ) -> None:
     """List the documents' questions, or print one answer.
 
-    An answer shows the reported number and ours: from a stored run of the study behind it where
-    there is one, else as recorded; it says which.
+    An answer shows the reported number and ours. Ours comes from a stored run of the study if
+    there is one, and otherwise from our recorded results; the output says which.
     """
     from attnlab.api.answers import documents, find_document
 

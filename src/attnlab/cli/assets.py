@@ -20,7 +20,7 @@ assets = command_group("assets", "Download, list, verify and remove data and wei
 
 @assets.command("list")
 def list_assets(json: JsonOption = False) -> None:
-    """List all assets with size, licence and whether cached."""
+    """List all assets: size, licence, and whether they are cached."""
     from attnlab.assets import listing
     from attnlab.assets.cache import root
 

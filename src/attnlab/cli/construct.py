@@ -42,7 +42,7 @@ WeightOption = Annotated[
     float, typer.Option(help="Attention weight the key must get, between 0 and 1.")
 ]
 MaybeWeight = Annotated[
-    float | None, typer.Option(help="Total attention weight they must get, between 0 and 1.")
+    float | None, typer.Option(help="Total attention weight of the target keys, between 0 and 1.")
 ]
 IndexOption = Annotated[int, typer.Option(help="The key to replace, counted from 0.")]
 UnitOption = Annotated[bool, typer.Option("--unit-norm", help="New keys must have norm 1.")]
@@ -62,7 +62,7 @@ def apply(
     scale: ScaleOption = Scale.ONE,
     json: JsonOption = False,
 ) -> None:
-    """Apply attention to a given query.
+    """Compute attention for a given query.
 
     Prints scores, weights and, with --values, the output.
     """
@@ -155,7 +155,7 @@ def replace_key(  # noqa: PLR0913  (each is one documented option)
     keys: KeysOption,
     query: QueryOption,
     index: IndexOption,
-    goal: Annotated[str, typer.Option(help=f"What the query must do then: {GOAL}.")],
+    goal: Annotated[str, typer.Option(help=f"What the query must do with the new key: {GOAL}.")],
     weight: MaybeWeight = None,
     unit_norm: UnitOption = False,
     values: ValuesOption = None,
@@ -213,7 +213,7 @@ def average_scale(
 ) -> None:
     """Find the β for which q = β(k_a + k_b) averages two keys.
 
-    It is the smallest one for which both weights are within --tolerance.
+    It is the smallest β for which the weights of both keys meet --tolerance.
     """
     from attnlab.construct.files import indices
     from attnlab.construct.pair import average_scale as solve
@@ -237,7 +237,7 @@ def extract(
 ) -> None:
     """Find the matrix that extracts one of two averaged values.
 
-    M(v_a + v_b)/2 = v_a for all v_a in the span of A and v_b in the span of B.
+    For this matrix, M(v_a + v_b)/2 = v_a for all v_a in the span of A and v_b in the span of B.
     """
     from attnlab.construct.extract import extract as solve
     from attnlab.construct.files import read_matrix, vectors_are_columns

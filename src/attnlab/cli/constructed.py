@@ -105,7 +105,7 @@ def _bar(weight: float) -> str:
 
 
 def _rows(name: str, value: Any) -> list[list[str]]:
-    """One row a number or vector; a matrix is a row a line; an object's fields are told apart."""
+    """One table row per number, vector, line of a matrix, and field of an object."""
     if isinstance(value, Mapping):
         fields = [(f"{name} {key}".strip(), item) for key, item in value.items()]
         return [row for field, item in fields for row in _rows(field, item)]

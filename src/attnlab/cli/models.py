@@ -1,4 +1,4 @@
-"""Commands that ask a model: attend, audit, perplexity, compare, export."""
+"""Commands that use a model: attend, audit, perplexity, compare, export."""
 
 from pathlib import Path
 from typing import Annotated
@@ -96,7 +96,8 @@ def audit(  # noqa: PLR0913  (each is one documented option)
 
     For example: attention to future tokens, rows of a batch that influence each other, tokens
     that have no effect. Exit code 1: an audit failed. Exit code 7: the model could not be judged,
-    because it raised an error on the input of an audit, or because none that was asked for applies.
+    because it raised an error on the input of an audit, or because none of the requested audits
+    applies.
     """
     from attnlab.api.questions import audit
     from attnlab.audit.finding import AUDIT_MARKS, NOT_JUDGED, Finding
@@ -145,9 +146,7 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
     ] = None,
     stop: Annotated[
         bool,
-        typer.Option(
-            "--stop", help="Score the token that ends a text too, as studies do with sentences."
-        ),
+        typer.Option("--stop", help="Also score the token that ends a text, as the studies do."),
     ] = False,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
@@ -155,9 +154,9 @@ def perplexity(  # noqa: PLR0913  (each is one documented option)
 ) -> None:
     """Compute the perplexity of a text under a model.
 
-    That is exp(Σ NLL / Σ tokens). With --lines, also the mean of the perplexities of all lines.
-    A text need not be finished: that it ends is scored with --stop only. The sentences of the
-    studies positions, head-merging and projection-depth are scored with it.
+    The perplexity is exp(Σ NLL / Σ tokens). With --lines, the command also prints the mean of the
+    perplexities of all lines. The end of a text is scored only with --stop. The studies
+    positions, head-merging and projection-depth score their sentences with their ends.
     """
     from attnlab.api.questions import perplexity
     from attnlab.core.errors import UsageError
@@ -190,7 +189,7 @@ def compare(  # noqa: PLR0913  (each is one documented option)
     ],
     second: Annotated[str, typer.Argument(metavar="B", help="Another model.")],
     text: Annotated[str | None, typer.Option(help="The text both models read.")] = None,
-    file: Annotated[Path | None, typer.Option(help="The same from a UTF-8 file.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Read this text from a UTF-8 file.")] = None,
     device: DeviceOption = "auto",
     out: OutOption = RUNS,
     json: JsonOption = False,

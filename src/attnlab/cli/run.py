@@ -1,4 +1,4 @@
-"""attnlab list, show and run: the studies, what one asks, and running it."""
+"""attnlab list, show and run: list the studies, describe one, and run it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -87,7 +87,7 @@ def run(  # noqa: PLR0913  (each is one documented option)
         bool,
         typer.Option(
             "--accept-edits",
-            help="Keep stored trials although the study was edited: they compute the same.",
+            help="Keep stored trials although the study was edited; they must compute the same.",
         ),
     ] = False,
     json: JsonOption = False,

@@ -9,7 +9,7 @@ D^T lambda = 0 and H(lambda) > t. The bound is evaluated with its rounding error
 q = -mu grad f(q) at the mu where f(q(mu)) = t; the bound is the norm there. A Newton step moves q
 and mu together and is damped until ||q||^2 / 2 + mu f(q) decreases. When the bound exceeds `reach`,
 the search stops: the solution is distant or does not exist, and hull.py decides which. It also
-stops where grad f is no more than rounding: a longer query could not be told from this one.
+stops where grad f is no more than rounding: a longer query is then numerically the same.
 """
 
 import math

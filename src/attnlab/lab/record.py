@@ -1,6 +1,6 @@
 """A run on disk: `OUT/<study>-<12 hex>/`.
 
-study.json  what was asked         trials.db   one row a trial; committed = finished
+study.json  study and settings     trials.db   one row a trial; committed = finished
 env.json    where it was computed  artefacts/  what trials left
 results.json, figures/, report.html            made from the table once the trials are done
 MANIFEST.json                      size and SHA-256 of every file, itself included

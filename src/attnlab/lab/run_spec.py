@@ -1,4 +1,4 @@
-"""study.json: what was asked, complete enough to ask it again; and the names in a run folder."""
+"""study.json: study and settings, enough to repeat the run; and the names in a run folder."""
 
 import json
 from collections.abc import Sequence

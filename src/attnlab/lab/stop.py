@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM become a question the driver asks when it is ready to answer it."""
+"""Ctrl-C and SIGTERM set a flag that the driver checks when it can stop cleanly."""
 
 import os
 import signal

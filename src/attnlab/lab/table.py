@@ -62,7 +62,7 @@ class Row:
 
     @property
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """The trial's arrays, read from its safetensors file when asked for."""
+        """The trial's arrays, read from its safetensors file when accessed."""
         return self.load_arrays()
 
     def tensors(self, prefix: str) -> "dict[str, torch.Tensor]":
@@ -77,7 +77,7 @@ class Row:
 
     @property
     def curves(self) -> Mapping[str, list[float]]:
-        """The trial's curves, read from its JSON file when asked for."""
+        """The trial's curves, read from its JSON file when accessed."""
         return self.load_curves()
 
     @property

@@ -54,7 +54,7 @@ def calibration_bins(
     """Sort the items of all models by confidence into bins of equally many items (± 1).
 
     `models` are the confidences and correctness of one model each; the interval of a bin's accuracy
-    covers other models and other items. `same_items`: every model was asked about the same items.
+    covers other models and other items. `same_items`: every model was evaluated on the same items.
     """
     pairs = [_check_arrays(*model) for model in models]
     p, hit = (np.concatenate(values) for values in zip(*pairs, strict=True))

@@ -1,4 +1,4 @@
-"""Shares of right answers over seeds: another seed is another model, asked about other items.
+"""Shares of right answers over seeds: another seed is another model, tested on other items.
 
 The share p of all n answers that m seeds gave has the variance p(1−p)/n only if the seeds do not
 differ. Otherwise it is larger by a factor, the design effect (Kish 1965):
@@ -8,7 +8,7 @@ differ. Otherwise it is larger by a factor, the design effect (Kish 1965):
 so that n answers are worth n/d independent ones. The interval is Wilson's for that many, with
 Student's t of m−1 degrees of freedom for the normal quantile, since d is estimated from m seeds.
 It stays within 0 and 1, and it has a length where all seeds agree: 500 of 500 in each of three
-seeds are [0.988, 1]. Where every seed is asked the same items, more seeds are not more items:
+seeds are [0.988, 1]. Where every seed is tested on the same items, more seeds are not more items:
 then d = m + v n/(p(1−p)), which counts what is particular to one item of one seed twice, and t has
 the degrees of freedom of a sum of two variances, as in two_way_interval.
 

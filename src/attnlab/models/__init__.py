@@ -1,6 +1,6 @@
 """Language models: the GPT made of parts, and anyone's model behind the same few words.
 
-protocol.py  what other rooms may ask of a model    hub.py           Hugging Face and GGUF models
+protocol.py  what other packages use of a model     hub.py           Hugging Face and GGUF models
 gpt.py       the GPT; config.py its settings        hugging_face.py  a GPT to and from HF folders
 block.py     one layer; loss.py the fused loss      gpt2.py          its tensors in GPT-2's words
 perceiver.py reads into latents and back            llama.py         its tensors in Llama's words

@@ -82,7 +82,7 @@ class Transformer(nn.Module):
         return self.embedding if self.head is None else self.head
 
     def parameter_count(self) -> int:
-        """Numbers that can be learnt; a tied matrix counts once."""
+        """Number of parameters; a tied matrix counts once."""
         return sum(p.numel() for p in self.parameters())
 
     def forward(self, ids: Ids, key_padding_mask: PaddingMask = None) -> Logits:

@@ -173,7 +173,7 @@ def _check_pin(path: Path, revision: str | None, trust: bool) -> None:
 
 
 def safe_options(path: Path, trust: bool = False) -> dict[str, Any]:
-    """What transformers must be told of a folder or file, once it is found safe to open."""
+    """Options with which transformers loads a folder or file, once it is found safe to open."""
     folder = path if path.is_dir() else path.parent
     if (folder / "adapter_config.json").exists():
         raise UsageError(f"{folder}: an adapter, not a whole model")

@@ -80,7 +80,7 @@ class AttnlabGPT(PreTrainedModel, GenerationMixin):
         self._drawn = True
 
     def _init_weights(self, module: torch.nn.Module) -> None:
-        """GPT has drawn them; afterwards this is asked only for what a file did not hold."""
+        """GPT has drawn them; afterwards this is called only for weights that a file lacks."""
         tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
         loaded = all(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors)
         if getattr(self, "_drawn", False) and not loaded:

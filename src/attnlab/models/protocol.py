@@ -1,4 +1,4 @@
-"""What the other rooms may ask of a language model, whoever made it."""
+"""The interface through which other packages use a language model, whoever made it."""
 
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
@@ -14,7 +14,7 @@ Map = Float[Tensor, "batch head query key"]
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """Ids in, logits of the next id out; where it looks, if it says so. Nothing is learnt here."""
+    """Ids in, logits of the next id out; attention weights, if it gives them. No training."""
 
     @property
     def name(self) -> str:

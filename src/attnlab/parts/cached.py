@@ -28,7 +28,7 @@ def why_not_cached(attention: Attention) -> str | None:
 
 @dataclass
 class Buffer:
-    """A tensor that grows along an axis; its room is made when the first piece comes."""
+    """A tensor that grows along an axis; its memory is allocated with the first piece."""
 
     axis: int
     length: int

@@ -1,4 +1,4 @@
-"""When softmax(q·k) v can be one fused product, and what that product must be told.
+"""When softmax(q·k) v can be one fused product, and the arguments of that product.
 
 The fused kernels of torch compute softmax(scale · q·k + bias) v. That is `Attention.steps` exactly
 when the weights are the softmax and the position part adds to scores a function of positions only.

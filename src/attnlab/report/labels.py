@@ -55,7 +55,7 @@ def note(
 
 
 def write(ax: Axes, x: float, y: float, text: str, color: str) -> None:
-    """Small words at a place of the panel (0 to 1), on the left half from x, on the right to x."""
+    """Small text at a position in the panel (0 to 1); left half: it starts at x, right: it ends."""
     side = "left" if x < 0.5 else "right"
     note(ax, text, (x, y), color, xycoords="axes fraction", va="top", ha=side)
 

@@ -5,7 +5,7 @@ with attention switched off. Number: the lower end of its interval. Passes above
 the whole interval lies within 1 %: attention as a whole makes no difference here, so a difference
 between two kinds of attention is not about attention. Between the two these runs cannot tell, and
 comparisons stay undecided as well. What attention is worth is also the most that a part of it can
-honestly win; a comparison that differs by more is named.
+gain; a comparison that differs by more is named.
 """
 
 import math

@@ -2,9 +2,9 @@
 
 Runs: a text without padding, with padding on its right, on its left, with another padding id; a
 mask is given, and positions count from the first real token where the model takes them. Number: the
-largest movement of a real token's logits. Fails above ten times the model's own noise. The cause is
-told by what moves them: other ids under the same mask (padding is read), or padding of any id. A
-model with one answer per row, from its first token as BERT, need not bear padding on the left.
+largest movement of a real token's logits. Fails above ten times the model's own noise. The cause
+follows from what moves them: other ids under the same mask (padding is read), or padding of any id.
+A model with one answer per row, from its first token as BERT, need not accept padding on the left.
 """
 
 import torch

@@ -1,1 +1,1 @@
-"""The machinery that asks a model: wrapping, calling, isolating, copying, measuring, localising."""
+"""The code that queries a model: wrapping, calling, isolating, copying, measuring, localising."""

@@ -6,7 +6,7 @@ blocks in bfloat16, whatever its weights are: inside `float64_casts` every cast 
 is a cast to float64. A function is followed into the modules it uses, whose weights are float64
 while it runs. A copy that raises, gives NaN where the model gives none, or answers differently, is
 not used. Weights that are all zero, as some start their training, hide what they are multiplied
-with: an audit can ask a copy in which they hold small random values.
+with: an audit can query a copy in which they hold small random values.
 """
 
 import copy

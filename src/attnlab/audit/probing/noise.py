@@ -140,7 +140,7 @@ def _measure(subject: Subject, rows: Tensor) -> Noise:
 
 
 def _neutral_changes(subject: Subject, rows: Tensor) -> dict[str, Tensor]:
-    """The logits of the first row, asked in ways that should not matter."""
+    """The logits of the first row, computed in ways that should not matter."""
     one = rows[:1]
     with use_threads(1 if torch.get_num_threads() > 1 else 2):
         other_threads = subject.logits(one)

@@ -1,6 +1,6 @@
 """What an audit may need of a model. Each gives the reason why a model lacks it, or None.
 
-Above all it must answer the same when asked the same again: whether random numbers or state that it
+Above all it must give the same output for the same input. Whether random numbers or state that it
 keeps make a difference is measured once for each model; eval-determinism reports it.
 """
 
@@ -51,7 +51,7 @@ def module(subject: Subject, probe: Probe) -> str | None:
 
 
 def repeatable(subject: Subject, probe: Probe) -> None:
-    """Asked the same twice, it answers the same; else a comparison would blame something else."""
+    """The same input gives the same output; else a comparison would blame something else."""
     if reason := not_repeatable(subject, probe):
         raise CannotJudge(reason)
 
@@ -92,7 +92,7 @@ class Repeats:
 
 
 def measure_repeats(subject: Subject, probe: Probe) -> Repeats:
-    """Ask the same several times, and after texts of other lengths; remembered."""
+    """Query with the same input several times, and after texts of other lengths; cached."""
 
     def measure() -> Repeats:
         rows = probe.rows(subject)

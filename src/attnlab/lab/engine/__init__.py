@@ -70,7 +70,7 @@ class Engine(Protocol):
 
 
 def engine_named(name: str, address: str | None = None) -> Engine:
-    """The engine of that name; loaded only when asked for. `address`: of a Ray cluster."""
+    """The engine of that name, loaded on first use. `address`: of a Ray cluster."""
     if address is not None and name != "ray":
         raise UsageError(f"an address belongs to engine 'ray', not to {name!r}")
     if name in ("local", "inline"):

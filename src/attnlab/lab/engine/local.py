@@ -43,7 +43,7 @@ class LocalEngine:
 
 
 def _workers(job: Job) -> int:
-    """As many as were asked for; too many is said at once, not when one cannot be started."""
+    """As many as requested; too many are refused now, not when one cannot be started."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = len(job.trials)
     if files != resource.RLIM_INFINITY:

@@ -27,7 +27,7 @@ Deliver = Callable[[Trial, Message, bytes], None]  # how a trial ended, and its 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a pool must know of a job; plain values, so that another machine can be told."""
+    """What a pool must know of a job; plain values, so that they can be sent to another machine."""
 
     introduction: Message  # what a worker is told first
     seconds: float  # a trial may take

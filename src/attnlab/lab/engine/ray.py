@@ -1,8 +1,8 @@
 """Trials on a Ray cluster: the same processes, ids and results as on this machine.
 
 The driver alone writes the record; nodes and their workers may die at any instant. Ray itself tries
-nothing again: what a lost task had not told is queued by the driver, so each trial is recorded
-once, by whichever attempt is heard first. Tiny trials share a task of about a second.
+nothing again: the driver queues again what a lost task had not reported, so each trial is recorded
+once, by whichever attempt reports first. Tiny trials share a task of about a second.
 """
 
 import json
@@ -159,7 +159,7 @@ class _Sweep:
         self.queues[gpu].extendleft(t for t in reversed(group) if t.id not in done)
 
     def _requeue(self, gpu: bool, group: list[Trial], why: str, out_of_memory: bool) -> None:
-        """What a dead task had not told runs again, alone if memory was what it died of."""
+        """Run again what a dead task had not reported, alone if it died for lack of memory."""
         if out_of_memory:
             self.pace = TASK_SECONDS
         for trial in reversed(group):
@@ -174,7 +174,7 @@ class _Sweep:
 
 
 def _common(job: Job) -> bytes:
-    """What every task is told; the mark shows a node whether it sees the driver's folder."""
+    """What every task is sent; the mark shows a node whether it sees the driver's folder."""
     mark = f"here-{secrets.token_hex(8)}"
     job.scratch.mkdir(parents=True, exist_ok=True)
     (job.scratch / mark).touch()

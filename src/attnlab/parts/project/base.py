@@ -33,7 +33,7 @@ class Project(Part):
     def split(
         self, x: Float[Tensor, "batch pos inner"], heads: int | None = None
     ) -> Float[Tensor, "batch some_head pos d_head"]:
-        """The last axis cut into heads; unless told otherwise, into as many as queries have."""
+        """The last axis cut into heads; by default, into as many as queries have."""
         return x.unflatten(-1, (heads or self.heads, -1)).transpose(1, 2)
 
 

@@ -28,7 +28,9 @@ class FinetuneSettings(StudySettings):
     data: str = setting(
         "sentiment, boolq, snli, a .csv, .tsv or .jsonl file, or a folder of splits", "sentiment"
     )
-    data_sha256: str = setting("hash of the data, filled in: other data are another run", "")
+    data_sha256: str = setting(
+        "hash of the data, filled in automatically: other data make another run", ""
+    )
     text: str = setting("name of the column with the text", "text")
     second: str = setting("name of the column with a second text; empty: none", "")
     label: str = setting("name of the column with the label", "label")

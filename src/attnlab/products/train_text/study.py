@@ -27,7 +27,9 @@ class TextSettings(StudySettings):
     text: str = setting(
         "training text: 'shakespeare', a UTF-8 file, or a folder of .txt files", "shakespeare"
     )
-    text_sha256: str = setting("hash of the text, filled in: another text is another run", "")
+    text_sha256: str = setting(
+        "hash of the text, filled in automatically: another text makes another run", ""
+    )
     tokenizer: Literal["char", "word", "bpe"] = setting("characters, words or byte pairs", "char")
     vocabulary: int = setting("largest vocabulary; 0: no limit (bpe: 4,096)", 0, ge=0)
     min_count: int = setting("tokens that occur less often are <UNK>", 1, ge=1)

@@ -61,11 +61,13 @@ class AdapterSettings(AdaptSettings):
     pair_data: str = setting(
         "data of the second task; empty: none", "", smoke="made-up pairs", full="boolq"
     )
-    pair_seeds: int = setting("models per method there", 3, smoke=1, ge=1)
-    pair_rows: int = setting("training rows there; 0: all", 0, smoke=60, ge=0)
-    pair_scored: int = setting("dev rows and test rows there, each; 0: all", 0, smoke=96, ge=0)
+    pair_seeds: int = setting("models per method on the second task", 3, smoke=1, ge=1)
+    pair_rows: int = setting("training rows of the second task; 0: all", 0, smoke=60, ge=0)
+    pair_scored: int = setting(
+        "dev rows and test rows of the second task, each; 0: all", 0, smoke=96, ge=0
+    )
     pair_longest: int = setting("maximum tokens of a question and its passage", 256, smoke=24, ge=8)
-    pair_epochs: float = setting("training epochs there", 3.0, smoke=1.0, gt=0)
+    pair_epochs: float = setting("training epochs on the second task", 3.0, smoke=1.0, gt=0)
 
 
 class Adapters(AdaptStudy):

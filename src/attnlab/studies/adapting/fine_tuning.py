@@ -80,7 +80,7 @@ class FineTuningSettings(AdaptSettings):
         "data on which a model collapses; empty: none", "boolq", smoke="made-up pairs"
     )
     collapse_rates: Rates = setting(
-        "reported learning rates that collapse",
+        "reported learning rates at which a model collapses",
         (1.25e-2,),
         smoke=(20.0,),
         full=(5e-4, 1e-3, 1.25e-2, 1.25e-2),
@@ -94,9 +94,11 @@ class FineTuningSettings(AdaptSettings):
     )
     sane_rate: float = setting("learning rate to compare them with", 5e-5, smoke=0.01, gt=0)
     collapse_seeds: int = setting("models per learning rate", 3, ge=1)
-    collapse_rows: int = setting("training rows there; 0: all", 128, smoke=96, full=0, ge=0)
+    collapse_rows: int = setting(
+        "training rows of collapse_data; 0: all", 128, smoke=96, full=0, ge=0
+    )
     collapse_scored: int = setting(
-        "dev rows and test rows there, each; 0: all", 64, smoke=96, full=0, ge=0
+        "dev rows and test rows of collapse_data, each; 0: all", 64, smoke=96, full=0, ge=0
     )
     collapse_longest: int = setting(
         "maximum tokens of a question and its passage", 96, smoke=24, full=256, ge=8

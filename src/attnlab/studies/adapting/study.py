@@ -55,7 +55,7 @@ class AdaptSettings(StudySettings):
     )
     widen: int = setting(
         "learning rates that a search may try beyond its grid, one at a time, while dev chooses an "
-        "end of it; as many batch sizes, where several are searched",
+        "end of it; the same number of batch sizes, where several are searched",
         3,
         smoke=1,
         ge=0,

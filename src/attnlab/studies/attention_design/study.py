@@ -26,7 +26,8 @@ class DesignSettings(StudySettings):
     keys: Matrix = setting("keys of the exercise, one per row, three or more", KEYS)
     values: Matrix = setting("values of the exercise, one per row", VALUES)
     scores: tuple[float, ...] = setting(
-        "scores that least squares is asked for to average keys 0 and 1, one per key", SCORES
+        "scores, one per key, that a least-squares query should reach to average keys 0 and 1",
+        SCORES,
     )
     weight: float = setting("attention weight that counts as selecting a key", 0.99, gt=0.5, lt=1)
     seeds: int = setting("independent sets of random keys", 8, smoke=3, full=16, ge=1)

@@ -154,7 +154,7 @@ def hull_corners(keys: np.ndarray) -> set[int]:
 def distinct_keys(keys: np.ndarray) -> set[int]:
     """On a sphere k_j·k_j − k_i·k_j = ½|k_i − k_j|², so q = k_j selects j unless another equals it.
 
-    Asked by distances: products of neighbours 1e-8 apart round to the same number.
+    Compared by distances: products of neighbours 1e-8 apart round to the same number.
     """
     from scipy.spatial import KDTree
 

@@ -73,7 +73,8 @@ class ConceptsSettings(StudySettings):
     )
     encoder: str = setting("BERT-like encoder: an asset or a Hugging Face folder", "minilm-l6")
     reader: str = setting(
-        "language model that is given foreign ids: an asset or a Hugging Face folder", "smollm2"
+        "language model that reads another tokenizer's ids: an asset or a Hugging Face folder",
+        "smollm2",
     )
 
     pairs: int = setting(

@@ -8,7 +8,7 @@ How often does the token that stands here stand in this row (Cui et al. 2024, ar
 Tokens are drawn evenly and anew for every step: rows repeat so rarely that nothing can be learnt by
 heart. In the model nothing goes past the attention:
 
-    x_i = token[t_i] + place[i]        logits_i = W₂ relu(W₁ norm(attention(x)_i))
+    x_i = token[t_i] + position[i]        logits_i = W₂ relu(W₁ norm(attention(x)_i))
 
 Tokens start in the first half of the coordinates, positions in the second. A start decides which
 half queries and keys see: while it is held, the other half of their maps is 0, so that the scores

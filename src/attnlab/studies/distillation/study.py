@@ -73,7 +73,7 @@ class DistilSettings(StudySettings):
     divergence: Literal["forward", "reverse", "jsd"] = setting("loss on logits", "forward")
     temperature: float = setting("temperature of the loss on logits", 1.0, gt=0)
     logits_on: Literal["teacher", "human"] = setting(
-        "whose summaries the loss on logits is computed on", "teacher"
+        "summaries on which the loss on logits is computed: the teacher's or people's", "teacher"
     )
 
     epochs: int = setting("epochs of training", 2, smoke=4, full=4, ge=1)
@@ -93,12 +93,14 @@ class DistilSettings(StudySettings):
     generate_batch: int = setting("summaries generated at once", 40, smoke=30, full=96, ge=1)
 
     stemmer: bool = setting("ROUGE compares words after Porter's stemmer", True)
-    tokenizer: Literal["ascii", "unicode"] = setting("what ROUGE takes for a word", "ascii")
+    tokenizer: Literal["ascii", "unicode"] = setting(
+        "which letters ROUGE counts as part of a word", "ascii"
+    )
     splitter: Literal["newline", "sentence"] = setting(
         "what ROUGE-Lsum takes for a sentence", "sentence"
     )
     metric: Literal["rouge1", "rouge2", "rougeL", "rougeLsum"] = setting(
-        "the ROUGE that claims compare", "rougeL"
+        "ROUGE score that the claims compare", "rougeL"
     )
     shown: int = setting("articles whose summaries the report shows", 3, ge=0)
 

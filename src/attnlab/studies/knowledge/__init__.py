@@ -1,1 +1,1 @@
-"""What pretraining knows: facts read once in a text, asked for later."""
+"""What a pretrained model knows: facts that it read once in a text and is asked about later."""

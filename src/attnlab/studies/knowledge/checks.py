@@ -62,7 +62,7 @@ def _rates_inside(arms: KnowledgeArms, claims: Sequence[Claim]) -> list[Finding]
 
 
 def _schedules(s: KnowledgeSettings) -> Finding:
-    """The corrected schedule must pass; the course's, where it is an arm, must fail and be told."""
+    """The corrected schedule must pass; the course's, where it is an arm, must fail."""
     phases = ("reading", "asked")
     corrected = [schedule(rates("fixed", phase)) for phase in phases]
     one = next((finding for finding in corrected if finding.verdict != "pass"), corrected[0])

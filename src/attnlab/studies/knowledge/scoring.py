@@ -69,7 +69,7 @@ def said(
 ) -> list[Generated]:
     """The likeliest characters after each prompt, at most `longest`, in the prompts' order.
 
-    A Perceiver has no cache: its latents stand at fixed places, and each further character is read
+    A Perceiver has no cache: its latents have fixed positions, and each further character is read
     with the whole row. Rows are padded on the right, where a causal model does not look, so that
     one forward serves a whole batch instead of one row. It gives no log-probabilities.
     """

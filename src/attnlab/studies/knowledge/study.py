@@ -33,7 +33,9 @@ OF_PERCEIVERS = ("latents", "perceiver_rates", "search_steps")  # no GPT depends
 class KnowledgeSettings(StudySettings):
     """A world of people, a small model, and two trainings: reading, then being asked."""
 
-    seeds: int = setting("worlds, and models per arm", 5, smoke=3, ge=1)
+    seeds: int = setting(
+        "models per arm; each has its own people, unless from files", 5, smoke=3, ge=1
+    )
     arms: tuple[Arm, ...] = setting(
         "the arms to run",
         QUICK,
@@ -49,7 +51,7 @@ class KnowledgeSettings(StudySettings):
     train: str = setting("files: fine-tuning questions, lines of question TAB place", "")
     dev: str = setting("files: test questions, lines of question TAB place", "")
     files_sha256: str = setting(
-        "hash of the three files, filled in: other files are another run", ""
+        "hash of the three files, filled in automatically: other files make another run", ""
     )
     people: int = setting(
         "people in the text; half of them are asked about in fine-tuning",
@@ -65,8 +67,8 @@ class KnowledgeSettings(StudySettings):
     unread: int = setting("real people who are not in the text", 50, smoke=7, full=500, ge=0)
     invented: int = setting("names that nobody has", 50, smoke=7, full=500, ge=0)
     crossed: int = setting(
-        "first names, and as many surnames, that are crossed to ask whether the "
-        "surname decides what is made up; 0: not asked",
+        "number of first names and of surnames that are combined to test whether the "
+        "surname decides what is made up; 0: no test",
         8,
         smoke=3,
         full=20,
@@ -115,8 +117,8 @@ class KnowledgeSettings(StudySettings):
         min_length=1,
     )
     search_steps: int = setting(
-        "training steps of pretraining at each of these rates, the loss after which decides; fewer "
-        "than half of perceiver_steps favour rates that are too large",
+        "training steps of pretraining at each of these rates; the loss after them decides; fewer "
+        "steps than half of perceiver_steps favour rates that are too large",
         1000,
         smoke=3,
         full=2500,

@@ -197,7 +197,7 @@ def _exam(
 
 
 def _surnames(trial: Trial, data: Material, model: Model) -> dict[str, Any]:
-    """Whether people who do not exist are given a place by their surname."""
+    """Whether the place that invented people are given depends on their surname."""
     c, world = trial.config, data.world
     known = {q.name for kind in (world.taught, world.read, world.unread) for q in kind}
     questions = crossed(world.invented, known, c["crossed"])
