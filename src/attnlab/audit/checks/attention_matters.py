@@ -21,7 +21,7 @@ WORDS = {
 }
 
 
-@audit(NAME, question="Would it say the same without attention?", needs=(repeatable,))
+@audit(NAME, question="Does its output stay the same without attention?", needs=(repeatable,))
 def attention_matters(subject: Subject, probe: Probe) -> Finding:
     """Judge any model whose attention can be ablated."""
     fine = subject.finest()

@@ -17,7 +17,9 @@ from attnlab.audit.probing.subject import Subject
 NAME = "cache-parity"
 
 
-@audit(NAME, question="Does decoding agree with reading?", needs=(cache, repeatable))
+@audit(
+    NAME, question="Do logits through the cache equal those of one pass?", needs=(cache, repeatable)
+)
 def cache_parity(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal language model that has a cache."""
     fine = subject.finest()

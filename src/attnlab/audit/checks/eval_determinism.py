@@ -16,13 +16,13 @@ from attnlab.audit.probing.subject import Subject
 NAME = "eval-determinism"
 
 
-@audit(NAME, question="Asked twice, does it answer the same?")
+@audit(NAME, question="Does the same input give the same output?")
 def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     """Judge any model."""
     repeats = measure_repeats(subject, probe)
     size = max(repeats.drawn, repeats.remembered)
     if size == 0:
-        why = "asked the same twice, it answers the same, bit for bit"
+        why = "two calls with the same input give the same output, bit for bit"
         return Finding(NAME, "pass", 0.0, 0.0, why)
     cause, earlier = "it draws random numbers: dropout left on, or noise", None
     if repeats.remembered:
@@ -30,8 +30,8 @@ def eval_determinism(subject: Subject, probe: Probe) -> Finding:
     with restore_state(subject.visible_module):
         place = localize_repeat(subject, repeats.rows, earlier)
     why = (
-        f"asked the same twice in evaluation mode, logits differ by {size:.2g} ({cause}): "
-        f"{place.description}"
+        f"in evaluation mode, the logits of two calls with the same input differ by {size:.2g} "
+        f"({cause}): {place.description}"
     )
     evidence = {"module": place.module, "remembers": repeats.remembered}
     return Finding(NAME, "fail", size, 0.0, why, evidence)

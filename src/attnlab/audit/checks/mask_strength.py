@@ -26,7 +26,7 @@ MARGIN = 30.0
 SHOWS = 10.0  # a weight of 5e-5 shows in any precision; in float64 all below MARGIN do
 
 
-@audit(NAME, question="Can a score beat the mask?", needs=(causal,), threshold=MARGIN)
+@audit(NAME, question="Can a large score outweigh the mask?", needs=(causal,), threshold=MARGIN)
 def mask_strength(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal model whose attention scores can be recorded."""
     margins = [_margin(scores) for scores in attention_scores(subject, probe, by_hand=True)]

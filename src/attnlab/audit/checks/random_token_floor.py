@@ -21,7 +21,7 @@ FEW = 300  # of a large model
 ROUNDING = 1e-12  # of the mean: constant logits have no standard error
 
 
-@audit(NAME, question="Does it predict the unpredictable?", needs=(causal,))
+@audit(NAME, question="Does it predict random tokens?", needs=(causal,))
 def random_token_floor(subject: Subject, probe: Probe) -> Finding:
     """Judge a causal model whose logits are over its own vocabulary."""
     length = subject.fitting(4 * probe.short_length(subject))

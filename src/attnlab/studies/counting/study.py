@@ -191,8 +191,8 @@ def _untried(arms: Arms) -> Claim:
     seeds = sorted(set.intersection(*(set(moved) for moved in gentle + strong)))
     return judge_difference(
         "gentle-is-no-trial",
-        "Training further as published moves the weights less than training as before: that a "
-        "solution stays shows less",
+        "Training further as published moves the weights less than training as before, so it "
+        "tests less whether a solution stays",
         [max(moved[s] for moved in gentle) - min(moved[s] for moved in strong) for s in seeds],
         below=0.0,
         quantity="relative change of all weights, as published − as before",

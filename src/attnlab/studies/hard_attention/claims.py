@@ -60,8 +60,7 @@ def _slopes(e: Evidence) -> list[Claim]:
         ),
         check_slopes(
             "straight-through-disagrees",
-            "Straight-through: the slope that autograd reports is "
-            "not there; finite differences find none of it",
+            "Straight-through: autograd reports a slope, and finite differences find none",
             1 - measured("through_unseen"),
             below=1 / CLEAR,
             quantity="largest share of the slope that finite differences find",
@@ -91,14 +90,14 @@ def _limits(e: Evidence) -> list[Claim]:
         ),
         cooled(
             "then-it-vanishes",
-            "Softmax: then it falls, below what it was at the highest temperature",
+            "Softmax: as T falls further, the typical query slope falls below its first value",
             "median",
             coldest,
             below=1.0,
         ),
         cooled(
             "the-mean-does-not-vanish",
-            "Softmax: the mean over instances does not: near-ties, ever fewer, carry ever more",
+            "Softmax: the mean slope stays: as T falls, fewer near-ties have larger slopes",
             "mean",
             coldest,
             above=1.0,
@@ -196,7 +195,7 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
         ),
         judge(
             "values-learn-the-rest",
-            "Argmax, fixed embeddings: accuracy beside what values can do with a random choice",
+            "Argmax, fixed embeddings: accuracy − what values can learn with a random choice",
             mean_interval([right[s] - (start[s] + (1 - start[s]) * chance) for s in sorted(right)]),
             quantity="accuracy − (found + (1 − found) · chance)",
             trials=e.ids(HARD_FIXED),
@@ -204,7 +203,7 @@ def _sideways(e: Evidence, answers: int) -> list[Claim]:
         e.difference(
             "argmax-drifts-sideways",
             "Argmax, trained embeddings: it finds more items after "
-            "training, although no gradient aims at them",
+            "training, although no gradient passes through its choice",
             (HARD, "found"),
             (HARD, "found_start"),
             above=0.0,

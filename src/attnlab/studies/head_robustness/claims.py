@@ -61,7 +61,7 @@ def _exercise(e: Evidence) -> list[Claim]:
         ),
         of_part_two(
             "mean-hides-it",
-            f"Yet its mean output is not off: within {tolerance:g} of 1/2 of v_a",
+            f"The mean of its outputs is not off: within {tolerance:g} of 1/2 of v_a",
             e.estimate(VARIES, "one_mean_a"),
             above=0.5 - tolerance,
             below=0.5 + tolerance,
@@ -85,7 +85,7 @@ def _exercise(e: Evidence) -> list[Claim]:
         ),
         of_part_two(
             "not-never",
-            "Not never: two heads are off in some draws",
+            "Two heads are off in some draws, not never",
             e.estimate(VARIES, "two_off"),
             above=0.0,
             quantity=OFF,

@@ -21,11 +21,13 @@ PAIRS = {
     "six-weights-help": ("perceiver-weights-6", "perceiver-course"),
 }
 STATEMENTS = {
-    "local-sees": "A Perceiver that reads all it may knows more than one with the course's mask",
-    "latents-cost": "Full attention knows more than the Perceiver that reads all it may",
+    "local-sees": "A Perceiver that reads every earlier token knows more than one with the "
+    "course's mask",
+    "latents-cost": "Full attention knows more than the Perceiver that reads every earlier token",
     "phrasings-help": "A fact told in many ways is answered more often than one told once",
     "rotary-helps": "Rotary positions know more than learned ones",
-    "schedule-matters": "A rate that falls once knows more than the course's, which heats up again",
+    "schedule-matters": "A learning rate that falls once teaches more than the course's, which "
+    "rises again",
     "six-wide-helps": "The course's Perceiver knows more if the MLP of its up-projection is 6 "
     "times as wide as the embedding instead of 4 times, as a report may be read",
     "six-weights-help": "The course's Perceiver knows more if the linear layers of its "
@@ -35,9 +37,9 @@ STATEMENTS = {
     "no-text-no-knowledge": "Without pretraining, accuracy is no more than 10 points above one "
     "constant answer",
     "memorised-not-extracted": "More facts are memorised (their sentence is completed) than are "
-    "given when asked for",
+    "given as an answer",
     "text-not-habits": "The same model answers more often about people it has read of than about "
-    "real people it has not: what it knows is the text, not what names tell",
+    "real people it has not read of: it knows the text, not only what a name suggests",
     "sure-of-invented": "Confidence tells people it read of from names that nobody has (AUROC "
     "above ½)",
     "sure-of-unread": "Confidence tells people it read of from real people it never read of "

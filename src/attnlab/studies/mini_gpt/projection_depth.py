@@ -52,7 +52,7 @@ class ProjectionDepth(MiniGPTStudy):
     settings: DepthSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     expected: ClassVar = {
         "smoke": "about 40 seconds on two cores",
-        "quick": "about 13 minutes on two cores",
+        "quick": "about 12 minutes on two cores",
         "full": "about 13 minutes on one H200 with 7 workers (a third of it was measured)",
     }
     not_of_a_trial = ("depths", "kept")

@@ -17,7 +17,7 @@ PUBLISHED = {"alpha_c": 1.2410, "alpha_l": 1.4506}
 CRITICAL = {
     "alpha_c": "Theory: the two solutions have equal training loss at one α, α_c",
     "alpha_l": "Theory: attention beats the linear baseline from some α on, α_l",
-    "alpha_w": "Theory: the semantic solution begins at some α, α_w (weak recovery)",
+    "alpha_w": "Theory: the semantic solution exists from some α on, α_w (weak recovery)",
 }
 GAP = {"value": gap, "quantity": "ε_t(positional) − ε_t(semantic)"}
 EXCESS = {"value": excess, "quantity": "ε_g − ε_g(linear)"}
