@@ -220,7 +220,7 @@ def test_the_answer_follows_the_table() -> None:
         "dev",
         "test",
         "normal sentence",
-        "weird sentence",
+        "scrambled sentence",
         "long sentence",
     )
     assert [line[0] for line in rows] == [*MERGING, *WEAK] and rows[-1][2:4] == ("140", "280")

@@ -14,7 +14,7 @@ COLUMNS = {
     "dev_perplexity": "dev",
     "test_perplexity": "test",
     "normal_perplexity": "normal sentence",
-    "ungrammatical_perplexity": "weird sentence",
+    "ungrammatical_perplexity": "scrambled sentence",
     "long_perplexity": "long sentence",
     "last_loss": "last training loss",
 }

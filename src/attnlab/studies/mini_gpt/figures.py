@@ -25,7 +25,7 @@ PERPLEXITIES = {
 }
 SENTENCES = {
     "normal_perplexity": Series("normal", PALETTE[1]),
-    "ungrammatical_perplexity": Series("weird", PALETTE[2], "s"),
+    "ungrammatical_perplexity": Series("scrambled", PALETTE[2], "s"),
     "long_perplexity": Series("long", PALETTE[0], "^"),
 }
 BATCHING = {
