@@ -235,7 +235,7 @@ def test_models_that_lose_to_ngrams_are_named_first() -> None:
     beaten = draw_conclusions(study, merging_table(CAUGHT, STRONG)).answer
     assert beaten.startswith("Not settled for a GPT that has learnt its text: after 900 steps")
     assert "(101.1) does not beat a bigram model (90.0)" in beaten
-    assert "attnlab run head-merging --scale full --device cuda --workers 10. At this" in beaten
+    assert "attnlab run head-merging --scale full --device cuda --workers 10. The answer" in beaten
     full = draw_conclusions(HeadMerging.at("full"), merging_table(CAUGHT, STRONG)).answer
     between = draw_conclusions(study, merging_table(CAUGHT, {"bigram": 150.0, "trigram": 80.0}))
     assert "(101.1) does not beat a trigram model (80.0)" in between.answer
