@@ -178,7 +178,7 @@ class Knowledge(ArmStudy):
     settings: KnowledgeSettings
     expected: ClassVar = {
         "smoke": "about a minute on two cores",
-        "quick": "about 12 minutes on two cores",
+        "quick": "about 5 minutes on two cores",
         "full": "about 15 minutes on an H200 (an estimate; --device cuda --workers 16)",
     }
     shares_accelerator = True
