@@ -1,6 +1,5 @@
 """A batch is a function of seed and step; every row once per epoch; padding is not scored."""
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -204,19 +203,3 @@ def test_what_makes_no_batch() -> None:
     ]:
         with pytest.raises(UsageError, match=message):
             make()
-
-
-@pytest.mark.parametrize("kind", ["blocks", "sentences", "by length"])
-def test_a_batch_takes_well_under_a_millisecond(kind: str) -> None:
-    rows = some_rows(20_011, 131)
-    data = (
-        PackedBatches(np.concatenate(rows), 128, 32, Seed(3))
-        if kind == "blocks"
-        else SentenceBatches(rows, 128, 32, Seed(3), by_length=kind != "sentences")
-    )
-    best = np.inf
-    for step in range(300):
-        started = time.perf_counter()
-        data.batch(step)
-        best = min(best, time.perf_counter() - started)
-    assert best < 1e-3
