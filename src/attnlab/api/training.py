@@ -178,9 +178,10 @@ def plan_finetuning(more: Mapping[str, Any], **options: Any) -> Plan:
 
 def _settings_of(options: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """The options as settings, of which the seed is the first seed; none may be in `more` too."""
+    option_of = {**{name: name for name in options}, "first_seed": "seed"}
+    for key in more.keys() & option_of.keys():
+        raise UsageError(f"--set {key}: use the option --{option_of[key]} instead")
     seed = options.pop("seed")
-    for key in more.keys() & options.keys():
-        raise UsageError(f"--set {key}: use the option --{key} instead")
     return {**options, "first_seed": seed}
 
 
