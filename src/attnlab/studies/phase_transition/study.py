@@ -171,7 +171,7 @@ class PhaseTransition(Study):
     presets: ClassVar = {"full": {"trial_memory_gb": 100.0}}
     expected: ClassVar = {
         "smoke": "about 20 seconds on two cores",
-        "quick": "about 10 minutes on two cores",
+        "quick": "5 to 10 minutes on two cores",
         "full": "Figures 2 and 3 with theory: 30 minutes on one H200, 8 workers",
     }
     template = "report.md"
